@@ -26,6 +26,7 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     Predicate,
     TypedValue,
     Value,
+    VariantPath,
     compare,
     like,
     member,
@@ -33,6 +34,7 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     same,
     unified,
 )
+from airflow_provider_ducklake.planning.reading.variant_paths import compare_at, member_at, null_at, same_at
 from airflow_provider_ducklake.spec.defaults import literal_physical
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, StructType, parse_type
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Node: TypeAlias = Any  # of sqlglot's tree; the class has another name in each release
+
+Target: TypeAlias = Column | VariantPath  # what a condition is about
 
 _BOOLEAN = ScalarType("boolean")
 _DOUBLE = ScalarType("float64")
@@ -225,8 +229,12 @@ class _Reader:
         operator = _COMPARING[type(node).__name__]
         if not _is_column(left) and _is_column(right):
             left, right, operator = right, left, FLIPPED[operator]
-        column, value = self.column(left), self.value(right)
-        return self.made(node, compare, column, NEGATED[operator] if negate else operator, value)
+        target, value = self.target(left), self.value(right)
+        return self.compared(node, target, NEGATED[operator] if negate else operator, value)
+
+    def compared(self, node: Node, target: Target, operator: Operator, value: Value) -> Predicate:
+        make = compare_at if isinstance(target, VariantPath) else compare
+        return self.made(node, make, target, operator, value)
 
     def is_same(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         return self.sameness(node, negate=negate)
@@ -238,21 +246,23 @@ class _Reader:
         left, right = self.parts(node, "this", "expression")
         if not _is_column(left) and _is_column(right):
             left, right = right, left
-        return self.made(node, same, self.column(left), self.value(right), negated=negate)
+        target, value = self.target(left), self.value(right)
+        make = same_at if isinstance(target, VariantPath) else same
+        return self.made(node, make, target, value, negated=negate)
 
     def membership(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         column, values = self.parts(node, "this", "expressions")
-        return self.made(
-            node, member, self.column(column), [self.value(one) for one in values], negated=negate
-        )
+        target, given = self.target(column), [self.value(one) for one in values]
+        make = member_at if isinstance(target, VariantPath) else member
+        return self.made(node, make, target, given, negated=negate)
 
     def between(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         column, *limits = self.parts(node, "this", "low", "high")
-        found = self.column(column)
-        low, high = unified(found, [self.value(limit) for limit in limits])
+        target, given = self.target(column), [self.value(limit) for limit in limits]
+        low, high = given if isinstance(target, VariantPath) else unified(target, given)
         ends = ((Operator.AT_LEAST, low), (Operator.AT_MOST, high))
         parts = tuple(
-            self.made(node, compare, found, NEGATED[operator] if negate else operator, value)
+            self.compared(node, target, NEGATED[operator] if negate else operator, value)
             for operator, value in ends
         )
         return AnyOf(parts) if negate else AllOf(parts)
@@ -288,18 +298,32 @@ class _Reader:
     def is_(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         left, right = self.parts(node, "this", "expression")
         if type(right).__name__ == "Null":
-            return NullTest(self.column(left).id, negate)
+            target = self.target(left)
+            return (
+                null_at(target, negated=negate)
+                if isinstance(target, VariantPath)
+                else NullTest(target.id, negate)
+            )
         if type(right).__name__ != "Boolean":
             raise self.refuse(node, "expected NULL, TRUE, FALSE or DISTINCT FROM after IS.")
         return self.sameness(node, negate=negate)
 
     def column(self, node: Node) -> Column:
+        target = self.target(node)
+        if isinstance(target, VariantPath):
+            raise self.refuse(node, "what lies in a variant is compared with a value, or with NULL, only.")
+        return target
+
+    def target(self, node: Node) -> Target:
+        """Return the column, struct field, or place in a variant, that a name means."""
         node = _bare(node)
         if not _is_column(node):
             raise self.refuse(node, "expected a column here: a filter compares a column with a value.")
         names = [self.name(part) for part in node.parts]
         column = self.schema.find(names[0], self.table)
-        for name in names[1:]:
+        for place, name in enumerate(names[1:], 1):
+            if column.type.facts.kind is ScalarKind.VARIANT:
+                return VariantPath(column, tuple(names[place:]))
             if not isinstance(column.type, StructType):
                 raise self.refuse(node, f"{column.name} is of type {column.type} and has no fields.")
             column = TableSchema(column.children).find(name, f"{self.table} column {column.name}")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql.types import VariantType
 
 from airflow_provider_ducklake.catalog.lake import Lake
@@ -53,6 +54,32 @@ def test_what_duckdb_shredded_is_read(session, lake, sqlite_catalog):
     found = rows.where("variant_get(doc, '$.a', 'bigint') > 36")
     texts = found.selectExpr("variant_get(doc, '$.s', 'string') AS s").collect()
     assert {row.s for row in texts} == {"x37", "x38"}
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "doc.a > 36.5",
+        "doc.s IN ('x3', 'x5')",
+        "doc.a IS NULL",
+        "NOT doc.a <= 30 AND doc.none IS NULL",
+        "doc.s = 5",
+    ],
+)
+def test_filters_look_into_variants_as_arrow_and_duckdb_do(session, lake, sqlite_catalog, where):
+    if where == "doc.s = 5":
+        with pytest.raises(
+            PythonException, match=r'InvalidInputError\|column doc: "s" is a varchar in some rows'
+        ):
+            session.read("t", where=where).count()
+        return
+
+    found = {row.i for row in session.read("t", columns=["i"], where=where).collect()}
+
+    assert found == set(lake.read_arrow("t", columns=["i"], where=where)["i"].to_pylist())
+    with open_lake(sqlite_catalog) as reference:
+        assert found == {i for (i,) in reference.sql(f"SELECT i FROM t WHERE {where}")}
+    assert 0 < len(found) < 40
 
 
 def test_every_verb_writes_them(spark, session, lake, sqlite_catalog, record_property):

@@ -127,6 +127,33 @@ class NullTest:
 
 
 @dataclass(frozen=True, slots=True)
+class TypedValue:
+    """A value in physical form that comes with its type, as ``DATE '2024-01-01'`` or ``1e0``."""
+
+    type: DuckLakeType
+    value: Physical
+
+
+@dataclass(frozen=True, slots=True)
+class PathComparison:
+    """What lies at a path in a variant is there, and compares so with a value: see ``variant_paths``."""
+
+    column_id: ColumnId
+    path: tuple[str, ...]
+    operator: Operator
+    value: TypedValue
+
+
+@dataclass(frozen=True, slots=True)
+class PathNullTest:
+    """Nothing lies at a path in a variant, or what is null; or, ``negated``, something does."""
+
+    column_id: ColumnId
+    path: tuple[str, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AllOf:
     """Every part is true; without parts it always is."""
 
@@ -140,7 +167,9 @@ class AnyOf:
     parts: tuple[Predicate, ...] = ()
 
 
-Predicate: TypeAlias = Comparison | Membership | Likeness | Overlap | NullTest | AllOf | AnyOf
+Condition: TypeAlias = Comparison | Membership | Likeness | Overlap | NullTest
+PathCondition: TypeAlias = PathComparison | PathNullTest
+Predicate: TypeAlias = Condition | PathCondition | AllOf | AnyOf
 ALWAYS, NEVER = AllOf(), AnyOf()
 
 
@@ -152,11 +181,11 @@ def column_ids(predicate: Predicate) -> list[ColumnId]:
 
 
 @dataclass(frozen=True, slots=True)
-class TypedValue:
-    """A value in physical form that comes with its type, as ``DATE '2024-01-01'`` or ``1e0``."""
+class VariantPath:
+    """A place in the variants of a column: the names of the fields that lead there."""
 
-    type: DuckLakeType
-    value: Physical
+    column: Column
+    names: tuple[str, ...]
 
 
 # A text takes the type of the column, a number without exponent is exact; None is NULL.

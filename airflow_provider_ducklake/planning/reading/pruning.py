@@ -17,6 +17,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.errors import InvalidInputError, InvalidTypeError
 from airflow_provider_ducklake.planning.reading.predicates import (
     NEGATED,
     AllOf,
@@ -28,8 +29,11 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     Operator,
     OrderKey,
     Overlap,
+    PathComparison,
+    PathNullTest,
     order,
 )
+from airflow_provider_ducklake.planning.reading.variant_paths import as_of_column, shown_path
 from airflow_provider_ducklake.spec.partitioning import (
     EPOCHS,
     Transform,
@@ -42,7 +46,7 @@ from airflow_provider_ducklake.spec.partitioning import (
     partition_value,
 )
 from airflow_provider_ducklake.spec.stats import STRING_BOUND_BYTES
-from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, is_float
+from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, is_float, parse_type
 from airflow_provider_ducklake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.spec.types.scalars import Kind
@@ -55,11 +59,12 @@ from airflow_provider_ducklake.spec.types.values import (
     parse_physical,
     units_per_second,
 )
+from airflow_provider_ducklake.spec.variant_stats import read_path_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from airflow_provider_ducklake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.planning.reading.predicates import Condition, Predicate
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
     from airflow_provider_ducklake.spec.partitioning import PartitionSpec
@@ -104,6 +109,10 @@ def may_match(
             return all(may_match(part, file, types, partition_specs) for part in parts)
         case AnyOf(parts):
             return any(may_match(part, file, types, partition_specs) for part in parts)
+        case PathNullTest():
+            return True  # where a file has nothing at a path, nobody writes it down
+        case PathComparison():
+            return _may_hold_at(predicate, file)
         case _:
             type_ = types[predicate.column_id]
             spec = None if file.partition_id is None else partition_specs.get(file.partition_id)
@@ -111,7 +120,37 @@ def may_match(
             return all(_may_hold(predicate, one) for one in found)
 
 
-def _may_hold(condition: Comparison | Membership | Likeness | Overlap | NullTest, known: Evidence) -> bool:
+def _may_hold_at(condition: PathComparison, file: LiveDataFile) -> bool:
+    """Whether a file may hold such a value at a path in a variant: its statistics have all values there."""
+    stats = file.column_stats.get(condition.column_id)
+    known = {one.path: one for one in read_path_stats(None if stats is None else stats.extra_stats)}
+    path = known.get(shown_path(condition.path))
+    if path is None:
+        return True
+    try:
+        type_ = parse_type(path.shredded_type)
+        predicate = as_of_column(condition, type_)
+    except (InvalidTypeError, InvalidInputError):
+        return True  # whoever looks at the values says what is wrong
+    low, high = _bounds(type_, path.min_value, path.max_value)
+    if is_float(type_) and path.contains_nan is not False:
+        high = None
+    return _may_hold_all(predicate, Evidence(low, high, has_values=path.value_count != 0))
+
+
+def _may_hold_all(predicate: Predicate, known: Evidence) -> bool:
+    match predicate:
+        case AllOf(parts):
+            return all(_may_hold_all(part, known) for part in parts)
+        case AnyOf(parts):
+            return any(_may_hold_all(part, known) for part in parts)
+        case PathComparison() | PathNullTest():
+            return True
+        case _:
+            return _may_hold(predicate, known)
+
+
+def _may_hold(condition: Condition, known: Evidence) -> bool:
     if isinstance(condition, NullTest) and not condition.negated:
         return known.has_nulls
     if not known.has_values:
@@ -379,6 +418,8 @@ def all_match(
 ) -> bool:
     """Whether the filter is surely true for every row of a file, deleted ones too."""
     match predicate:
+        case PathComparison() | PathNullTest():
+            return False
         case AllOf(parts):
             return all(all_match(part, file, types, partition_specs) for part in parts)
         case AnyOf(parts):

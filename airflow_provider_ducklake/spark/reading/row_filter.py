@@ -10,11 +10,13 @@ import math
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa  # noqa: TC002 - Spark looks at what a function takes
+from pyspark import __version__ as spark_version
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.planning.reading.predicates import (
     AllOf,
     AnyOf,
@@ -24,16 +26,18 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     NullTest,
     Operator,
     Overlap,
+    PathComparison,
+    PathNullTest,
 )
 from airflow_provider_ducklake.spark.job.errors import marked, secret
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spark.types.spark_types import literal
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.spec.types.wkb import NO_GEOMETRY, meets_box
-from airflow_provider_ducklake.storage.rows.row_filter import path_to, regex
+from airflow_provider_ducklake.storage.rows.row_filter import in_variants, path_to, regex
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.planning.reading.predicates import Condition, PathCondition, Predicate
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.spec.types.geometry import Box
@@ -59,6 +63,8 @@ def condition(predicate: Predicate, schema: TableSchema) -> SparkColumn:
             return reduce(SparkColumn.__or__, (condition(part, schema) for part in parts), f.lit(False))  # noqa: FBT003
         case _:
             path = path_to(schema, predicate.column_id)
+            if isinstance(predicate, PathComparison | PathNullTest):
+                return _in_variants(predicate, path)
             return _condition(predicate, _value(path), path[-1].type)
 
 
@@ -67,8 +73,27 @@ def _value(path: tuple[Column, ...]) -> SparkColumn:
     return reduce(lambda value, child: value.getField(child.name), fields, f.col(quoted(top.name)))
 
 
+def _in_variants(predicate: PathCondition, path: tuple[Column, ...]) -> SparkColumn:
+    """Return what Arrow says of variants: what Spark makes of other kinds of values is not what DuckDB does."""
+    if not hasattr(f, "arrow_udf"):
+        raise UnsupportedFeatureError(
+            f"column {path[-1].name}: filters look into variants with Spark 4.1 and later; this is Spark "
+            f"{spark_version}. Select the rows with variant_get."
+        )
+    name, of_driver = path[-1].name, secret()
+
+    def met(variants: pa.Array) -> pa.Array:
+        try:
+            return in_variants(predicate, name, variants).combine_chunks()
+        except InvalidInputError as error:
+            raise RuntimeError(marked(str(error), InvalidInputError, of_driver)) from error
+
+    found: SparkColumn = f.arrow_udf(met, t.BooleanType())(_value(path))
+    return found
+
+
 def _condition(
-    predicate: Comparison | Membership | Likeness | Overlap | NullTest,
+    predicate: Condition,
     value: SparkColumn,
     type_: DuckLakeType,
 ) -> SparkColumn:

@@ -279,7 +279,8 @@ def scalars_of(kind: int, values: pa.Array) -> Iterator[tuple[pa.Array | None, p
         case primitive if primitive in _DECIMALS:
             yield from _decimals(primitive, values)
         case primitive:
-            yield None, _reread(_bytes_of(values, 1, SIZES[primitive]), _FIXED[primitive])
+            found = _reread(_bytes_of(values, 1, SIZES[primitive]), _FIXED[primitive])
+            yield None, found.cast(pa.int64()) if pa.types.is_integer(found.type) else found
 
 
 def _bytes_of(values: pa.Array, start: int, size: int) -> pa.Array:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.planning.reading.predicates import (
     AllOf,
     AnyOf,
@@ -21,16 +22,19 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     NullTest,
     Operator,
     Overlap,
+    PathComparison,
+    PathNullTest,
 )
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.storage.parquet.arrow_types import from_physical
 from airflow_provider_ducklake.storage.parquet.geometries import meets
+from airflow_provider_ducklake.storage.rows.variant_conditions import met_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.planning.reading.predicates import Condition, PathCondition, Predicate
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
@@ -38,8 +42,16 @@ if TYPE_CHECKING:
 
 
 def matching(rows: pa.Table, predicate: Predicate, schema: TableSchema) -> pa.Table:
-    """Return the rows for which a filter on columns of ``schema`` is true; they have the ones it needs."""
-    return rows.filter(_mask(rows, predicate, schema))
+    """Return the rows for which a filter on columns of ``schema`` is true; they have the ones it needs.
+
+    Conditions that AND connects are looked at in turn, in the rows that are left: where the first of them
+    says what kind of rows are wanted, the next ones need not fit others.
+    """
+    if not isinstance(predicate, AllOf):
+        return rows.filter(_mask(rows, predicate, schema))
+    for part in predicate.parts:
+        rows = matching(rows, part, schema)
+    return rows
 
 
 def _mask(rows: pa.Table, predicate: Predicate, schema: TableSchema) -> pa.Array | pa.ChunkedArray:
@@ -52,8 +64,24 @@ def _mask(rows: pa.Table, predicate: Predicate, schema: TableSchema) -> pa.Array
             return reduce(pc.or_, masks, pa.repeat(pa.scalar(False), rows.num_rows))  # noqa: FBT003
         case _:
             path = path_to(schema, predicate.column_id)
-            mask = _condition(predicate, _values(rows, path), path[-1].type)
-            return pc.fill_null(mask, False)  # noqa: FBT003
+            values = _values(rows, path)
+            if isinstance(predicate, PathComparison | PathNullTest):
+                return in_variants(predicate, path[-1].name, values)
+            return pc.fill_null(_condition(predicate, values, path[-1].type), False)  # noqa: FBT003
+
+
+def in_variants(
+    condition: PathCondition, column: str, variants: pa.Array | pa.ChunkedArray
+) -> pa.ChunkedArray:
+    """Return for which variants a condition on a path is true.
+
+    Raises:
+        InvalidInputError: something at the path does not compare; names ``column``.
+    """
+    try:
+        return met_at(condition, variants, _mask)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"column {column}: {error}") from None
 
 
 def path_to(schema: TableSchema, column_id: ColumnId) -> tuple[Column, ...]:
@@ -79,7 +107,7 @@ def _values(rows: pa.Table, path: tuple[Column, ...]) -> pa.ChunkedArray:
 
 
 def _condition(
-    condition: Comparison | Membership | Likeness | Overlap | NullTest,
+    condition: Condition,
     values: pa.ChunkedArray,
     type_: DuckLakeType,
 ) -> pa.ChunkedArray:

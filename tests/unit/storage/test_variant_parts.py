@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_ducklake.spec.types.variant_bytes import DamagedVariantError, value_end
+from airflow_provider_ducklake.spec.types.variant_bytes import value_end
 from airflow_provider_ducklake.spec.types.variants import Instant, decode_variant, encode_variant
 from airflow_provider_ducklake.storage.parquet.variant_parts import (
     ARRAY,
@@ -25,8 +25,8 @@ from airflow_provider_ducklake.storage.parquet.variant_parts import (
 SCALARS = (
     True, False, 0, -1, 127, 300, -70_000, 2**40, 1.5, -math.inf, Decimal("1.25"), Decimal("-123456789.5"),
     Decimal("9" * 30 + ".5"), "", "a", "é" * 31, "é" * 32, "x" * 300, b"", b"\0\xff" * 40, date(1969, 12, 31),
-    time(1, 2, 3, 4), datetime(2024, 1, 1, 1), datetime(1, 1, 1, tzinfo=UTC), Instant(5), Instant(-5, zoned=True),
-    UUID(int=5),
+    time(1, 2, 3, 4), datetime.fromisoformat("2024-01-01 01:00"), datetime(1, 1, 1, tzinfo=UTC), Instant(5),
+    Instant(-5, zoned=True), UUID(int=5),
 )  # fmt: skip
 NAMES = ("a", "b", "", "é", "a.b", "x" * 300)
 
