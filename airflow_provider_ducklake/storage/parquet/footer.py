@@ -28,10 +28,12 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
 from airflow_provider_ducklake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import Physical, format_physical
+from airflow_provider_ducklake.spec.variant_stats import format_path_stats
 from airflow_provider_ducklake.storage.files.filesystem import Location, open_input
 from airflow_provider_ducklake.storage.parquet.footer_end import TAIL_BYTES, footer_length
 from airflow_provider_ducklake.storage.parquet.geometries import geometry_stats
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.storage.parquet.path_stats import path_stats
 from airflow_provider_ducklake.storage.parquet.reshape import Matcher, by_field_id, field_id
 from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, Decoder, scaled
 
@@ -151,7 +153,23 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
     if match is by_field_id:
         check_field_ids(file_schema, schema.columns, where)
     stats: dict[ColumnId, ColumnStats] = {}
-    for index, (column, file_type) in enumerate(leaf_columns(file_schema, schema, match)):
+
+    def merged(column: Column, index: int, file_type: pa.DataType) -> ColumnStats:
+        decode = decoder(column.type, file_type)
+        read = [
+            chunk_facts(
+                metadata.row_group(group).column(index),
+                decode,
+                nan_rule,
+                (known or {}).get((group, index)),
+                of_geometries=column.type.facts.kind is Kind.GEOMETRY,
+            )
+            for group in range(metadata.num_row_groups)
+        ]
+        return merge_chunks(column, read, are_whole=_are_whole(metadata))
+
+    leaves = leaf_columns(file_schema, schema, match)
+    for index, (column, file_type) in enumerate(leaves):
         if column is None or column.id >= FIRST_RESERVED_FIELD_ID:
             continue
         size = 0
@@ -164,18 +182,12 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
                 stats[column.id], column_size_bytes=(stats[column.id].column_size_bytes or 0) + size
             )
             continue
-        decode = decoder(column.type, file_type)
-        read = [
-            chunk_facts(
-                metadata.row_group(group).column(index),
-                decode,
-                nan_rule,
-                (known or {}).get((group, index)),
-                of_geometries=column.type.facts.kind is Kind.GEOMETRY,
-            )
-            for group in range(metadata.num_row_groups)
-        ]
-        stats[column.id] = merge_chunks(column, read, are_whole=_are_whole(metadata))
+        stats[column.id] = merged(column, index, file_type)
+    for place, column in zip(match(list(file_schema), schema.columns), schema.columns, strict=True):
+        if place is not None and column.type.facts.kind is Kind.VARIANT:
+            columns = [index for index, (owner, _) in enumerate(leaves) if owner is column]
+            found = path_stats(metadata, file_schema.field(place).type, columns, merged)
+            stats[column.id] = replace(stats[column.id], extra_stats=format_path_stats(found))
     return stats
 
 

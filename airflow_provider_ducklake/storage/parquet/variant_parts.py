@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -163,16 +163,37 @@ def objects_of(metadata: pa.Array, values: pa.Array) -> Objects:
     Raises:
         DamagedVariantError: they are cut off, or ``metadata`` lack a name.
     """
-    header = first_bytes(values)
-    count_bytes = _numbered(pc.equal(_bits(header, 6, 1), 1), _COUNT_BYTES, 1)
-    counts = _numbers(values, pa.repeat(pa.scalar(1, pa.int64()), len(values)), count_bytes)
-    width = _width(header, 2)
-    offsets_at = pc.add(pc.add(count_bytes, 1), pc.multiply(counts, _width(header, 4)))
-    heads = between(values, pa.repeat(pa.scalar(0, pa.int64()), len(values)), offsets_at)
+    offsets_at, counts, width, fields_at = _layout_of_objects(values)
+    heads = between(values, _always(0, values), offsets_at)
     keys = joined(heads.cast(pa.binary()), metadata.cast(pa.binary())).dictionary_encode()
-    fields_at = pc.add(offsets_at, pc.multiply(pc.add(counts, 1), width))
     names = tuple(_names(key) for key in keys.dictionary.to_pylist())
     return Objects(values, names, keys.indices, offsets_at, width, fields_at)
+
+
+_Layout: TypeAlias = tuple[pa.Array, pa.Array, pa.Array, pa.Array]  # int64 each
+
+
+def _layout_of_objects(values: pa.Array) -> _Layout:
+    """Return where the offsets of objects begin, their count and width, and where the fields begin."""
+    header = first_bytes(values)
+    count_bytes = _numbered(pc.equal(_bits(header, 6, 1), 1), _COUNT_BYTES, 1)
+    counts = _numbers(values, _always(1, values), count_bytes)
+    width = _width(header, 2)
+    offsets_at = pc.add(pc.add(count_bytes, 1), pc.multiply(counts, _width(header, 4)))
+    return offsets_at, counts, width, pc.add(offsets_at, pc.multiply(pc.add(counts, 1), width))
+
+
+def _layout_of_arrays(values: pa.Array) -> _Layout:
+    header = first_bytes(values)
+    count_bytes = _numbered(pc.equal(_bits(header, 4, 1), 1), _COUNT_BYTES, 1)
+    counts = _numbers(values, _always(1, values), count_bytes)
+    width = _width(header, 2)
+    offsets_at = pc.add(count_bytes, 1)
+    return offsets_at, counts, width, pc.add(offsets_at, pc.multiply(pc.add(counts, 1), width))
+
+
+def _always(number: int, values: pa.Array) -> pa.Array:
+    return pa.repeat(pa.scalar(number, pa.int64()), len(values))
 
 
 @lru_cache(maxsize=1024)
@@ -195,12 +216,7 @@ def elements_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     Raises:
         DamagedVariantError: they are cut off.
     """
-    header = first_bytes(values)
-    count_bytes = _numbered(pc.equal(_bits(header, 4, 1), 1), _COUNT_BYTES, 1)
-    counts = _numbers(values, pa.repeat(pa.scalar(1, pa.int64()), len(values)), count_bytes)
-    width = _width(header, 2)
-    offsets_at = pc.add(count_bytes, 1)
-    elements_at = pc.add(offsets_at, pc.multiply(pc.add(counts, 1), width))
+    offsets_at, counts, width, elements_at = _layout_of_arrays(values)
     parents = pc.list_parent_indices(_listed(counts))
     places = pc.subtract(pa.array(range(len(parents)), pa.int64()), starts_of(counts).take(parents))
     values, width = values.take(parents), width.take(parents)
@@ -208,6 +224,46 @@ def elements_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     elements_at = elements_at.take(parents)
     start, end = _numbers(values, at, width), _numbers(values, pc.add(at, width), width)
     return counts, between(values, pc.add(elements_at, start), pc.add(elements_at, end))
+
+
+def whole(values: pa.Array) -> pa.Array:
+    """Return values without what follows them, as binaries.
+
+    Raises:
+        DamagedVariantError: they are cut off.
+    """
+    kinds = kinds_of(values)
+    result = pa.nulls(len(values), pa.binary())
+    for kind in pc.unique(kinds.drop_null()).to_pylist():
+        is_so = pc.fill_null(pc.equal(kinds, kind), False)  # noqa: FBT003 - a value
+        there = values.filter(is_so)
+        ended = between(there, _always(0, there), _ends(kind, there)).cast(pa.binary())
+        result = ended if len(there) == len(values) else pc.replace_with_mask(result, is_so, ended)
+    return result
+
+
+def _ends(kind: int, values: pa.Array) -> pa.Array:
+    """Return how many bytes each of the values has, which are all of one kind."""
+    if kind in (OBJECT, ARRAY):
+        layout = _layout_of_objects(values) if kind == OBJECT else _layout_of_arrays(values)
+        offsets_at, counts, width, begin = layout
+        return pc.add(begin, _numbers(values, pc.add(offsets_at, pc.multiply(counts, width)), width))
+    if kind == Primitive.BINARY:
+        return pc.add(_length(values), 1 + _COUNT_BYTES)
+    if kind != Primitive.STRING:
+        return _always(1 + SIZES[Primitive(kind)], values)
+    header = first_bytes(values)
+    is_short = pc.equal(_bits(header, 0, 3), int(Basic.SHORT_STRING))
+    ends = pc.add(_bits(header, 2, 63).cast(pa.int64()), 1)
+    if pc.all(is_short).as_py():
+        return ends
+    is_long = pc.invert(is_short)
+    return pc.replace_with_mask(ends, is_long, pc.add(_length(values.filter(is_long)), 1 + _COUNT_BYTES))
+
+
+def _length(values: pa.Array) -> pa.Array:
+    """Return the length that follows the first byte."""
+    return _reread(_bytes_of(values, 1, _COUNT_BYTES), pa.uint32()).cast(pa.int64())
 
 
 def _listed(counts: pa.Array) -> pa.Array:
@@ -279,8 +335,7 @@ def scalars_of(kind: int, values: pa.Array) -> Iterator[tuple[pa.Array | None, p
         case primitive if primitive in _DECIMALS:
             yield from _decimals(primitive, values)
         case primitive:
-            found = _reread(_bytes_of(values, 1, SIZES[primitive]), _FIXED[primitive])
-            yield None, found.cast(pa.int64()) if pa.types.is_integer(found.type) else found
+            yield None, _reread(_bytes_of(values, 1, SIZES[primitive]), _FIXED[primitive])
 
 
 def _bytes_of(values: pa.Array, start: int, size: int) -> pa.Array:
@@ -295,9 +350,8 @@ def _reread(fixed: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def _sized(values: pa.Array) -> pa.Array:
     """Return the bytes after a length of four."""
-    length = _reread(_bytes_of(values, 1, _COUNT_BYTES), pa.uint32()).cast(pa.int64())
-    start = pa.repeat(pa.scalar(1 + _COUNT_BYTES, pa.int64()), len(values))
-    return between(values, start, pc.add(start, length)).cast(pa.binary())
+    start = _always(1 + _COUNT_BYTES, values)
+    return between(values, start, pc.add(start, _length(values))).cast(pa.binary())
 
 
 def _texts(values: pa.Array) -> pa.Array:
@@ -307,7 +361,7 @@ def _texts(values: pa.Array) -> pa.Array:
         return _sized(values).cast(pa.string())
     length = _bits(header, 2, 63).cast(pa.int64())
     if pc.all(is_short).as_py():
-        start = pa.repeat(pa.scalar(1, pa.int64()), len(values))
+        start = _always(1, values)
         return between(values, start, pc.add(start, length)).cast(pa.binary()).cast(pa.string())
     is_long = pc.invert(is_short)
     texts = pc.replace_with_mask(

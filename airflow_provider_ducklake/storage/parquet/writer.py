@@ -31,6 +31,7 @@ from airflow_provider_ducklake.storage.parquet.geometries import WKB, check_geom
 from airflow_provider_ducklake.storage.parquet.intervals import STORED_INTERVAL
 from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
+from airflow_provider_ducklake.storage.parquet.shredded_rows import shapes_of, shredded_rows, shredded_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.storage.files.output_file import OutputFile
     from airflow_provider_ducklake.storage.parquet.encrypted import EncryptedOutput
     from airflow_provider_ducklake.storage.parquet.footer_edits import FooterEditedOutput
+    from airflow_provider_ducklake.storage.parquet.shredding import Shape
 
 _SAMPLE_ROWS = 16_384  # the first rows decide the encodings of a file
 _REPEATING = 0.5  # share of distinct values up to which a dictionary pays
@@ -182,8 +184,10 @@ class RollingWriter:
             location = self._locate(self._next_path())
             if location.key_bytes is None:
                 location = location.of_lake(self._settings.key_bytes)
-            annotations = _annotations(self._schema)
-            self._file = _OpenFile(location, self._parquet_schema, group, self._settings, annotations)
+            shapes = shapes_of(group, self._schema)
+            self._file = _OpenFile(
+                location, self._parquet_schema, group, self._settings, _annotations(self._schema), shapes
+            )
         self._file.write(group)
         if self._file.bytes_written >= self._settings.target_file_size_bytes:
             self._finish_file()
@@ -207,15 +211,19 @@ def _annotations(schema: TableSchema) -> Annotations:
 class _OpenFile:
     """One file being written, with what its rows say beyond the footer."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last two are of variants
         self,
         location: Location,
         schema: pa.Schema,
         first_rows: pa.Table,
         settings: ParquetSettings,
         annotations: Annotations,
+        shapes: Mapping[int, Shape],
     ) -> None:
         self._location = location
+        self._shapes = shapes
+        self._schema = schema = shredded_schema(schema, shapes)
+        first_rows = shredded_rows(first_rows.slice(0, _SAMPLE_ROWS), schema, shapes)
         self._known: dict[tuple[int, int], ChunkFacts] = {}
         self._groups = 0
         self._rows = 0
@@ -231,6 +239,7 @@ class _OpenFile:
         return self._output.size
 
     def write(self, rows: pa.Table) -> None:
+        rows = shredded_rows(rows, self._schema, self._shapes)
         leaves = list(zip(_leaf_types(rows.schema), _leaves(rows), strict=True))
         for (path, type_), values in leaves:
             if type_ == WKB:
@@ -315,7 +324,7 @@ def _encodings(schema: pa.Schema, rows: pa.Table, *, use_delta: bool) -> Encodin
     dictionaries: set[str] = set()
     integers: set[str] = set()
     others: set[str] = set()
-    sample = _leaves(rows.slice(0, _SAMPLE_ROWS))
+    sample = _leaves(rows)
     for (path, _), values in zip(_leaf_types(schema), sample, strict=True):
         if _repeats(values):
             dictionaries.add(path)

@@ -1,0 +1,218 @@
+"""How a file shreds variants: parts that are of one type in all rows lie in columns of their own.
+
+A file has one shape, which its first rows decide. What does not fit it stays in one piece.
+*Source:* Apache Parquet, "Variant Shredding"; the types are those that DuckDB and Spark read so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_ducklake.spec.types.variant_bytes import Primitive
+from airflow_provider_ducklake.storage.parquet.variant_arrays import starts_of
+from airflow_provider_ducklake.storage.parquet.variant_parts import (
+    ARRAY,
+    OBJECT,
+    VALUES,
+    elements_of,
+    kinds_of,
+    objects_of,
+    scalars_of,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MOST_LEAVES = 64
+_DEEPEST = 8
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+_PRECISIONS = (9, 18, 38)
+_OTHERS = frozenset(
+    {
+        pa.bool_(), pa.float32(), pa.float64(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"),
+        pa.string(), pa.binary(),
+    }
+)  # fmt: skip
+_SCALARS = frozenset(Primitive) - {Primitive.NULL, Primitive.FALSE}
+_VALUE = pa.field("value", pa.binary())
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the values at a place are shredded: as a scalar, by fields, as lists of an element, or not at all."""
+
+    scalar: pa.DataType | None = None
+    fields: tuple[tuple[str, Shape], ...] = ()
+    element: Shape | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether values stay in one piece."""
+        return self.scalar is None and not self.fields and self.element is None
+
+    @property
+    def leaves(self) -> int:
+        """How many columns there are for parts of the values."""
+        below = [shape for _, shape in self.fields] + ([self.element] if self.element else [])
+        return sum(max(1, one.leaves) for one in below) if below else 1
+
+    @property
+    def typed(self) -> pa.DataType:
+        """The type of ``typed_value``."""
+        if self.scalar is not None:
+            return self.scalar
+        if self.element is not None:
+            return pa.list_(pa.field("element", self.element.group, nullable=False))
+        return pa.struct([pa.field(name, shape.group, nullable=False) for name, shape in self.fields])
+
+    @property
+    def group(self) -> pa.StructType:
+        """The type of what holds a value."""
+        return pa.struct([_VALUE] if self.is_whole else [_VALUE, pa.field("typed_value", self.typed)])
+
+
+WHOLE = Shape()
+
+
+def shape_of(metadata: pa.Array, values: pa.Array, depth: int = 0) -> Shape:
+    """Return the shape in which all of the values fit, or ``WHOLE`` where there is none worth while.
+
+    Raises:
+        DamagedVariantError: they are damaged.
+    """
+    kinds = kinds_of(values)
+    found = set(pc.unique(kinds).to_pylist()) - {None, int(Primitive.NULL)}
+    if not found or depth > _DEEPEST:
+        return WHOLE
+    if found <= _SCALARS:
+        parts = (one for kind in sorted(found) for _, one in scalars_of(kind, _of_kind(values, kinds, kind)))
+        return Shape(scalar=common_type({one.type for one in parts}))
+    if len(found) > 1:
+        return WHOLE
+    is_so = pc.fill_null(pc.equal(kinds, *found), False)  # noqa: FBT003 - a value
+    metadata, values = metadata.filter(is_so), values.filter(is_so)
+    made = (
+        _shape_of_objects(metadata, values, depth)
+        if OBJECT in found
+        else _shape_of_arrays(metadata, values, depth)
+    )
+    return made if made.leaves <= _MOST_LEAVES else WHOLE
+
+
+def _shape_of_objects(metadata: pa.Array, values: pa.Array, depth: int) -> Shape:
+    objects = objects_of(metadata, values)
+    names = sorted({name for layout in objects.names for name in layout})
+    if len(names) > _MOST_LEAVES:
+        return WHOLE
+    return Shape(fields=tuple((name, shape_of(metadata, objects.field(name), depth + 1)) for name in names))
+
+
+def _shape_of_arrays(metadata: pa.Array, values: pa.Array, depth: int) -> Shape:
+    counts, elements = elements_of(values)
+    element = shape_of(_of_elements(metadata, counts), elements, depth + 1)
+    return WHOLE if element.is_whole else Shape(element=element)
+
+
+def common_type(types: Iterable[pa.DataType]) -> pa.DataType | None:
+    """Return the type that holds values of all of the types; None: there is none in which they are shredded.
+
+    Integers and decimals are numbers of one kind, as they are for Parquet.
+    """
+    found = set(types)
+    if len(found) == 1 and (found <= _OTHERS or found <= _DIGITS.keys()):
+        return found.pop()
+    if found <= _DIGITS.keys():
+        return max(found, key=_DIGITS.__getitem__)
+    if not all(one in _DIGITS or pa.types.is_decimal(one) for one in found):
+        return None
+    scale = max(0 if one in _DIGITS else one.scale for one in found)
+    digits = scale + max(_DIGITS[one] if one in _DIGITS else one.precision - one.scale for one in found)
+    precision = next((one for one in _PRECISIONS if digits <= one), None)
+    return None if precision is None else pa.decimal128(precision, scale)
+
+
+def _of_kind(values: pa.Array, kinds: pa.Array, kind: int) -> pa.Array:
+    return values.filter(pc.equal(kinds, kind))
+
+
+def _of_elements(metadata: pa.Array, counts: pa.Array) -> pa.Array:
+    """Return the metadata of each array once for each of its elements."""
+    lists = pa.LargeListArray.from_arrays(starts_of(counts), pa.nulls(pc.sum(counts).as_py() or 0))
+    return metadata.take(pc.list_parent_indices(lists))
+
+
+def shredded(metadata: pa.Array, values: pa.Array, shape: Shape) -> pa.StructArray:
+    """Return a group of a shape for each of the values, which are large binaries.
+
+    Raises:
+        DamagedVariantError: they are damaged.
+    """
+    if shape.is_whole:
+        return pa.StructArray.from_arrays([whole(values)], fields=list(shape.group))
+    kinds = kinds_of(values)
+    if shape.scalar is not None:
+        is_typed, typed = _scalars(values, kinds, shape.scalar)
+    elif shape.element is not None:
+        is_typed, typed = _lists(metadata, values, kinds, shape)
+    else:
+        is_typed, typed = _objects(metadata, values, kinds, shape)
+    rest = pc.if_else(is_typed, pa.scalar(None, VALUES), values)
+    return pa.StructArray.from_arrays([whole(rest), typed], fields=list(shape.group))
+
+
+def _scalars(values: pa.Array, kinds: pa.Array, type_: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    typed = pa.nulls(len(values), type_)
+    is_typed = pa.repeat(pa.scalar(False), len(values))  # noqa: FBT003 - a value
+    for kind in sorted(set(pc.unique(kinds.drop_null()).to_pylist()) & _SCALARS):
+        places = pc.indices_nonzero(pc.equal(kinds, kind))
+        for mask, scalars in scalars_of(kind, values.take(places)):
+            if common_type({scalars.type, type_}) != type_:
+                continue
+            there = pc.is_in(_ordinals(values), value_set=places if mask is None else places.filter(mask))
+            typed = pc.replace_with_mask(typed, there, scalars.cast(type_))
+            is_typed = pc.or_(is_typed, there)
+    return is_typed, typed
+
+
+def _ordinals(values: pa.Array) -> pa.Array:
+    return pa.array(range(len(values)), pa.uint64())
+
+
+def _objects(
+    metadata: pa.Array, values: pa.Array, kinds: pa.Array, shape: Shape
+) -> tuple[pa.Array, pa.Array]:
+    is_typed = _is(kinds, OBJECT)
+    objects = objects_of(metadata.filter(is_typed), values.filter(is_typed))
+    fits = objects.has_only(frozenset(name for name, _ in shape.fields))
+    if not pc.all(fits, min_count=0).as_py():
+        is_typed = pc.replace_with_mask(is_typed, is_typed, fits)
+        objects = objects_of(metadata.filter(is_typed), values.filter(is_typed))
+    names = metadata.filter(is_typed)
+    groups = [shredded(names, objects.field(name), below) for name, below in shape.fields]
+    return is_typed, _spread(pa.StructArray.from_arrays(groups, fields=list(shape.typed)), is_typed)
+
+
+def _lists(metadata: pa.Array, values: pa.Array, kinds: pa.Array, shape: Shape) -> tuple[pa.Array, pa.Array]:
+    assert shape.element is not None
+    is_typed = _is(kinds, ARRAY)
+    counts, elements = elements_of(values.filter(is_typed))
+    groups = shredded(_of_elements(metadata.filter(is_typed), counts), elements, shape.element)
+    lists = pa.ListArray.from_arrays(starts_of(counts).cast(pa.int32()), groups, type=shape.typed)
+    return is_typed, _spread(lists, is_typed)
+
+
+def _is(kinds: pa.Array, kind: int) -> pa.Array:
+    return pc.fill_null(pc.equal(kinds, kind), False)  # noqa: FBT003 - a value
+
+
+def _spread(there: pa.Array, is_there: pa.Array) -> pa.Array:
+    """Return what there is where it is, and NULL elsewhere."""
+    if len(there) == len(is_there):
+        return there
+    places = pc.subtract(pc.cumulative_sum(is_there.cast(pa.int64())), 1)
+    return there.take(pc.if_else(is_there, places, pa.scalar(None, pa.int64())))
