@@ -175,9 +175,14 @@ ALWAYS, NEVER = AllOf(), AnyOf()
 
 def column_ids(predicate: Predicate) -> list[ColumnId]:
     """Return the id of the column or struct field of each condition of a filter."""
+    return [one.column_id for one in conditions(predicate)]
+
+
+def conditions(predicate: Predicate) -> list[Condition | PathCondition]:
+    """Return the conditions of a filter, without what connects them."""
     if isinstance(predicate, AllOf | AnyOf):
-        return [one for part in predicate.parts for one in column_ids(part)]
-    return [predicate.column_id]
+        return [one for part in predicate.parts for one in conditions(part)]
+    return [predicate]
 
 
 @dataclass(frozen=True, slots=True)

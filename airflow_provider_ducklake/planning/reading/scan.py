@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.planning.reading.predicates import column_ids
+from airflow_provider_ducklake.planning.reading.predicates import (
+    PathComparison,
+    PathNullTest,
+    column_ids,
+    conditions,
+)
 from airflow_provider_ducklake.planning.reading.pruning import may_match
 
 if TYPE_CHECKING:
@@ -74,6 +79,18 @@ def columns_to_read(plan: ScanPlan) -> tuple[Column, ...]:
         *chosen,
         *(one for one in schema.columns if one not in chosen and wanted & {inner.id for inner in one.walk()}),
     )
+
+
+def paths_to_read(plan: ScanPlan) -> dict[ColumnId, frozenset[tuple[str, ...]]]:
+    """Return the columns of variants of which only what lies at some paths is looked at, by the filter."""
+    if plan.where is None:
+        return {}
+    found: dict[ColumnId, set[tuple[str, ...]]] = {}
+    for one in conditions(plan.where):
+        path = one.path if isinstance(one, PathComparison | PathNullTest) else ()
+        found.setdefault(one.column_id, set()).add(path)
+    chosen = {plan.table.schema.find(name).id for name in plan.columns}
+    return {one: frozenset(paths) for one, paths in found.items() if () not in paths and one not in chosen}
 
 
 def plan_scan(  # noqa: PLR0913 - the last three have defaults

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,16 +27,19 @@ from airflow_provider_ducklake.storage.parquet.intervals import (
 )
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_field_id, field_id, reshape
+from airflow_provider_ducklake.storage.parquet.variant_columns import parts_at
 from airflow_provider_ducklake.storage.parquet.variants import VARIANT, read_variants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.spec.types.values import Physical
+
+    Paths: TypeAlias = Mapping[ColumnId, frozenset[tuple[str, ...]]]
 
 _SMALL = 2 * 2**20  # bytes of a file of which threads would cost more than they bring
 
@@ -48,11 +51,13 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     table: str,
     snapshot_id: SnapshotId,
     columns: Sequence[str] | None = None,
+    paths: Paths = MappingProxyType({}),
     locate: Callable[[str], Location] = open_filesystem,
 ) -> pa.Table:
     """Return all rows of a data file, in file order, with the columns of ``schema``; deletes are not applied.
 
-    ``columns`` chooses top-level columns by name, in that order. A caller that wants the row ids that a file
+    ``columns`` chooses top-level columns by name, in that order. Columns of variants that have ``paths`` are
+    left as the file shreds them, with what lies there and perhaps not all else. A caller that wants the row ids that a file
     may hold adds their column to ``schema``: it is NULL where the file has none.
 
     Raises:
@@ -64,7 +69,7 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     wanted = schema.columns if columns is None else tuple(schema.find(name, table) for name in columns)
     location = locate(file.path).with_key(file.encryption_key)
     with naming_file(file, table, snapshot_id), open_parquet(location) as source:
-        return _read(pq.ParquetFile(source, pre_buffer=not location.is_local), wanted, file)
+        return _read(pq.ParquetFile(source, pre_buffer=not location.is_local), wanted, file, paths=paths)
 
 
 def read_row_groups(
@@ -136,21 +141,37 @@ def _identified(schema: pa.Schema, columns: Sequence[Column], file: LiveDataFile
 
 
 def _read(
-    source: pq.ParquetFile, columns: Sequence[Column], file: LiveDataFile, row_groups: list[int] | None = None
+    source: pq.ParquetFile,
+    columns: Sequence[Column],
+    file: LiveDataFile,
+    row_groups: list[int] | None = None,
+    *,
+    paths: Paths = MappingProxyType({}),
 ) -> pa.Table:
     """Return the rows of a file, or of some of its row groups."""
     stored = _identified(source.schema_arrow, columns, file)
     names = {field_id(field): field.name for field in stored}
-    wanted = [names[column.id] for column in columns if column.id in names]
+    wanted = [
+        part
+        for column in columns
+        if column.id in names
+        for part in parts_at(stored.field(names[column.id]), paths.get(column.id, frozenset()))
+    ]
     threads = file.file_size_bytes > _SMALL
     rows = (
         source.read(columns=wanted, use_threads=threads)
         if row_groups is None
         else source.read_row_groups(row_groups, columns=wanted, use_threads=threads)
     )
-    identified = pa.schema([stored.field(name) for name in rows.column_names])
+    in_parts = {names[one] for one in paths if one in names}  # of which not all was read
+    identified = pa.schema(
+        [
+            stored.field(one.name).with_type(one.type) if one.name in in_parts else stored.field(one.name)
+            for one in rows.schema
+        ]
+    )
     rows = rows if rows.schema.equals(identified, check_metadata=True) else rows.cast(identified)
-    return in_schema(rows, columns, file.path, folder_values(file, columns))
+    return in_schema(rows, columns, file.path, folder_values(file, columns), as_stored=paths)
 
 
 def folder_values(file: LiveDataFile, columns: Sequence[Column]) -> dict[ColumnId, Physical | None]:
@@ -176,10 +197,12 @@ def in_schema(
     columns: Sequence[Column],
     source: str,
     constants: Mapping[ColumnId, Physical | None] = MappingProxyType({}),
+    as_stored: Container[ColumnId] = (),
 ) -> pa.Table:
     """Return rows whose fields have field ids with ``columns``, as their types are now.
 
-    ``constants`` are the values (in physical form) of columns that the rows themselves do not have.
+    ``constants`` are the values (in physical form) of columns that the rows themselves do not have. Columns
+    ``as_stored`` keep the type that they have.
 
     Raises:
         UnsupportedFeatureError: values that cannot be cast; names ``source``.
@@ -194,9 +217,14 @@ def in_schema(
             arrays.append(_repeated(column, constants[column.id], field.type, rows.num_rows))
         elif place is None:
             arrays.append(initial_values(column, field.type, rows.num_rows))
+        elif column.id in as_stored:
+            arrays.append(rows.column(place))
         else:
             arrays.append(_in_column(rows.column(place), column, field.type, source))
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+    return pa.Table.from_arrays(
+        arrays,
+        schema=pa.schema([one.with_type(array.type) for one, array in zip(fields, arrays, strict=True)]),
+    )
 
 
 def initial_values(column: Column, target: pa.DataType, length: int) -> pa.Array:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.spec.types.variant_bytes import Primitive
-from airflow_provider_ducklake.storage.parquet.variant_arrays import starts_of
+from airflow_provider_ducklake.storage.parquet.variant_arrays import ordinals, starts_of
 from airflow_provider_ducklake.storage.parquet.variant_parts import (
     ARRAY,
     OBJECT,
@@ -168,19 +168,16 @@ def shredded(metadata: pa.Array, values: pa.Array, shape: Shape) -> pa.StructArr
 def _scalars(values: pa.Array, kinds: pa.Array, type_: pa.DataType) -> tuple[pa.Array, pa.Array]:
     typed = pa.nulls(len(values), type_)
     is_typed = pa.repeat(pa.scalar(False), len(values))  # noqa: FBT003 - a value
+    numbers = ordinals(len(values)).cast(pa.uint64())
     for kind in sorted(set(pc.unique(kinds.drop_null()).to_pylist()) & _SCALARS):
         places = pc.indices_nonzero(pc.equal(kinds, kind))
         for mask, scalars in scalars_of(kind, values.take(places)):
             if common_type({scalars.type, type_}) != type_:
                 continue
-            there = pc.is_in(_ordinals(values), value_set=places if mask is None else places.filter(mask))
+            there = pc.is_in(numbers, value_set=places if mask is None else places.filter(mask))
             typed = pc.replace_with_mask(typed, there, scalars.cast(type_))
             is_typed = pc.or_(is_typed, there)
     return is_typed, typed
-
-
-def _ordinals(values: pa.Array) -> pa.Array:
-    return pa.array(range(len(values)), pa.uint64())
 
 
 def _objects(

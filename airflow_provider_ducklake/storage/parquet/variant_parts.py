@@ -22,7 +22,7 @@ from airflow_provider_ducklake.spec.types.variant_bytes import (
     number_at,
     read_names,
 )
-from airflow_provider_ducklake.storage.parquet.variant_arrays import cut, ends_of, joined, starts_of
+from airflow_provider_ducklake.storage.parquet.variant_arrays import cut, ends_of, joined, ordinals, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +91,7 @@ def between(values: pa.Array, starts: pa.Array, ends: pa.Array) -> pa.Array:
     rows = begun.slice(0, len(values))
     places = [pc.add(rows, starts), pc.add(rows, ends)]
     parts = cut(values, pa.concat_arrays([_in_turn(places), begun.slice(len(values))]))
-    return parts.take(pa.array(range(0, 2 * len(values), 2), pa.int64()))
+    return pc.list_element(pa.FixedSizeListArray.from_arrays(parts, 2), 0)
 
 
 def _in_turn(arrays: list[pa.Array]) -> pa.Array:
@@ -218,7 +218,7 @@ def elements_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     """
     offsets_at, counts, width, elements_at = _layout_of_arrays(values)
     parents = pc.list_parent_indices(_listed(counts))
-    places = pc.subtract(pa.array(range(len(parents)), pa.int64()), starts_of(counts).take(parents))
+    places = pc.subtract(ordinals(len(parents)), starts_of(counts).take(parents))
     values, width = values.take(parents), width.take(parents)
     at = pc.add(offsets_at.take(parents), pc.multiply(places, width))
     elements_at = elements_at.take(parents)

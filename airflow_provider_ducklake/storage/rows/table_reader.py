@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.planning.reading.scan import columns_to_read
+from airflow_provider_ducklake.planning.reading.scan import columns_to_read, paths_to_read
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.names.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
@@ -106,6 +106,7 @@ def _all_rows(
         table=str(table.name),
         snapshot_id=table.snapshot.id,
         columns=(*names, *(one.name for one in reserved)),
+        paths=paths_to_read(plan),
         locate=locate,
     )
 

@@ -13,6 +13,7 @@ from airflow_provider_ducklake.planning.reading.variant_paths import ONLY, as_of
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types.variant_bytes import DamagedVariantError, Primitive
 from airflow_provider_ducklake.storage.parquet.arrow_types import ducklake_type
+from airflow_provider_ducklake.storage.parquet.variant_columns import typed_at
 from airflow_provider_ducklake.storage.parquet.variant_parts import (
     ARRAY,
     OBJECT,
@@ -21,6 +22,7 @@ from airflow_provider_ducklake.storage.parquet.variant_parts import (
     objects_of,
     scalars_of,
 )
+from airflow_provider_ducklake.storage.parquet.variants import read_variants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,10 +60,24 @@ def _parts(chunk: pa.StructArray) -> Iterator[pa.StructArray]:
 
 
 def _met(condition: PathCondition, variants: pa.StructArray, mask: Mask) -> pa.Array:
+    if variants.type.get_field_index("typed_value") >= 0:
+        typed = typed_at(variants, condition.path)
+        if typed is not None:
+            return _met_by(condition, typed, mask)
+        variants = read_variants(variants)
     values = values_at(variants, condition.path)
     if isinstance(condition, PathNullTest):
         return values.is_valid() if condition.negated else values.is_null()
     return _compared(condition, values, mask)
+
+
+def _met_by(condition: PathCondition, typed: pa.Array, mask: Mask) -> pa.Array:
+    """Return which values of one type meet a condition; NULL is nothing."""
+    if isinstance(condition, PathNullTest):
+        return typed.is_valid() if condition.negated else typed.is_null()
+    if typed.null_count == len(typed):  # of whichever type they would be
+        return pa.repeat(pa.scalar(False), len(typed))  # noqa: FBT003 - a value
+    return _compared_values(condition, typed, mask)
 
 
 def values_at(variants: pa.StructArray, path: Sequence[str]) -> pa.Array:
@@ -97,10 +113,13 @@ def _compared(condition: PathComparison, values: pa.Array, mask: Mask) -> pa.Arr
 def _compared_scalars(condition: PathComparison, kind: int, values: pa.Array, mask: Mask) -> pa.Array:
     met = pa.repeat(pa.scalar(False), len(values))  # noqa: FBT003 - a value
     for is_so, scalars in scalars_of(kind, values):
-        column = Column(ONLY, "value", ducklake_type(scalars.type, "value"))
-        predicate = as_of_column(condition, column.type)
-        rows = pa.table({column.name: scalars})
-        found = mask(rows, predicate, TableSchema((column,)))
-        found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        found = _compared_values(condition, scalars, mask)
         met = found if is_so is None else pc.replace_with_mask(met, is_so, found)
     return met
+
+
+def _compared_values(condition: PathComparison, scalars: pa.Array, mask: Mask) -> pa.Array:
+    column = Column(ONLY, "value", ducklake_type(scalars.type, "value"))
+    predicate = as_of_column(condition, column.type)
+    found = mask(pa.table({column.name: scalars}), predicate, TableSchema((column,)))
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
