@@ -74,7 +74,7 @@ def _value(path: tuple[Column, ...]) -> SparkColumn:
 
 
 def _in_variants(predicate: PathCondition, path: tuple[Column, ...]) -> SparkColumn:
-    """Return what Arrow says of variants: what Spark makes of other kinds of values is not what DuckDB does."""
+    """Return what Arrow says of variants: Spark does not compare values of two kinds as DuckDB does."""
     if not hasattr(f, "arrow_udf"):
         raise UnsupportedFeatureError(
             f"column {path[-1].name}: filters look into variants with Spark 4.1 and later; this is Spark "

@@ -57,8 +57,8 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     """Return all rows of a data file, in file order, with the columns of ``schema``; deletes are not applied.
 
     ``columns`` chooses top-level columns by name, in that order. Columns of variants that have ``paths`` are
-    left as the file shreds them, with what lies there and perhaps not all else. A caller that wants the row ids that a file
-    may hold adds their column to ``schema``: it is NULL where the file has none.
+    left as the file shreds them, with what lies there and perhaps not all else. A caller that wants the row
+    ids that a file may hold adds their column to ``schema``: it is NULL where the file has none.
 
     Raises:
         StorageError: the file is missing or damaged; names file, table and snapshot.

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.spec.types.variant_bytes import Primitive
-from airflow_provider_ducklake.storage.parquet.variant_arrays import ordinals, starts_of
+from airflow_provider_ducklake.storage.parquet.reshape import ordinals
+from airflow_provider_ducklake.storage.parquet.variant_arrays import starts_of
 from airflow_provider_ducklake.storage.parquet.variant_parts import (
     ARRAY,
     OBJECT,
@@ -44,7 +45,7 @@ _VALUE = pa.field("value", pa.binary())
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the values at a place are shredded: as a scalar, by fields, as lists of an element, or not at all."""
+    """How the values at a place are shredded: as a scalar, by fields, as lists, or not at all."""
 
     scalar: pa.DataType | None = None
     fields: tuple[tuple[str, Shape], ...] = ()

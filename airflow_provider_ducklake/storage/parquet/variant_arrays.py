@@ -216,11 +216,6 @@ def _laid_out(counts: pa.Array, values: pa.Array, heads: Callable[[pa.Array], pa
     return joined(heads(widths), runs, _in_width(totals, widths), _slices(values, starts))
 
 
-def ordinals(length: int) -> pa.Array:
-    """Return 0, 1, 2, …, int64."""
-    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), length)), 1)
-
-
 def starts_of(counts: pa.Array, of_bytes: int = 1) -> pa.Array:
     """Return where each run of ``counts`` begins, and where the last one ends."""
     ends = pc.cumulative_sum(pc.fill_null(counts, 0).cast(pa.int64()))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def parts_at(field: pa.Field, paths: Collection[Sequence[str]]) -> list[str]:
-    """Return the parts of a file's column to read, as pyarrow names them: all of it, where there are no paths.
+    """Return the parts of a file's column to read, as pyarrow names them: all of it, without ``paths``.
 
     Variants that are put together of these parts have at the paths what they have there, and nothing else
     for sure.

@@ -22,7 +22,8 @@ from airflow_provider_ducklake.spec.types.variant_bytes import (
     number_at,
     read_names,
 )
-from airflow_provider_ducklake.storage.parquet.variant_arrays import cut, ends_of, joined, ordinals, starts_of
+from airflow_provider_ducklake.storage.parquet.reshape import ordinals
+from airflow_provider_ducklake.storage.parquet.variant_arrays import cut, ends_of, joined, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,7 +164,7 @@ def objects_of(metadata: pa.Array, values: pa.Array) -> Objects:
     Raises:
         DamagedVariantError: they are cut off, or ``metadata`` lack a name.
     """
-    offsets_at, counts, width, fields_at = _layout_of_objects(values)
+    offsets_at, _, width, fields_at = _layout_of_objects(values)
     heads = between(values, _always(0, values), offsets_at)
     keys = joined(heads.cast(pa.binary()), metadata.cast(pa.binary())).dictionary_encode()
     names = tuple(_names(key) for key in keys.dictionary.to_pylist())

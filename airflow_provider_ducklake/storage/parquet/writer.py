@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.storage.files.output_file import OutputFile
     from airflow_provider_ducklake.storage.parquet.encrypted import EncryptedOutput
     from airflow_provider_ducklake.storage.parquet.footer_edits import FooterEditedOutput
-    from airflow_provider_ducklake.storage.parquet.shredding import Shape
 
 _SAMPLE_ROWS = 16_384  # the first rows decide the encodings of a file
 _REPEATING = 0.5  # share of distinct values up to which a dictionary pays
@@ -184,17 +183,14 @@ class RollingWriter:
             location = self._locate(self._next_path())
             if location.key_bytes is None:
                 location = location.of_lake(self._settings.key_bytes)
-            shapes = shapes_of(group, self._schema)
-            self._file = _OpenFile(
-                location, self._parquet_schema, group, self._settings, _annotations(self._schema), shapes
-            )
+            self._file = _OpenFile(location, self._schema, group, self._settings)
         self._file.write(group)
         if self._file.bytes_written >= self._settings.target_file_size_bytes:
             self._finish_file()
 
     def _finish_file(self) -> None:
         if self._file is not None:
-            self.files.append(self._file.finish(self._schema))
+            self.files.append(self._file.finish())
             self._file = None
 
 
@@ -211,28 +207,23 @@ def _annotations(schema: TableSchema) -> Annotations:
 class _OpenFile:
     """One file being written, with what its rows say beyond the footer."""
 
-    def __init__(  # noqa: PLR0913 - the last two are of variants
-        self,
-        location: Location,
-        schema: pa.Schema,
-        first_rows: pa.Table,
-        settings: ParquetSettings,
-        annotations: Annotations,
-        shapes: Mapping[int, Shape],
+    def __init__(
+        self, location: Location, columns: TableSchema, first_rows: pa.Table, settings: ParquetSettings
     ) -> None:
         self._location = location
-        self._shapes = shapes
-        self._schema = schema = shredded_schema(schema, shapes)
-        first_rows = shredded_rows(first_rows.slice(0, _SAMPLE_ROWS), schema, shapes)
+        self._columns = columns
+        self._shapes = shapes_of(first_rows, columns)
+        self._schema = shredded_schema(parquet_schema(columns), self._shapes)
+        sample = shredded_rows(first_rows.slice(0, _SAMPLE_ROWS), self._schema, self._shapes)
         self._known: dict[tuple[int, int], ChunkFacts] = {}
         self._groups = 0
         self._rows = 0
         if location.is_encrypted and settings.page_version != "V1":
             settings = replace(settings, page_version="V1")  # DuckDB 1.5.5 cannot read others encrypted
-        encodings = _encodings(schema, first_rows, use_delta=settings.page_version == "V2")
+        encodings = _encodings(self._schema, sample, use_delta=settings.page_version == "V2")
         with naming_errors(location.uri, "write"):
-            self._output = ParquetOutput(location, annotations)
-        self._writer = _parquet_writer(self._output.sink, schema, encodings, settings)
+            self._output = ParquetOutput(location, _annotations(columns))
+        self._writer = _parquet_writer(self._output.sink, self._schema, encodings, settings)
 
     @property
     def bytes_written(self) -> int:
@@ -253,7 +244,7 @@ class _OpenFile:
         self._groups += 1
         self._rows += rows.num_rows
 
-    def finish(self, schema: TableSchema) -> DataFile:
+    def finish(self) -> DataFile:
         with naming_errors(self._location.uri, "write"):
             self._output.expect_footer()
             self._writer.close()
@@ -266,7 +257,7 @@ class _OpenFile:
             footer_size=written.footer_size,
             encryption_key=written.encryption_key,
             column_stats=footer_stats(
-                self._writer.writer.metadata, schema, NanRule.UNKNOWN, known=self._known, where=where
+                self._writer.writer.metadata, self._columns, NanRule.UNKNOWN, known=self._known, where=where
             ),
             row_group_count=self._groups,
         )

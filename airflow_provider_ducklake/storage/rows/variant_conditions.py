@@ -103,7 +103,8 @@ def _compared(condition: PathComparison, values: pa.Array, mask: Mask) -> pa.Arr
         if kind in (OBJECT, ARRAY):
             shown = "an object" if kind == OBJECT else "an array"
             raise InvalidInputError(
-                f"{shown_path(condition.path)} is {shown} in some rows, which compares with no value of a filter."
+                f"{shown_path(condition.path)} is {shown} in some rows, which compares with no value of a "
+                "filter."
             )
         is_so = pc.fill_null(pc.equal(kinds, kind), False)  # noqa: FBT003
         met = pc.replace_with_mask(met, is_so, _compared_scalars(condition, kind, values.filter(is_so), mask))
