@@ -14,9 +14,10 @@ from tests.reference.duckdb_lake import open_lake
 SCALARS = (
     "0", "-1::TINYINT", "5::SMALLINT", "5::BIGINT", "300", "5::HUGEINT", "5.0::DOUBLE", "5.25::FLOAT",
     "0.1::DOUBLE", "0.1::DECIMAL(3,1)", "5.00::DECIMAL(10,2)", "-12345678901234567890.5::DECIMAL(30,2)",
-    "'nan'::DOUBLE", "'5'", "''", "'é'", "'zz'", "true", "false", "DATE '2024-01-31'", "TIMESTAMP '2024-01-31 00:00:00'",
-    "TIMESTAMP '1969-12-31 23:59:59.999999'", "TIMESTAMP_NS '2024-01-31 00:00:00.000000001'", "NULL",
-    "TIMESTAMPTZ '2024-01-31 00:00:00+00'", "[1, 2]", "{'x': 1}", "'ab'::BLOB",
+    "'nan'::DOUBLE", "'5'", "''", "'é'", "'zz'", "true", "false", "DATE '2024-01-31'",
+    "TIMESTAMP '2024-01-31 00:00:00'", "TIMESTAMP '1969-12-31 23:59:59.999999'", "NULL",
+    "TIMESTAMP_NS '2024-01-31 00:00:00.000000001'", "TIMESTAMPTZ '2024-01-31 00:00:00+00'", "[1, 2]", "{'x': 1}",
+    "'ab'::BLOB",
 )  # fmt: skip
 LITERALS = (
     "5", "0", "-1", "300", "5.25", "0.1", "5e0", "0.1e0", "'5'", "''", "'é'", "true", "false", "NULL",

@@ -19,6 +19,7 @@ from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.variant_bytes import check_variant
 from airflow_provider_ducklake.storage.parquet.intervals import unstorable
+from airflow_provider_ducklake.storage.parquet.variant_parts import are_sound
 from airflow_provider_ducklake.storage.parquet.writer import values_of_leaves
 
 if TYPE_CHECKING:
@@ -171,15 +172,26 @@ def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterato
 
 def _of_variants(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
     """Yield what is wrong with variants."""
-    parts = [values.chunk(place).flatten() for place in range(values.num_chunks)]
-    names = [field.name for field in values.type]
-    columns = (
-        [one for part in parts for one in part[names.index(name)].to_pylist()]
-        for name in ("metadata", "value")
-    )
-    wrong = [pair for pair in zip(*columns, strict=True) if None not in pair and not _is_variant(*pair)]
+    wrong = [pair for chunk in values.chunks for pair in _wrong_variants(chunk.drop_null())]
     if wrong:
         yield BadStrings(path, VARIANT, len(wrong), shown(b"".join(wrong[0])))
+
+
+def _wrong_variants(variants: pa.StructArray) -> list[tuple[bytes, bytes]]:
+    """Return those of the variants that are none; all of a column are looked at together first."""
+    parts = dict(zip([field.name for field in variants.type], variants.flatten(), strict=True))
+    there = pc.and_(parts["metadata"].is_valid(), parts["value"].is_valid())
+    metadata, value = (parts[name].filter(there).cast(pa.large_binary()) for name in ("metadata", "value"))
+    for start in range(0, len(value), _VARIANTS_AT_ONCE):
+        if not are_sound(metadata.slice(start, _VARIANTS_AT_ONCE), value.slice(start, _VARIANTS_AT_ONCE)):
+            break
+    else:
+        return []
+    pairs = zip(metadata.to_pylist(), value.to_pylist(), strict=True)
+    return [pair for pair in pairs if not _is_variant(*pair)]
+
+
+_VARIANTS_AT_ONCE = 1 << 14
 
 
 def _of_intervals(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.spec.types.variant_bytes import (
+    DEEPEST,
     SIZES,
     Basic,
     DamagedVariantError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 VALUES = pa.large_binary()
+OBJECT, ARRAY = 64, 65  # kinds of values, beside the numbers of ``Primitive``
 _OBJECT_IS_LARGE, _ARRAY_IS_LARGE = 0x40, 0x10  # bits of a first byte
 _UNSIGNED = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32()}
 _COUNT_BYTES = 4
@@ -267,12 +269,68 @@ def _length(values: pa.Array) -> pa.Array:
     return _reread(_bytes_of(values, 1, _COUNT_BYTES), pa.uint32()).cast(pa.int64())
 
 
+_MOST_NAMES = 200  # of which each costs a look at all objects
+_KNOWN = frozenset({*map(int, Primitive), OBJECT, ARRAY}) - {int(Primitive.FALSE)}
+
+
+def are_sound(metadata: pa.Array, values: pa.Array) -> bool:
+    """Whether all of the values, of which none is NULL, are variants and nothing follows them.
+
+    False says nothing of any of them: ``check_variant`` does.
+    """
+    try:
+        for one in pc.unique(metadata).to_pylist():
+            read_names(one)
+        is_whole = pc.equal(pc.binary_length(whole(values)), pc.binary_length(values).cast(pa.int32()))
+        _look_at(metadata, values, DEEPEST, _Bytes(pc.sum(pc.binary_length(values)).as_py() or 0))
+    except (ValueError, pa.ArrowInvalid):
+        return False
+    return bool(pc.all(is_whole, min_count=0).as_py())
+
+
+@dataclass(slots=True)
+class _Bytes:
+    """How many bytes there are; each value has one at least, unless values lie in each other."""
+
+    left: int
+
+    def take(self, values: int) -> None:
+        self.left -= values
+        if self.left < 0:
+            raise DamagedVariantError("its values lie in each other")
+
+
+def _look_at(metadata: pa.Array, values: pa.Array, levels: int, bytes_: _Bytes) -> None:
+    """Look at every value within values."""
+    bytes_.take(len(values))
+    if not levels:
+        raise DamagedVariantError("it has too many levels")
+    whole(values)
+    kinds = kinds_of(values)
+    for kind in pc.unique(kinds).to_pylist():
+        is_so = pc.equal(kinds, kind)
+        names, found = metadata.filter(is_so), values.filter(is_so)
+        if kind == OBJECT:
+            objects = objects_of(names, found)
+            known = {name for layout in objects.names for name in layout}
+            if len(known) > _MOST_NAMES or any(len(set(one)) < len(one) for one in objects.names):
+                raise DamagedVariantError("its objects have too many names, or one twice")
+            for name in known:
+                field = objects.field(name)
+                there = field.is_valid()
+                _look_at(names.filter(there), field.drop_null(), levels - 1, bytes_)
+        elif kind == ARRAY:
+            counts, elements = elements_of(found)
+            _look_at(names.take(pc.list_parent_indices(_listed(counts))), elements, levels - 1, bytes_)
+        elif kind == Primitive.STRING:
+            _texts(found)
+        elif kind not in _KNOWN:
+            raise DamagedVariantError(f"it has a value of type {kind}, which is not known")
+
+
 def _listed(counts: pa.Array) -> pa.Array:
     starts = starts_of(counts)
     return pa.LargeListArray.from_arrays(starts, pa.nulls(starts[-1].as_py()))
-
-
-OBJECT, ARRAY = 64, 65  # beside the numbers of ``Primitive``
 
 
 def kinds_of(values: pa.Array) -> pa.Array:
