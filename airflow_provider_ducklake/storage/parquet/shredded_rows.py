@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.variant_bytes import DamagedVariantError
 from airflow_provider_ducklake.storage.parquet.shredding import WHOLE, Shape, shape_of, shredded
-from airflow_provider_ducklake.storage.parquet.variant_parts import VALUES
+from airflow_provider_ducklake.storage.parquet.variant_cuts import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,16 +15,17 @@ import pyarrow.compute as pc
 from airflow_provider_ducklake.spec.types.variant_bytes import Primitive
 from airflow_provider_ducklake.storage.parquet.reshape import ordinals
 from airflow_provider_ducklake.storage.parquet.variant_arrays import starts_of
+from airflow_provider_ducklake.storage.parquet.variant_cuts import VALUES
 from airflow_provider_ducklake.storage.parquet.variant_parts import (
     ARRAY,
     OBJECT,
-    VALUES,
     elements_of,
     kinds_of,
+    listed,
     objects_of,
-    scalars_of,
     whole,
 )
+from airflow_provider_ducklake.storage.parquet.variant_scalars import scalars_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -143,8 +144,7 @@ def _of_kind(values: pa.Array, kinds: pa.Array, kind: int) -> pa.Array:
 
 def _of_elements(metadata: pa.Array, counts: pa.Array) -> pa.Array:
     """Return the metadata of each array once for each of its elements."""
-    lists = pa.LargeListArray.from_arrays(starts_of(counts), pa.nulls(pc.sum(counts).as_py() or 0))
-    return metadata.take(pc.list_parent_indices(lists))
+    return metadata.take(pc.list_parent_indices(listed(counts)))
 
 
 def shredded(metadata: pa.Array, values: pa.Array, shape: Shape) -> pa.StructArray:

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.spec.types.json_texts import MOST_LEVELS, is_json
 from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.variant_bytes import check_variant
 from airflow_provider_ducklake.storage.parquet.intervals import unstorable
-from airflow_provider_ducklake.storage.parquet.variant_parts import are_sound
+from airflow_provider_ducklake.storage.parquet.variant_checks import are_sound
 from airflow_provider_ducklake.storage.parquet.writer import values_of_leaves
 
 if TYPE_CHECKING:

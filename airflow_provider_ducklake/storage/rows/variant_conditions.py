@@ -14,14 +14,9 @@ from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types.variant_bytes import DamagedVariantError, Primitive
 from airflow_provider_ducklake.storage.parquet.arrow_types import ducklake_type
 from airflow_provider_ducklake.storage.parquet.variant_columns import typed_at
-from airflow_provider_ducklake.storage.parquet.variant_parts import (
-    ARRAY,
-    OBJECT,
-    VALUES,
-    kinds_of,
-    objects_of,
-    scalars_of,
-)
+from airflow_provider_ducklake.storage.parquet.variant_cuts import VALUES
+from airflow_provider_ducklake.storage.parquet.variant_parts import ARRAY, OBJECT, kinds_of, objects_of
+from airflow_provider_ducklake.storage.parquet.variant_scalars import scalars_of
 from airflow_provider_ducklake.storage.parquet.variants import read_variants
 
 if TYPE_CHECKING:
