@@ -236,16 +236,6 @@ def test_levels_that_arrow_does_not_read_are_refused_by_name(sqlite_catalog):
         lake.read_arrow("t")
 
 
-def test_variants_in_duckdbs_own_type_are_refused_by_name(duckdb_catalog):
-    with open_lake(duckdb_catalog) as reference:
-        reference.sql("CREATE TABLE t (id BIGINT, doc VARIANT)")
-        reference.sql("INSERT INTO t VALUES (1, 5::VARIANT)")
-    with Lake.connect(duckdb_catalog.sqlalchemy_url) as lake:
-        assert lake.read_arrow("t", columns=["id"])["id"].to_pylist() == [1]
-        with pytest.raises(UnsupportedFeatureError, match="flush the table with DuckDB"):
-            lake.read_arrow("t")
-
-
 def test_null_variants_are_nulls_though_the_references_statistics_count_none(sqlite_catalog):
     """DuckDB sets such a column to NOT NULL (observed on 1.5.5): its statistics say that it has none."""
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
