@@ -27,7 +27,7 @@ from tests.reference.catalogs import (
     file_catalog,
 )
 from tests.reference.lent import version_of
-from tests.seeds import SEED, default_seed, draws
+from tests.seeds import DRAWN_FOLDERS, SEED, default_seed, draws
 
 collect_ignore = ["iceberg"]  # it runs in an environment of its own: make iceberg
 
@@ -77,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "both_versions(without): run with lakes of 1.0 and, but in some databases, of 1.1"
     )
     config.addinivalue_line("markers", "only_1_0(reason): run with lakes of 1.0, whatever the file does")
-    config.addinivalue_line("markers", "drawn(one_in): run on so many days only, at CI's size")
+    config.addinivalue_line("markers", "drawn(one_in): run on one of so many days only, at CI's size")
     config.addinivalue_line("markers", "classic_only(reason): needs a session with a JVM beside it")
     config.addinivalue_line("markers", "every_catalog: run over all kinds of catalogs, not the usual two")
     os.environ["TZ"] = "UTC"
@@ -143,10 +143,11 @@ def _is_drawn(item: pytest.Item, option: argparse.Namespace) -> bool:
     """Whether a test of those that CI runs on some days is one of today's, or its file was asked for."""
     if not draws(option.seed, item.nodeid, option.one_in):
         return False
-    marker = item.get_closest_marker("drawn")
-    if marker is None or option.size == "full" or any(item.path.name in one for one in option.file_or_dir):
+    if option.size == "full" or any(item.path.name in one for one in option.file_or_dir):
         return True
-    return draws(option.seed, item.nodeid, marker.kwargs["one_in"])
+    marker = item.get_closest_marker("drawn")
+    one_in = marker.kwargs["one_in"] if marker else DRAWN_FOLDERS.get(item.path.parent.name, 1)
+    return draws(option.seed, item.nodeid, one_in)
 
 
 def _is_chosen(item: pytest.Item, chosen: str, seed: int) -> bool:

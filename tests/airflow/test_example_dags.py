@@ -29,6 +29,8 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.connect_server import ConnectServer, connect_server
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
+pytestmark = pytest.mark.drawn(one_in=2)
+
 EXAMPLES = ROOT / "example_dags"
 RECIPES = ROOT / "docs" / "recipes.md"
 TABLES = ("airlines", "airports", "flights", "planes", "weather")

@@ -165,6 +165,7 @@ def lake(
     return sqlite_catalog
 
 
+@pytest.mark.drawn(one_in=2)
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
 def test_sources_of_each_kind_land_as_one_snapshot_each(lake, submit, tmp_path, capfd):

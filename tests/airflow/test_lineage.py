@@ -41,6 +41,8 @@ from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 
+pytestmark = pytest.mark.drawn(one_in=2)
+
 CONNECT = {"spark_connect_conn_id": "connect"}
 PARENT = ("JobNamespace", "JobName", "RunId")
 NAMES = [f"spark.openlineage.{kind}{name}" for kind in ("parent", "rootParent") for name in PARENT]

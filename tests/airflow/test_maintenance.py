@@ -49,6 +49,7 @@ with DAG(
 MAPPED = ("lake.flush", "lake.merge", "lake.rewrite")
 
 pytestmark = [
+    pytest.mark.drawn(one_in=2),
     pytest.mark.usefixtures("airflow_db"),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
 ]

@@ -29,6 +29,8 @@ from tests.airflow.unlucky import UnluckyCommits, dies_before_commit, loses_the_
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.drawn(one_in=2)
+
 EXAMPLE = ROOT / "example_dags" / "example_ducklake_row_changes.py"
 OPERATORS = (DuckLakeSparkDeleteOperator, DuckLakeSparkUpdateOperator, DuckLakeSparkMergeOperator)
 

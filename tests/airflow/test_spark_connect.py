@@ -34,6 +34,8 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.connect_server import ConnectServer, connect_server
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.drawn(one_in=2)
+
 EXAMPLE = ROOT / "example_dags" / "example_ducklake_spark_connect.py"
 CONNECT = {"spark_connect_conn_id": "connect"}
 

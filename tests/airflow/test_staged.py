@@ -36,6 +36,7 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = [
+    pytest.mark.drawn(one_in=2),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
     pytest.mark.usefixtures("airflow_db", "spark_conn"),

@@ -17,6 +17,8 @@ from tests.airflow.test_snapshot_sensor import commit_to
 from tests.airflow.watched import PATIENCE, events_in, heard, newest, watched
 from tests.reference.catalogs import CatalogDatabase
 
+pytestmark = pytest.mark.drawn(one_in=2)
+
 ROUNDS = {"ci": 1, "full": 20}
 INTERVAL = 2.0  # seconds between two polls
 SETUP = "CREATE TABLE orders (id INT); CREATE TABLE others (id INT); INSERT INTO orders VALUES (0)"
