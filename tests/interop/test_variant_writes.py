@@ -1,6 +1,7 @@
 """Variants that we write: what DuckDB reads, filters, changes and compacts, and what the catalog says."""
 
 import json
+import random
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -39,6 +40,7 @@ from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_core import open_core
 from tests.reference.duckdb_lake import open_lake
 from tests.type_matrix import noted
+from tests.unit.storage.test_shredding import KINDS, template
 
 
 def documents(start=0, stop=50):
@@ -169,6 +171,50 @@ def test_paths_are_told_of_as_the_reference_tells(lake, sqlite_catalog, name):
         query = "SELECT i, doc::VARCHAR, variant_typeof(doc) FROM {} ORDER BY 1"
         assert reference.sql(query.format("u")) == reference.sql(query.format("t"))
     assert lake.verify() == []
+
+
+NAMES = (
+    "a",
+    "a.b",
+    'a"b',
+    "a\nb",
+    "é😀",
+    "value",
+    "typed_value",
+    "metadata",
+    "element",
+    "x" * 5_000,
+    " ",
+)
+
+
+def test_duckdb_reads_drawn_documents_with_odd_names(postgres_catalog, seed):
+    """It reads the same of them whether a file shreds them or has them in one piece, beside a text.
+
+    Strings of 64 bytes it would lose: it writes them as empty ones where they are in one piece (1.5.5).
+    """
+    rng = random.Random(seed)
+    kinds = (KINDS[0], KINDS[2], lambda rng: "x" * rng.choice((0, 63, 65, 90)), *KINDS[4:6])
+    with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            for name in ("t", "u"):
+                tx.create_table(name, {"i": "int64", "doc": "variant"})
+        for start in range(0, 200, 10):
+            make = template(rng, 3, rng.sample(NAMES, 4), kinds)
+            pairs = [(start + i, make(rng)) for i in range(10)]
+            lake.append_arrow("t", rows(pairs))
+            lake.append_arrow("u", rows([*pairs, (-1, "text"), (-1, 1)]))
+        assert lake.verify() == []
+    with open_lake(postgres_catalog, data_inlining_row_limit=0) as reference:
+        query = "SELECT i, doc::VARCHAR FROM {} WHERE i >= 0 ORDER BY 1"
+        expected = reference.sql(query.format("u"))
+        assert reference.sql(query.format("t")) == expected
+        reference.sql("CALL ducklake_merge_adjacent_files('lake')")
+        assert reference.sql(query.format("t")) == expected
+    with Lake.connect(postgres_catalog.sqlalchemy_url) as lake:
+        assert lake.row_count("t") == 200
+        assert lake.verify() == []
 
 
 def test_of_parts_of_values_that_are_whole_nothing_is_told(lake, sqlite_catalog):

@@ -187,7 +187,8 @@ _ROWS = (
     Scalar("interval", Kind.INTERVAL, "interval", has_stats=False, counts_nulls=False, comparable=False,
            exact_bounds=Exact.NEVER),
     Scalar(
-        "variant", Kind.VARIANT, "variant", counts_nulls=False, comparable=False, exact_bounds=Exact.NEVER
+        "variant", Kind.VARIANT, "variant", bounded=False, counts_nulls=False, comparable=False,
+        exact_bounds=Exact.NEVER,
     ),
     Scalar("geometry", Kind.GEOMETRY, "geometry", comparable=False, exact_bounds=Exact.NEVER),
     Scalar("null", Kind.NULL, exact_bounds=Exact.NEVER, since=Feature.NULL_TYPE),

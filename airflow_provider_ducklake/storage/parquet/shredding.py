@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.spec.names.identifiers import fold, is_storable
 from airflow_provider_ducklake.spec.types.variant_bytes import Primitive
 from airflow_provider_ducklake.storage.parquet.reshape import ordinals
 from airflow_provider_ducklake.storage.parquet.variant_arrays import starts_of
@@ -28,7 +29,7 @@ from airflow_provider_ducklake.storage.parquet.variant_parts import (
 from airflow_provider_ducklake.storage.parquet.variant_scalars import scalars_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _MOST_LEAVES = 64
 _DEEPEST = 8
@@ -109,9 +110,17 @@ def shape_of(metadata: pa.Array, values: pa.Array, depth: int = 0) -> Shape:
 def _shape_of_objects(metadata: pa.Array, values: pa.Array, depth: int) -> Shape:
     objects = objects_of(metadata, values)
     names = sorted({name for layout in objects.names for name in layout})
-    if len(names) > _MOST_LEAVES:
+    if len(names) > _MOST_LEAVES or not _can_name_columns(names):
         return WHOLE
     return Shape(fields=tuple((name, shape_of(metadata, objects.field(name), depth + 1)) for name in names))
+
+
+def _can_name_columns(names: Sequence[str]) -> bool:
+    """Whether names of fields can be those of columns: DuckDB takes ``a`` and ``A`` there for one name.
+
+    It reads the second as ``A_1`` (observed on 1.5.5).
+    """
+    return len(set(map(fold, names))) == len(names) and all(name and is_storable(name) for name in names)
 
 
 def _shape_of_arrays(metadata: pa.Array, values: pa.Array, depth: int) -> Shape:

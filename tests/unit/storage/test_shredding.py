@@ -32,16 +32,18 @@ KINDS = (
 )
 
 
-def template(rng: random.Random, depth: int):
+def template(rng: random.Random, depth: int, names=NAMES, kinds=KINDS):
     """Return what makes values of one shape."""
     chance = rng.random()
     if depth and chance < 0.4:
-        fields = {name: template(rng, depth - 1) for name in rng.sample(NAMES, rng.randrange(1, 4))}
+        fields = {
+            name: template(rng, depth - 1, names, kinds) for name in rng.sample(names, rng.randrange(1, 4))
+        }
         return lambda rng: {name: make(rng) for name, make in fields.items() if rng.random() < 0.8}
     if depth and chance < 0.6:
-        element = template(rng, depth - 1)
+        element = template(rng, depth - 1, names, kinds)
         return lambda rng: [element(rng) for _ in range(rng.randrange(4))]
-    scalar = rng.choice(KINDS)
+    scalar = rng.choice(kinds)
     return lambda rng: None if rng.random() < 0.1 else scalar(rng)
 
 
@@ -71,6 +73,8 @@ def test_what_has_no_common_shape_stays_whole(seed):
     assert shape_of(*arrays([{str(n): 1} for n in range(65)])) == WHOLE
     assert shape_of(*arrays([None, None])) == WHOLE
     assert shape_of(*arrays([{}, {}])) == WHOLE
+    assert shape_of(*arrays([{"b": {"a": 1, "A": 2}}])).fields == (("b", WHOLE),)
+    assert {shape_of(*arrays([{name: 1}])) == WHOLE for name in ("", "a\0b")} == {True}
     assert put_together(metadata, shredded(metadata, values, WHOLE)) == found
 
 
