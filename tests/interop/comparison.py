@@ -11,6 +11,7 @@ import pyarrow as pa
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
 from airflow_provider_ducklake.spec.types.variants import decode_variant
+from airflow_provider_ducklake.storage.parquet.variants import is_variant
 from tests.reference.duckdb_lake import DuckLakeConnection
 
 BOUNDS_EVERY = 4  # snapshots
@@ -61,7 +62,7 @@ def _spelled(value: object) -> str:
 def with_texts_of_variants(rows: pa.Table) -> pa.Table:
     """Return rows that we read, with variants as DuckDB's JSON of them."""
     for place, column in enumerate(rows.schema):
-        if pa.types.is_struct(column.type) and [one.name for one in column.type] == ["metadata", "value"]:
+        if is_variant(column.type):
             values = [
                 one and decode_variant(one["metadata"], one["value"])
                 for one in rows.column(place).to_pylist()
