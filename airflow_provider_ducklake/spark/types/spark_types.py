@@ -176,6 +176,8 @@ def scalar_of_spark(type_: t.DataType) -> DecimalType | ScalarType | None:
         return ScalarType("varchar")
     if is_time(type_):
         return ScalarType("time")
+    if is_geometry(type_):
+        return ScalarType("geometry") if getattr(type_, "srid", None) == 0 else None
     name = _DUCKLAKE.get(type(type_))
     return None if name is None else ScalarType(name)
 
@@ -183,6 +185,11 @@ def scalar_of_spark(type_: t.DataType) -> DecimalType | ScalarType | None:
 def is_time(type_: t.DataType) -> bool:
     """Whether it is Spark's time of day, a type that not all supported Sparks have."""
     return type(type_).__name__ == "TimeType"
+
+
+def is_geometry(type_: t.DataType) -> bool:
+    """Whether it is Spark's geometry, a type that it has since 4.2; a lake keeps none of its SRIDs but 0."""
+    return type(type_).__name__ == "GeometryType"
 
 
 def read_type(column: Column) -> t.DataType:

@@ -38,6 +38,7 @@ from airflow_provider_ducklake.spark.types.spark_types import (
     carrier_type,
     default_value,
     has_default,
+    is_geometry,
     is_nothing,
     is_time,
     scalar_carrier,
@@ -67,6 +68,7 @@ _CLOCK = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.
 _NANOSECOND_RANGE = ("1677-09-21 00:12:43.145225", "2262-04-11 23:47:16.854775")
 _LARGEST_DECIMAL = 10**38 - 1
 _SHOWN = 300  # characters of a row in an error
+_SRID = "; a lake keeps no SRID: convert it with st_asbinary"
 _WITHOUT_ZONE = "; convert it with to_timestamp_ntz or CAST(… AS TIMESTAMP_NTZ)"
 _WITH_ZONE = "; convert it with to_utc_timestamp or CAST(… AS TIMESTAMP)"
 
@@ -150,7 +152,7 @@ def _type_differences(incoming: t.DataType, column: Column, where: str, *, fills
         case _ if not _fits(incoming, column.type):
             found = scalar_of_spark(incoming)
             given = found or incoming.simpleString()
-            hint = "" if found is None else _hint(found.facts, column.type.facts)
+            hint = _hint(found.facts, column.type.facts) if found else _SRID if is_geometry(incoming) else ""
             yield f"column {where} is {column.type} in the table; {given} does not fit without loss{hint}"
         case _:
             pass
@@ -311,7 +313,7 @@ def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeTyp
             stored = _nanos(time) if row.per_second > SECOND else time
             return _checked(time, _fits_unit(time, row), stored, target, where)
         case _:
-            return value.cast(carrier)
+            return f.st_asbinary(value) if is_geometry(incoming) else value.cast(carrier)
 
 
 def _local_time(value: SparkColumn, incoming: t.DataType) -> SparkColumn:
