@@ -635,6 +635,7 @@ def _set_not_null(draw: Changes) -> Change | None:
     candidates = draw.columns(
         lambda table, one: (
             one.is_null_free
+            and one.type != "variant"  # of which the reference counts no NULLs
             and not one.is_required
             and one not in draw.so_far.settled
             and table.had_rows
@@ -790,9 +791,15 @@ def _rows(draw: Changes, table: Table, count: int) -> tuple[str, Callable[[OurLa
     table.had_rows = True
     draw.so_far.filled.add(table)
     name = table.qualified
+    parts = [
+        f"variant_to_parquet_variant({one.sql}) AS {one.sql}"
+        for one in table.columns
+        if one.type == "variant"
+    ]
+    stars = f"* REPLACE ({', '.join(parts)})" if parts else "*"  # DuckDB has no Arrow of variants
     return (
         f"INSERT INTO {table.sql} {query}",
-        lambda twin: twin.tx.append_arrow(name, twin.reference.arrow(query)),
+        lambda twin: twin.tx.append_arrow(name, twin.reference.arrow(f"SELECT {stars} FROM ({query})")),
     )
 
 

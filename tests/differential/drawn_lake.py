@@ -36,6 +36,7 @@ SCALARS = {
     "blob": "blob",
     "uuid": "uuid",
     "geometry": "geometry",
+    "variant": "variant",
 }
 _UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 _NESTED = [one for one in SCALARS if one.startswith(("int", "uint", "decimal", "bool"))]
@@ -77,6 +78,7 @@ _FEW = {
     "varchar": ["''", "'a'", "'B'", "'ä'", "'it''s'", "'x/y=z %'", "'😀'", "'\n'"],
     "json": ["'{\"a\": [1, null]}'", "'null'", "'1'"],
     "blob": ["'ab'", r"'\x00\xFF'", "''"],
+    "variant": ["{'a': 1, 'b': 'x'}", "{'a': 2}", "7::BIGINT", "'text'", "[1, 2]", "{'c': {'d': 1.5}}"],
     "geometry": ["'POINT (1 -2.5)'", "'POINT EMPTY'", "'LINESTRING Z (0 0 7, 1 1 -7)'", "'POINT (9 9)'"],
 }
 
@@ -175,7 +177,7 @@ class Table:
     @property
     def is_inlinable(self) -> bool:
         """Whether rows can be in the catalog."""
-        return all(one.type != "geometry" for one in self.columns)
+        return all(one.type not in ("geometry", "variant") for one in self.columns)
 
     def fields(self) -> Iterator[tuple[tuple[str, ...], Struct]]:
         """Yield every struct with its path; not those in lists, which the reference cannot alter."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 def register_layout(change: RegisterLayout, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield a catalog table for rows with a table's new columns; older ones keep their rows.
 
+    Where columns now keep a table's rows out of the catalog there is none, and the older ones stay.
+
     Raises:
         UnsupportedFeatureError: rows lie in a database where this release cannot make such a table.
     """
@@ -44,7 +46,7 @@ def register_layout(change: RegisterLayout, state: CommitState, tables: CatalogT
     if why_not_inlined(change.schema, state.facts.inlined_form, tables.writer) is None:
         if registered or not change.only_if_registered:
             yield from _layout(table_id, change.schema, state, tables)
-    elif registered:
+    elif registered and state.facts.inlined_form is None:
         yield from _forget_layouts(change, table_id, state, tables)
 
 

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import case, column, func, literal, or_, select, table, union_all
 
 from airflow_provider_ducklake.catalog.database.questions import asked
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table, inlined_table, names_of
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
+    bare_table,
+    inlined_table,
+    names_of,
+    why_not_inlined,
+)
 from airflow_provider_ducklake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
@@ -113,8 +118,12 @@ def _expected(look: Look, table_id: int, version: int) -> list[str] | None:
 
 
 def _expected_now(look: Look, columns: Columns, row: Row[Any]) -> list[str] | None:
+    """Return the columns of an inlined table of now; None: rows of such columns are in files."""
     schema = columns.at(row.table_id, look.head.id)
     if schema is None or not schema.columns:
+        return None
+    form = look.catalog.dialect.inlined_form
+    if form is not None and why_not_inlined(schema, form, look.tables.writer) is not None:
         return None
     return names_of(inlined_table(schema, row.table_id, row.schema_version, look.tables))
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.reading.predicates import Predicate, Value, VariantPath
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
-_TEXT, _INTEGER = ScalarType("varchar"), ScalarType("int64")
+_TEXT = ScalarType("varchar")
+_INTEGER = ScalarType("int64")
 _MOST_DIGITS = 38
 
 
