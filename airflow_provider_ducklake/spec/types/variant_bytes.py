@@ -19,6 +19,8 @@ VERSION = 1
 DEEPEST = 200  # levels of objects and arrays
 EMPTY_METADATA = b"\x11\x00\x00"
 NULL = b"\x00"
+MICROSECONDS_OF_DAY = 86_400 * 10**6
+MOST_DIGITS = 38  # of a decimal, and the largest scale
 
 Data: TypeAlias = bytes | memoryview
 _SHORTEST_LONG = 64  # bytes of a string that does not fit a header
@@ -65,6 +67,10 @@ class Primitive(IntEnum):
     def header(self) -> bytes:
         """The first byte of such values."""
         return bytes([self << 2])
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise DamagedVariantError(f"it has a value of type {value}, which is not known")
 
 
 SIZES = {  # bytes after the first one, where all values have as many
@@ -250,12 +256,12 @@ def check_variant(metadata: bytes, value: bytes) -> None:
     Raises:
         DamagedVariantError: some bytes are not what they must be.
     """
-    count = len(read_names(metadata))
+    names = read_names(metadata)
     if value_end(value, 0) != len(value):
         raise DamagedVariantError("bytes follow its value")
     level = [0]
     for _ in range(DEEPEST + 1):
-        level = [below for start in level for below in _checked(value, start, count)]
+        level = [below for start in level for below in _checked(value, start, names)]
         if len(level) > len(value):  # more values than bytes: some are shared
             raise DamagedVariantError("its values lie in each other")
         if not level:
@@ -281,14 +287,16 @@ def primitives_of(value: bytes) -> frozenset[int]:
     return frozenset(found)
 
 
-def _checked(data: bytes, start: int, names: int) -> list[int]:
+def _checked(data: bytes, start: int, names: Sequence[str]) -> list[int]:
     end = value_end(data, start)
     header = data[start]
     match header & 0x03:
         case Basic.OBJECT:
             items = object_items(data, start)
-            if any(id_ >= names for id_, _ in items):
+            if any(id_ >= len(names) for id_, _ in items):
                 raise DamagedVariantError("an object has a field whose name its metadata lacks")
+            if len({names[id_] for id_, _ in items}) < len(items):
+                raise DamagedVariantError("an object has two fields of one name")
             return [place for _, place in items]
         case Basic.ARRAY:
             return array_items(data, start)
@@ -297,8 +305,23 @@ def _checked(data: bytes, start: int, names: int) -> list[int]:
         case _ if header >> 2 == Primitive.STRING:
             _checked_text(data[start + 1 + _LENGTH_BYTES : end])
         case _:
-            pass
+            _checked_number(header >> 2, data[start + 1 : end])
     return []
+
+
+def _checked_number(kind: int, raw: bytes) -> None:
+    match kind:
+        case Primitive.DECIMAL4 | Primitive.DECIMAL8 | Primitive.DECIMAL16:
+            if raw[0] > MOST_DIGITS:
+                raise DamagedVariantError(f"it has a decimal of scale {raw[0]}")
+            if abs(int.from_bytes(raw[1:], "little", signed=True)) >= 10**MOST_DIGITS:
+                raise DamagedVariantError(f"it has a decimal of more than {MOST_DIGITS} digits")
+        case Primitive.TIME:
+            microseconds = int.from_bytes(raw, "little", signed=True)
+            if not 0 <= microseconds < MICROSECONDS_OF_DAY:
+                raise DamagedVariantError(f"it has a time of {microseconds} microseconds")
+        case _:
+            pass
 
 
 def _checked_text(raw: bytes) -> None:

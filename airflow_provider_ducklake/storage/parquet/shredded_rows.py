@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
 
 _METADATA = pa.field("metadata", pa.binary(), nullable=False)
+_DAMAGED = (DamagedVariantError, pa.ArrowInvalid)  # the latter where a string is not UTF-8
 
 
 def shapes_of(rows: pa.Table, schema: TableSchema) -> dict[int, Shape]:
@@ -33,7 +34,7 @@ def shapes_of(rows: pa.Table, schema: TableSchema) -> dict[int, Shape]:
 def _shape(variants: pa.ChunkedArray) -> Shape:
     try:
         return shape_of(*_parts(variants.combine_chunks()))
-    except DamagedVariantError:  # of rows that nobody looks at, as those of another's file
+    except _DAMAGED:  # of rows that nobody looks at, as those of another's file
         return WHOLE
 
 
@@ -66,7 +67,7 @@ def _shredded(variants: pa.ChunkedArray, shape: Shape) -> pa.StructArray:
     metadata, values = _parts(whole)
     try:
         groups = shredded(metadata, values, shape).flatten()
-    except DamagedVariantError:
+    except _DAMAGED:
         groups = [values.cast(pa.binary()), pa.nulls(len(values), shape.typed)]
     mask = whole.is_null() if whole.null_count else None
     return pa.StructArray.from_arrays([metadata, *groups], fields=[_METADATA, *shape.group], mask=mask)

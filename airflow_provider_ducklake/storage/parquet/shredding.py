@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_LEAVES = 64
 _DEEPEST = 8
+_MOST_PLACES = 512  # that are looked at, of which each takes milliseconds
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _PRECISIONS = (9, 18, 38)
 _OTHERS = frozenset(
@@ -82,15 +83,31 @@ class Shape:
 WHOLE = Shape()
 
 
-def shape_of(metadata: pa.Array, values: pa.Array, depth: int = 0) -> Shape:
+@dataclass(slots=True)
+class _Places:
+    """How many more places in the values are looked at; beyond them values stay in one piece."""
+
+    left: int = _MOST_PLACES
+
+    def take(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def shape_of(
+    metadata: pa.Array, values: pa.Array, depth: int = 0, places: _Places | None = None
+) -> Shape:
     """Return the shape in which all of the values fit, or ``WHOLE`` where there is none worth while.
 
     Raises:
         DamagedVariantError: they are damaged.
     """
+    places = places or _Places()
+    if depth > _DEEPEST or not places.take():
+        return WHOLE
     kinds = kinds_of(values)
     found = set(pc.unique(kinds).to_pylist()) - {None, int(Primitive.NULL)}
-    if not found or depth > _DEEPEST:
+    if not found:
         return WHOLE
     if found <= _SCALARS:
         parts = (one for kind in sorted(found) for _, one in scalars_of(kind, _of_kind(values, kinds, kind)))
@@ -100,19 +117,27 @@ def shape_of(metadata: pa.Array, values: pa.Array, depth: int = 0) -> Shape:
     is_so = pc.fill_null(pc.equal(kinds, *found), False)  # noqa: FBT003 - a value
     metadata, values = metadata.filter(is_so), values.filter(is_so)
     made = (
-        _shape_of_objects(metadata, values, depth)
+        _shape_of_objects(metadata, values, depth, places)
         if OBJECT in found
-        else _shape_of_arrays(metadata, values, depth)
+        else _shape_of_arrays(metadata, values, depth, places)
     )
     return made if made.leaves <= _MOST_LEAVES else WHOLE
 
 
-def _shape_of_objects(metadata: pa.Array, values: pa.Array, depth: int) -> Shape:
+def _shape_of_objects(metadata: pa.Array, values: pa.Array, depth: int, places: _Places) -> Shape:
     objects = objects_of(metadata, values)
     names = sorted({name for layout in objects.names for name in layout})
     if len(names) > _MOST_LEAVES or not _can_name_columns(names):
         return WHOLE
-    return Shape(fields=tuple((name, shape_of(metadata, objects.field(name), depth + 1)) for name in names))
+    fields: list[tuple[str, Shape]] = []
+    leaves = 0
+    for name in names:
+        shape = shape_of(metadata, objects.field(name), depth + 1, places)
+        fields.append((name, shape))
+        leaves += max(1, shape.leaves)
+        if leaves > _MOST_LEAVES:
+            return WHOLE
+    return Shape(fields=tuple(fields))
 
 
 def _can_name_columns(names: Sequence[str]) -> bool:
@@ -123,9 +148,9 @@ def _can_name_columns(names: Sequence[str]) -> bool:
     return len(set(map(fold, names))) == len(names) and all(name and is_storable(name) for name in names)
 
 
-def _shape_of_arrays(metadata: pa.Array, values: pa.Array, depth: int) -> Shape:
+def _shape_of_arrays(metadata: pa.Array, values: pa.Array, depth: int, places: _Places) -> Shape:
     counts, elements = elements_of(values)
-    element = shape_of(_of_elements(metadata, counts), elements, depth + 1)
+    element = shape_of(_of_elements(metadata, counts), elements, depth + 1, places)
     return WHOLE if element.is_whole else Shape(element=element)
 
 

@@ -156,6 +156,8 @@ def elements_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
         DamagedVariantError: they are cut off.
     """
     offsets_at, counts, width, elements_at = _layout_of_arrays(values)
+    if pc.any(pc.greater(elements_at, pc.binary_length(values))).as_py():  # or there were billions of them
+        raise DamagedVariantError("its bytes are cut off")
     parents = pc.list_parent_indices(listed(counts))
     places = pc.subtract(ordinals(len(parents)), starts_of(counts).take(parents))
     values, width = values.take(parents), width.take(parents)

@@ -91,7 +91,7 @@ def texts_of(values: pa.Array) -> pa.Array:
 
 
 def _decimals(kind: Primitive, values: pa.Array) -> Iterator[tuple[pa.Array | None, pa.Array]]:
-    digits, stored = _DECIMALS[kind]
+    most, stored = _DECIMALS[kind]
     scales = reread(bytes_at(values, 1, 1), pa.uint8())
     for scale in sorted(pc.unique(scales).to_pylist()):
         if scale > _MOST_DIGITS:
@@ -99,4 +99,14 @@ def _decimals(kind: Primitive, values: pa.Array) -> Iterator[tuple[pa.Array | No
         is_so = pc.equal(scales, pa.scalar(scale, pa.uint8()))
         unscaled = reread(bytes_at(values.filter(is_so), 2, SIZES[kind] - 1), stored)
         wide = unscaled.cast(pa.decimal128(38, 0)) if stored != pa.decimal128(38, 0) else unscaled
+        digits = most
+        if _exceeds(wide, digits):  # the bytes hold a digit more than there may be, which others read
+            digits += 1
+        if digits > _MOST_DIGITS:
+            raise DamagedVariantError("it has a decimal of more than 38 digits")
         yield is_so, reread(wide, pa.decimal128(max(digits, scale), scale))
+
+
+def _exceeds(unscaled: pa.Array, digits: int) -> bool:
+    limits = pc.min_max(unscaled).as_py()
+    return any(abs(one) >= 10**digits for one in limits.values() if one is not None)
