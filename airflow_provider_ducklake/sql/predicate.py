@@ -367,8 +367,10 @@ class _Reader:
     def negative(self, node: Node) -> Value:
         (inner,) = self.parts(node, "this")
         match self.value(inner):
-            case int() | Decimal() as number:
+            case int() as number:
                 return -number
+            case Decimal() as number:
+                return number.copy_negate()  # a minus would round it to the 28 digits of Python's context
             case TypedValue(type_, number) if type_.facts.kind is ScalarKind.FLOAT:
                 return TypedValue(type_, -float(number))
             case _:

@@ -100,6 +100,35 @@ def test_duckdb_reads_filters_changes_and_compacts_what_we_wrote(lake, sqlite_ca
     check_equal(sqlite_catalog, lake, expected)
 
 
+OTHERS = (
+    {"a": {"b": 1}, "s": "x", "l": [{"k": 1}]},
+    {"z": 1},
+    {"a": {"b": 2, "c": None}, "z": {"y": [1]}},
+    {"a": {"": 1}, "A": "a"},
+    {"l": [{"k": 2, "j": [3]}, {"i": 4}, 5]},
+    {},
+    [{"a": 1}],
+    "x",
+    None,
+    {f"n{n}": n for n in range(70)} | {"s": "y"},
+)
+
+
+def test_duckdb_reads_later_row_groups_of_whatever_other_shapes(lake, sqlite_catalog):
+    """It takes a file for damaged where an object lies in one piece beside fields that are shredded."""
+    lake.set_option("parquet_row_group_size", 1)
+    expected = dict(enumerate(OTHERS))
+    lake.append_arrow("t", rows(expected.items()))
+    assert pq.read_metadata(_paths(sqlite_catalog)[0]).num_row_groups == len(OTHERS)
+    check_equal(sqlite_catalog, lake, expected)
+
+    for where in ("doc.s = 'y'", "doc.z = 1", "doc.a.b > 0", "doc.a.b IS NULL", "doc.n5 = 5"):
+        found = lake.read_arrow("t", columns=["i"], where=f"i NOT IN (2) AND {where}")["i"].to_pylist()
+        with open_lake(sqlite_catalog) as reference:
+            query = f"SELECT i FROM (FROM t WHERE i NOT IN (2)) WHERE {where} ORDER BY i"
+            assert [(i,) for i in found] == reference.sql(query), where
+
+
 def test_a_group_is_a_variant_for_every_reader(lake, sqlite_catalog):
     lake.append_arrow("t", rows(documents()))
     lake.append_arrow("t", rows([(1, 1), (2, "a")]))

@@ -8,7 +8,7 @@ dates and timestamps; a value of another kind is an error, as for DuckDB.
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal
 from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _TEXT = ScalarType("varchar")
 _INTEGER = ScalarType("int64")
 _MOST_DIGITS = 38
+_ENOUGH_DIGITS = Context(prec=80)
 
 
 def compare_at(path: VariantPath, operator: Operator, value: Value) -> Predicate:
@@ -103,7 +104,7 @@ def _number(path: VariantPath, value: Decimal) -> TypedValue:
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
-    unscaled = int(value.scaleb(scale))
+    unscaled = int(value.scaleb(scale, _ENOUGH_DIGITS))
     digits = max(len(str(abs(unscaled))), scale, 1)
     if digits > _MOST_DIGITS:
         raise InvalidInputError(

@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.spec.names.identifiers import fold, is_storable
-from airflow_provider_ducklake.spec.types.variant_bytes import Primitive
+from airflow_provider_ducklake.spec.types.variant_bytes import Primitive, without_fields
 from airflow_provider_ducklake.storage.parquet.reshape import ordinals
-from airflow_provider_ducklake.storage.parquet.variant_arrays import starts_of
+from airflow_provider_ducklake.storage.parquet.variant_arrays import encode_objects, starts_of
 from airflow_provider_ducklake.storage.parquet.variant_cuts import VALUES
 from airflow_provider_ducklake.storage.parquet.variant_parts import (
     ARRAY,
     OBJECT,
+    Objects,
     elements_of,
     kinds_of,
     listed,
@@ -94,9 +95,7 @@ class _Places:
         return self.left >= 0
 
 
-def shape_of(
-    metadata: pa.Array, values: pa.Array, depth: int = 0, places: _Places | None = None
-) -> Shape:
+def shape_of(metadata: pa.Array, values: pa.Array, depth: int = 0, places: _Places | None = None) -> Shape:
     """Return the shape in which all of the values fit, or ``WHOLE`` where there is none worth while.
 
     Raises:
@@ -190,13 +189,14 @@ def shredded(metadata: pa.Array, values: pa.Array, shape: Shape) -> pa.StructArr
     if shape.is_whole:
         return pa.StructArray.from_arrays([whole(values)], fields=list(shape.group))
     kinds = kinds_of(values)
+    others = pa.scalar(None, VALUES)
     if shape.scalar is not None:
         is_typed, typed = _scalars(values, kinds, shape.scalar)
     elif shape.element is not None:
         is_typed, typed = _lists(metadata, values, kinds, shape)
     else:
-        is_typed, typed = _objects(metadata, values, kinds, shape)
-    rest = pc.if_else(is_typed, pa.scalar(None, VALUES), values)
+        is_typed, typed, others = _objects(metadata, values, kinds, shape)
+    rest = pc.if_else(is_typed, others, values)
     return pa.StructArray.from_arrays([whole(rest), typed], fields=list(shape.group))
 
 
@@ -217,16 +217,47 @@ def _scalars(values: pa.Array, kinds: pa.Array, type_: pa.DataType) -> tuple[pa.
 
 def _objects(
     metadata: pa.Array, values: pa.Array, kinds: pa.Array, shape: Shape
-) -> tuple[pa.Array, pa.Array]:
-    is_typed = _is(kinds, OBJECT)
-    objects = objects_of(metadata.filter(is_typed), values.filter(is_typed))
-    fits = objects.has_only(frozenset(name for name, _ in shape.fields))
-    if not pc.all(fits, min_count=0).as_py():
-        is_typed = pc.replace_with_mask(is_typed, is_typed, fits)
-        objects = objects_of(metadata.filter(is_typed), values.filter(is_typed))
-    names = metadata.filter(is_typed)
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return which values are objects, their fields in a shape, and objects of the other fields.
+
+    No object may stay in one piece: readers take a file for damaged that has one beside ``typed_value``.
+    """
+    is_object = _is(kinds, OBJECT)
+    names = metadata.filter(is_object)
+    objects = objects_of(names, values.filter(is_object))
     groups = [shredded(names, objects.field(name), below) for name, below in shape.fields]
-    return is_typed, _spread(pa.StructArray.from_arrays(groups, fields=list(shape.typed)), is_typed)
+    typed = pa.StructArray.from_arrays(groups, fields=list(shape.typed))
+    others = _others(names, objects, frozenset(name for name, _ in shape.fields))
+    return is_object, _spread(typed, is_object), _spread(others, is_object)
+
+
+def _others(metadata: pa.Array, objects: Objects, known: frozenset[str]) -> pa.Array:
+    """Return objects of the fields that have none of the known names; NULL where there are none."""
+    others = pa.nulls(len(metadata), VALUES)
+    has_others = pc.invert(objects.has_only(known))
+    if not pc.any(has_others).as_py():
+        return others
+    metadata, objects = (
+        metadata.filter(has_others),
+        objects_of(metadata.filter(has_others), objects.values.filter(has_others)),
+    )
+    names = {name for layout in objects.names for name in layout} - known
+    found = (
+        encode_objects(
+            metadata,
+            pa.repeat(pa.scalar(True), len(metadata)),  # noqa: FBT003 - a value
+            {name: whole(objects.field(name)) for name in names},
+        )
+        if len(names) <= _MOST_LEAVES
+        else _without_fields(metadata, objects.values, known)
+    )
+    return pc.replace_with_mask(others, has_others, found.cast(VALUES))
+
+
+def _without_fields(metadata: pa.Array, objects: pa.Array, known: frozenset[str]) -> pa.Array:
+    """Return objects without some fields, one by one: each name costs Arrow a look at all of them."""
+    pairs = zip(metadata.to_pylist(), objects.to_pylist(), strict=True)
+    return pa.array([without_fields(one, value, known) for one, value in pairs], pa.binary())
 
 
 def _lists(metadata: pa.Array, values: pa.Array, kinds: pa.Array, shape: Shape) -> tuple[pa.Array, pa.Array]:

@@ -52,7 +52,7 @@ def are_sound(metadata: pa.Array, values: pa.Array) -> bool:
 
 @dataclass(slots=True)
 class _Left:
-    """How many bytes are left, of which each value has one unless values lie in each other; and how many looks."""
+    """How many bytes are left, of which each value has one unless they lie in each other; how many looks."""
 
     bytes: int
     looks: int

@@ -109,4 +109,4 @@ def _decimals(kind: Primitive, values: pa.Array) -> Iterator[tuple[pa.Array | No
 
 def _exceeds(unscaled: pa.Array, digits: int) -> bool:
     limits = pc.min_max(unscaled).as_py()
-    return any(abs(one) >= 10**digits for one in limits.values() if one is not None)
+    return any(abs(int(one)) >= 10**digits for one in limits.values() if one is not None)

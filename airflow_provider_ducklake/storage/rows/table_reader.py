@@ -13,7 +13,7 @@ from airflow_provider_ducklake.spec.names.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
-from airflow_provider_ducklake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.storage.parquet.reader import naming_file, read_data_file
 from airflow_provider_ducklake.storage.parquet.reshape import ordinals
 from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.rows.row_filter import matching
@@ -38,12 +38,16 @@ def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.
 
 def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Table:
     """Return the rows of a data file that the plan wants: the plan's columns, in file order."""
-    return _wanted(plan, visible_rows(plan, file, locate))
+    rows = visible_rows(plan, file, locate)
+    with naming_file(file, str(plan.table.name), plan.table.snapshot.id):
+        return _wanted(plan, rows)
 
 
 def wanted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
     """Return where the rows that the plan wants lie in a data file: int64, ascending, from 0."""
-    return _matching(plan, visible_rows(plan, file, locate, numbered=True))[POSITION].combine_chunks()
+    rows = visible_rows(plan, file, locate, numbered=True)
+    with naming_file(file, str(plan.table.name), plan.table.snapshot.id):
+        return _matching(plan, rows)[POSITION].combine_chunks()
 
 
 def wanted_row_ids(plan: ScanPlan) -> pa.ChunkedArray:

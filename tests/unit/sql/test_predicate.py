@@ -14,8 +14,11 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     NullTest,
     Operator,
     Overlap,
+    PathComparison,
+    TypedValue,
 )
 from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType
 from airflow_provider_ducklake.spec.types.geometry import Box
 from airflow_provider_ducklake.sql.predicate import read_predicate
 
@@ -32,11 +35,14 @@ SCHEMA = new_columns(
         "select": "int8",
         "g": "geometry",
         "geometry": "struct(g geometry)",
+        "w": "decimal(38,11)",
+        "v": "variant",
     }
 )
 ID, S, D, TZ, N, B, ST, A, L = range(1, 10)
 SELECT = 11
 G, INNER = 12, 14
+WIDE, VARIANT = 15, 16
 BOX = Box(0.0, -1.5, 2.0, 5.0)
 
 
@@ -62,6 +68,10 @@ def read(text: str):
         ("d > TIMESTAMP '1970-01-02 00:00:01'", Comparison(D, Operator.GREATER, 1)),
         ("tz = '1970-01-01 01:00:00+01'", Comparison(TZ, Operator.EQUAL, 0)),
         ("n = 1.5 -- one and a half", Comparison(N, Operator.EQUAL, 150)),
+        (
+            "w = -12345678901234567890.12345678901",
+            Comparison(WIDE, Operator.EQUAL, -1234567890123456789012345678901),
+        ),
         ("n > 1.505", Comparison(N, Operator.GREATER, 150)),
         ("NOT b", Comparison(B, Operator.EQUAL, value=False)),
         ("st.a IS NULL", NullTest(A)),
@@ -76,6 +86,18 @@ def read(text: str):
         ("NOT g && 'MULTIPOINT(EMPTY)'", NullTest(G, negated=True)),
         ("NOT g && NULL", NEVER),
         ("g && NULL::GEOMETRY OR i = 1", AnyOf((NEVER, Comparison(ID, Operator.EQUAL, 1)))),
+        *(
+            (
+                f"v.a > {sign}12345678901234567890.12345678901",
+                PathComparison(
+                    VARIANT,
+                    ("a",),
+                    Operator.GREATER,
+                    TypedValue(DecimalType(31, 11), int(f"{sign}1234567890123456789012345678901")),
+                ),
+            )
+            for sign in ("", "-")
+        ),
         ("NULL OR TRUE", AnyOf((NEVER, ALWAYS))),
         ("i IS DISTINCT FROM 1", AnyOf((Comparison(ID, Operator.UNEQUAL, 1), NullTest(ID)))),
         (

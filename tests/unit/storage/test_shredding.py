@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.spec.types.variants import decode_variant
-from airflow_provider_ducklake.storage.parquet.shredding import WHOLE, shape_of, shredded
+from airflow_provider_ducklake.storage.parquet.shredding import WHOLE, Shape, shape_of, shredded
+from airflow_provider_ducklake.storage.parquet.variant_cuts import VALUES
 from airflow_provider_ducklake.storage.parquet.variants import read_variants
 from tests.unit.storage.test_variant_parts import NAMES, arrays, made
 
@@ -94,3 +95,52 @@ def test_what_has_no_common_shape_stays_whole(seed):
 )
 def test_numbers_of_one_kind_share_a_type(values, type_):
     assert shape_of(*arrays(values)).scalar == type_
+
+
+def test_objects_of_later_rows_are_shredded_as_far_as_they_go():
+    """An object in one piece where a file has fields apart is damage to other readers."""
+    first = [{"a": 1, "b": {"c": "x"}}]
+    shape = shape_of(*arrays(first))
+    later = [
+        {"a": 2},
+        {"z": 1},
+        {"a": 3, "z": {"y": [1]}},
+        {"b": {"c": "y", "d": None}},
+        {"b": {"": 1}, "A": 2},
+        {},
+        None,
+        [{"a": 1}],
+        {str(n): n for n in range(70)} | {"a": 4},
+    ]
+    metadata, values = arrays(later)
+
+    groups = shredded(metadata, values, shape)
+
+    assert put_together(metadata, groups) == later
+    is_object = [isinstance(one, dict) for one in later]
+    assert groups.field("typed_value").is_valid().to_pylist() == is_object
+    rest = zip(later, groups.field("value").to_pylist(), strict=True)
+    assert [value is None for _, value in rest] == [
+        isinstance(one, dict) and one.keys() <= {"a", "b"} for one in later
+    ]
+
+
+def test_decimals_with_a_digit_too_many_get_a_wider_type():
+    """Four bytes hold ten digits, of which a decimal of four bytes may have nine; DuckDB reads them."""
+    metadata = pa.array([b"\x11\x00\x00"] * 2, pa.binary())
+    value = bytes([8 << 2, 1]) + (2**31 - 1).to_bytes(4, "little")
+    values = pa.array([value, bytes([8 << 2, 1]) + bytes(4)], VALUES)
+
+    shape = shape_of(metadata, values)
+
+    assert shape.scalar == pa.decimal128(18, 1)
+    assert put_together(metadata, shredded(metadata, values, shape)) == [Decimal("214748364.7"), Decimal(0)]
+
+
+def test_of_large_documents_only_some_places_are_looked_at():
+    """All 64,000 would take minutes."""
+    document = {f"a{n}": {f"b{m}": {f"c{k}": 1 for k in range(40)} for m in range(40)} for n in range(40)}
+    shape = shape_of(*arrays([{"a": 1, "b": document}]))
+
+    assert shape.fields[0] == ("a", Shape(scalar=pa.int8()))
+    assert shape.leaves <= 64

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_ducklake.spec.types.variant_bytes import check_variant, value_end
+from airflow_provider_ducklake.spec.types.variant_bytes import DamagedVariantError, check_variant, value_end
 from airflow_provider_ducklake.spec.types.variants import Instant, decode_variant, encode_variant
 from airflow_provider_ducklake.storage.parquet.variant_checks import are_sound
 from airflow_provider_ducklake.storage.parquet.variant_cuts import VALUES
@@ -129,3 +129,38 @@ def test_what_is_sound_python_finds_sound(found, seed):
     metadata, values = arrays(found)
     assert are_sound(metadata, values)
     assert not are_sound(metadata, pa.array([*values.to_pylist()[:-1], b"\x00\x00"], VALUES))
+
+
+NAME_A = b"\x11\x01\x00\x01a"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "value", "problem"),
+    [
+        (b"\x11\x00\x00", bytes([8 << 2, 39]) + bytes(4), "scale 39"),
+        (b"\x11\x00\x00", bytes([10 << 2, 0]) + (10**38).to_bytes(16, "little"), "more than 38 digits"),
+        (b"\x11\x00\x00", bytes([17 << 2]) + (86_400 * 10**6).to_bytes(8, "little"), "time of"),
+        (b"\x11\x00\x00", bytes([17 << 2]) + b"\xff" * 8, "time of -1"),
+        (b"\x11\x00\x00", bytes([30 << 2]), "type 30"),
+        (NAME_A, bytes([2, 2, 0, 0, 0, 2, 4]) + b"\x0c\x01\x0c\x02", "two fields of one name"),
+        (NAME_A, bytes([3, 2, 0, 8, 10, 2, 1, 0, 3, 1, 0, 0]) + b"\x0c\x01\x00", "outside"),
+    ],
+)
+def test_what_no_variant_has_is_found(metadata, value, problem):
+    assert not are_sound(pa.array([metadata], pa.binary()), pa.array([value], VALUES))
+    with pytest.raises(DamagedVariantError, match=problem):
+        check_variant(metadata, value)
+
+
+def test_an_array_that_claims_billions_of_elements_takes_no_memory():
+    value = bytes([0x13]) + (2**32 - 1).to_bytes(4, "little") + bytes(20)
+    with pytest.raises(DamagedVariantError, match="cut off"):
+        elements_of(pa.array([value], VALUES))
+
+
+def test_documents_with_thousands_of_places_are_left_to_python():
+    document = {f"a{n}": {f"b{m}": m for m in range(40)} for n in range(40)}
+    metadata, value = encode_variant(document)
+
+    assert not are_sound(pa.array([metadata], pa.binary()), pa.array([value], VALUES))  # which took seconds
+    check_variant(metadata, value)
