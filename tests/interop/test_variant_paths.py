@@ -132,3 +132,17 @@ def test_distinct_is_what_equal_is_where_something_is_there(drawn):
     assert same == rows("id < 10 AND v.a = 5")
     assert same | other == {one for one in everything if one < 10}
     assert not same & other
+
+
+def test_a_column_with_the_name_of_a_part_of_a_variant_hides_no_rows(sqlite_catalog):
+    """Arrow takes both for one where it is told whose statistics to write, so there are none of the part."""
+    part = "v.typed_value.a.typed_value"
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"v": "variant", part: "float64"})
+        metadata, value = encode_variant({"a": 1})
+        lake.append_arrow("t", pa.table({"v": [{"metadata": metadata, "value": value}], part: [1.5]}))
+
+        assert lake.read_arrow("t", columns=[part], where="v.a = 1").to_pylist() == [{part: 1.5}]
+        assert lake.read_arrow("t", columns=[part], where="v.a = 2").to_pylist() == []

@@ -73,11 +73,12 @@ def path_stats(
         for leaf, column in leaves
         if leaf.type is None and leaf.path != (_METADATA,) and not _is_empty(metadata, column)
     }
-    return tuple(
+    told = (
         _of_path(leaf, stats_of(_column(leaf), column, leaf.type), _slots(metadata, column))
         for leaf, column in leaves
         if leaf.type is not None and not any(leaf.path[: len(one)] == one for one in whole)
     )
+    return tuple(one for one in told if one is not None)
 
 
 def _column(leaf: _Leaf) -> Column:
@@ -109,8 +110,11 @@ def _is_empty(metadata: pq.FileMetaData, column: int) -> bool:
     return True
 
 
-def _of_path(leaf: _Leaf, stats: ColumnStats, slots: int) -> PathStats:
-    values = stats.value_count or 0
+def _of_path(leaf: _Leaf, stats: ColumnStats, slots: int) -> PathStats | None:
+    """Return what is known of a path; None: the footer does not even count its values."""
+    values = stats.value_count
+    if values is None:
+        return None
     return PathStats(
         _text(leaf.path),
         catalog_name(_column(leaf).type),
