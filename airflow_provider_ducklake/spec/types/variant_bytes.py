@@ -297,9 +297,13 @@ def _checked(data: bytes, start: int, names: Sequence[str]) -> list[int]:
                 raise DamagedVariantError("an object has a field whose name its metadata lacks")
             if len({names[id_] for id_, _ in items}) < len(items):
                 raise DamagedVariantError("an object has two fields of one name")
+            places = sorted({place for _, place in items})  # fields may share a value
+            _check_apart(data, places)
             return [place for _, place in items]
         case Basic.ARRAY:
-            return array_items(data, start)
+            places = array_items(data, start)
+            _check_apart(data, places)
+            return places
         case Basic.SHORT_STRING:
             _checked_text(data[start + 1 : end])
         case _ if header >> 2 == Primitive.STRING:
@@ -307,6 +311,12 @@ def _checked(data: bytes, start: int, names: Sequence[str]) -> list[int]:
         case _:
             _checked_number(header >> 2, data[start + 1 : end])
     return []
+
+
+def _check_apart(data: bytes, places: Sequence[int]) -> None:
+    """Refuse values that begin within the one before: who cuts them apart by their places loses its end."""
+    if any(value_end(data, place) > following for place, following in pairwise(places)):
+        raise DamagedVariantError("its values lie in each other")
 
 
 def _checked_number(kind: int, raw: bytes) -> None:

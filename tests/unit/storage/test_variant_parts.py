@@ -143,6 +143,12 @@ NAME_A = b"\x11\x01\x00\x01a"
         (b"\x11\x00\x00", bytes([17 << 2]) + b"\xff" * 8, "time of -1"),
         (b"\x11\x00\x00", bytes([30 << 2]), "type 30"),
         (NAME_A, bytes([2, 2, 0, 0, 0, 2, 4]) + b"\x0c\x01\x0c\x02", "two fields of one name"),
+        (b"\x11\x00\x00", bytes([3, 2, 0, 0, 2]) + b"\x0c\x01", "lie in each other"),
+        (
+            b"\x11\x02\x00\x01\x02ab",
+            bytes([2, 2, 0, 1, 0, 5, 7]) + bytes([3, 1, 0, 2]) + b"\x00" + b"\x0c\x01",
+            "lie in each other",
+        ),
         (NAME_A, bytes([3, 2, 0, 8, 10, 2, 1, 0, 3, 1, 0, 0]) + b"\x0c\x01\x00", "outside"),
     ],
 )
