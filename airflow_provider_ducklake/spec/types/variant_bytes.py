@@ -292,18 +292,16 @@ def _checked(data: bytes, start: int, names: Sequence[str]) -> list[int]:
     header = data[start]
     match header & 0x03:
         case Basic.OBJECT:
-            items = object_items(data, start)
-            if any(id_ >= len(names) for id_, _ in items):
+            ids, offsets, values = _object_layout(data, start)
+            if any(id_ >= len(names) for id_ in ids):
                 raise DamagedVariantError("an object has a field whose name its metadata lacks")
-            if len({names[id_] for id_, _ in items}) < len(items):
+            if len({names[id_] for id_ in ids}) < len(ids):
                 raise DamagedVariantError("an object has two fields of one name")
-            places = sorted({place for _, place in items})  # fields may share a value
-            _check_apart(data, places)
-            return [place for _, place in items]
+            ends = [next_ if next_ > one else offsets[-1] for one, next_ in pairwise(offsets)]
+            return _apart(data, values, offsets, ends)
         case Basic.ARRAY:
-            places = array_items(data, start)
-            _check_apart(data, places)
-            return places
+            offsets, values = _array_layout(data, start)
+            return _apart(data, values, offsets, offsets[1:])
         case Basic.SHORT_STRING:
             _checked_text(data[start + 1 : end])
         case _ if header >> 2 == Primitive.STRING:
@@ -313,10 +311,12 @@ def _checked(data: bytes, start: int, names: Sequence[str]) -> list[int]:
     return []
 
 
-def _check_apart(data: bytes, places: Sequence[int]) -> None:
-    """Refuse values that begin within the one before: who cuts them apart by their places loses its end."""
-    if any(value_end(data, place) > following for place, following in pairwise(places)):
+def _apart(data: bytes, start: int, offsets: Sequence[int], ends: Sequence[int]) -> list[int]:
+    """Return where values begin; whoever cuts them apart by the places of the next must lose no bytes."""
+    places = [start + offset for offset in offsets[:-1]]
+    if any(value_end(data, place) > start + end for place, end in zip(places, ends, strict=True)):
         raise DamagedVariantError("its values lie in each other")
+    return places
 
 
 def _checked_number(kind: int, raw: bytes) -> None:
