@@ -42,20 +42,8 @@ if TYPE_CHECKING:
 
 _MODULES: tuple[ModuleType, ...] = (
     *(predicates, scan, compaction, row_changes, write, request, results),
-    *(
-        encryption,
-        files,
-        ids,
-        options,
-        partitioning,
-        schema,
-        snapshots,
-        sorting,
-        stats,
-        identifiers,
-        changes,
-        geometry,
-    ),
+    *(encryption, files, ids, options, partitioning, schema, snapshots, sorting, stats, identifiers, changes),
+    geometry,
 )
 # what annotations name; many modules import it for type checkers only
 NAMES = {name: one for module in _MODULES for name, one in vars(module).items()}
