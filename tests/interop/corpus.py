@@ -504,17 +504,25 @@ def _creation(table: str) -> str:
 
 
 def _columns(table: str) -> str:
-    own = _OWN_COLUMNS.get(table[-1])
-    more = f", o {own[0]}" if own else ""
+    own = _OWN_COLUMNS.get(table[-1], ())
+    more = "".join(f", {name} {type_}" for name, (type_, _) in zip(_OWN_NAMES, own, strict=False))
     return f"(i INT, s VARCHAR, n DECIMAL(9,2), st STRUCT(a INT, b VARCHAR){more})"
 
 
+_OWN_NAMES = "opq"
 _STRUCT = "{'a': x, 'b': 'b' || x % 3, 'c': {'d': x / 4}}::VARIANT"
-_OWN_COLUMNS = {  # of tables whose names end so: the type, and what makes values
-    "1": ("GEOMETRY", "CASE WHEN x % 5 <> 0 THEN ('POINT (' || x || ' ' || x % 7 || ')')::GEOMETRY END"),
+_OWN_COLUMNS = {  # of tables whose names end so: their types, and what makes values
+    "0": (
+        ("INTERVAL", "CASE WHEN x % 5 <> 0 THEN INTERVAL (x) DAY + INTERVAL (x % 7) MINUTE END"),
+        ("HUGEINT", "CASE WHEN x % 5 <> 0 THEN x::HUGEINT * 4611686018427387904 END"),
+        ("TIMETZ", "CASE WHEN x % 5 <> 0 THEN ('01:02:' || (x % 60) || '.5+0' || x % 9)::TIMETZ END"),
+    ),
+    "1": (("GEOMETRY", "CASE WHEN x % 5 <> 0 THEN ('POINT (' || x || ' ' || x % 7 || ')')::GEOMETRY END"),),
     "2": (
-        "VARIANT",
-        f"CASE x % 5 WHEN 0 THEN NULL WHEN 1 THEN ('s' || x)::VARIANT WHEN 2 THEN [x]::VARIANT ELSE {_STRUCT} END",
+        (
+            "VARIANT",
+            f"CASE x % 5 WHEN 0 THEN NULL WHEN 1 THEN ('s' || x)::VARIANT WHEN 2 THEN [x]::VARIANT ELSE {_STRUCT} END",
+        ),
     ),
 }
 
@@ -534,8 +542,8 @@ def _schema(draw: random.Random, table: str) -> str:
 def _insert(draw: random.Random, table: str) -> str:
     start, count = draw.randrange(200), draw.choice([1, 2, 5, 15, 40])
     cells = "x::INT AS i, 's' || x % 5 AS s, (x / 4)::DECIMAL(9,2) AS n, {'a': x::INT, 'b': 'b' || x} AS st"
-    if own := _OWN_COLUMNS.get(table[-1]):
-        cells += f", {own[1]} AS o"
+    for name, (_, value) in zip(_OWN_NAMES, _OWN_COLUMNS.get(table[-1], ()), strict=False):
+        cells += f", {value} AS {name}"
     return f"INSERT INTO {table} BY NAME SELECT {cells} FROM range({start}, {start + count}) r(x)"
 
 
