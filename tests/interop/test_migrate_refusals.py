@@ -230,7 +230,7 @@ def test_a_user_who_may_not_alter_the_tables_is_refused_and_half_migrates_nothin
 def test_a_file_that_cannot_be_copied_as_it_is_is_refused(old):
     with open_lake("ducklake:" + str(Path(old.catalog.location).with_name("other.duckdb")), "/") as reference:
         query = "SELECT n, INTERVAL (n) DAY AS v FROM range(12) r(n)"
-        reference.sql(f"COPY ({query}) TO '{merged_file(old)}' (FIELD_IDS {{n: 1, v: 2}})")
+        reference.sql(f"COPY ({query}) TO '{merged_file(old)}' (FIELD_IDS {{n: 1}})")
     before = everything(old)
 
     with (
