@@ -98,7 +98,7 @@ class Node:
     def run(self, pod: Object) -> int:
         container = pod["spec"]["containers"][0]
         assert container["args"][:2] == ["driver", "--properties-file"]
-        arguments = ["--properties-file", str(self._properties()), *container["args"][3:]]
+        arguments = ["--properties-file", str(self._properties(pod)), *container["args"][3:]]
         here = ["--deploy-mode", "client", "--master", "local[1]"]
         environment = {**self._kept(), **dict(map(_variable, container["env"]))}
         with (self.folder / "driver.log").open("w+") as log:
@@ -117,12 +117,15 @@ class Node:
             self.output = log.read()
         return process.returncode
 
-    def _properties(self) -> Path:
+    def _properties(self, pod: Object) -> Path:
         """Return the mounted file, without what a cluster alone has, or an image has already."""
         assert self.cluster is not None
-        (settings,) = self.cluster.of_kind("configmaps")
-        lines = settings["data"]["spark.properties"].splitlines()
-        file = self.folder / "spark.properties"
+        mounted = {one["configMap"]["name"] for one in pod["spec"]["volumes"] if "configMap" in one}
+        found = (
+            one["data"] for one in self.cluster.of_kind("configmaps") if one["metadata"]["name"] in mounted
+        )
+        lines = next(data for data in found if "spark.properties" in data)["spark.properties"].splitlines()
+        file = self.folder / f"{pod['metadata']['name']}.properties"
         file.write_text("\n".join(line for line in lines if not ELSEWHERE.match(line)))
         return file
 

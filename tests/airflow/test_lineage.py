@@ -28,6 +28,8 @@ from tests.airflow.services import airflow
 from tests.reference.connect_server import connect_server
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.drawn(one_in=2)
+
 DAG_FILE = """
 import json
 from datetime import UTC, datetime
@@ -40,8 +42,6 @@ from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperat
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
-
-pytestmark = pytest.mark.drawn(one_in=2)
 
 CONNECT = {"spark_connect_conn_id": "connect"}
 PARENT = ("JobNamespace", "JobName", "RunId")

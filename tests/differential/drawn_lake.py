@@ -238,6 +238,7 @@ class Values:
     def __init__(self, random_: random.Random) -> None:
         self.random = random_
         self.count = 0
+        self.without: frozenset[str] = frozenset()  # types that are not drawn
 
     def next(self) -> int:
         self.count += 1
@@ -259,7 +260,7 @@ class Values:
 
     def scalar(self, *, nested: bool = False) -> str:
         """Draw a type; inside others the reference inlines some with a CAST, which it does not read back."""
-        return self.random.choice(_NESTED if nested else list(SCALARS))
+        return self.random.choice(_NESTED if nested else [one for one in SCALARS if one not in self.without])
 
     def field(self, type_: Type | None = None) -> Field:
         return Field(f"f{self.next()}", type_ or self.scalar(nested=True))
