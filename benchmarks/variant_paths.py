@@ -13,10 +13,8 @@ import argparse
 import statistics
 import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -24,20 +22,12 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.spec.types.variants import encode_variant
+from benchmarks.variants import seconds
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import open_lake
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 FILES = 10
 FILTERS = {"one file": "{} = {middle}", "all files": "{} >= 0"}
-
-
-def seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 def main() -> None:

@@ -21,7 +21,6 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     NEVER,
     AllOf,
     AnyOf,
-    NullTest,
     Operator,
     Predicate,
     TypedValue,
@@ -30,6 +29,7 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     compare,
     like,
     member,
+    null_test,
     overlap,
     same,
     unified,
@@ -52,6 +52,7 @@ Target: TypeAlias = Column | VariantPath  # what a condition is about
 
 _BOOLEAN = ScalarType("boolean")
 _DOUBLE = ScalarType("float64")
+_AT = {compare: compare_at, same: same_at, member: member_at, null_test: null_at}  # in variants
 _COMPARING = {
     "EQ": Operator.EQUAL,
     "NEQ": Operator.UNEQUAL,
@@ -202,6 +203,8 @@ class _Reader:
 
     def made(self, node: Node, make: Any, *arguments: Any, **options: Any) -> Predicate:  # noqa: ANN401
         """Return what one of the functions of ``planning.predicates`` makes; its error gets a place."""
+        if isinstance(arguments[0], VariantPath):
+            make = _AT[make]
         try:
             predicate: Predicate = make(*arguments, **options)
         except InvalidInputError as error:
@@ -230,11 +233,7 @@ class _Reader:
         if not _is_column(left) and _is_column(right):
             left, right, operator = right, left, FLIPPED[operator]
         target, value = self.target(left), self.value(right)
-        return self.compared(node, target, NEGATED[operator] if negate else operator, value)
-
-    def compared(self, node: Node, target: Target, operator: Operator, value: Value) -> Predicate:
-        make = compare_at if isinstance(target, VariantPath) else compare
-        return self.made(node, make, target, operator, value)
+        return self.made(node, compare, target, NEGATED[operator] if negate else operator, value)
 
     def is_same(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         return self.sameness(node, negate=negate)
@@ -247,14 +246,12 @@ class _Reader:
         if not _is_column(left) and _is_column(right):
             left, right = right, left
         target, value = self.target(left), self.value(right)
-        make = same_at if isinstance(target, VariantPath) else same
-        return self.made(node, make, target, value, negated=negate)
+        return self.made(node, same, target, value, negated=negate)
 
     def membership(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         column, values = self.parts(node, "this", "expressions")
         target, given = self.target(column), [self.value(one) for one in values]
-        make = member_at if isinstance(target, VariantPath) else member
-        return self.made(node, make, target, given, negated=negate)
+        return self.made(node, member, target, given, negated=negate)
 
     def between(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         column, *limits = self.parts(node, "this", "low", "high")
@@ -262,7 +259,7 @@ class _Reader:
         low, high = given if isinstance(target, VariantPath) else unified(target, given)
         ends = ((Operator.AT_LEAST, low), (Operator.AT_MOST, high))
         parts = tuple(
-            self.compared(node, target, NEGATED[operator] if negate else operator, value)
+            self.made(node, compare, target, NEGATED[operator] if negate else operator, value)
             for operator, value in ends
         )
         return AnyOf(parts) if negate else AllOf(parts)
@@ -298,12 +295,7 @@ class _Reader:
     def is_(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         left, right = self.parts(node, "this", "expression")
         if type(right).__name__ == "Null":
-            target = self.target(left)
-            return (
-                null_at(target, negated=negate)
-                if isinstance(target, VariantPath)
-                else NullTest(target.id, negate)
-            )
+            return self.made(node, null_test, self.target(left), negated=negate)
         if type(right).__name__ != "Boolean":
             raise self.refuse(node, "expected NULL, TRUE, FALSE or DISTINCT FROM after IS.")
         return self.sameness(node, negate=negate)

@@ -228,13 +228,11 @@ def remove(lake: Lake, job: SubmittedJob) -> None:
 
 def _remove_files(lake: Lake, job: SubmittedJob) -> None:
     try:
-        try:
-            uri = job_io.request_uri(job.directory)
-            request = job_io.read_request(uri, job.request_digest, lake.storage_options)
-        except DuckLakeError as error:  # its try may have died before the request was whole
-            log.info("Job %s left no request: %s", job.job_id, error)
+        if not job_io.has_request(job.directory, lake.storage_options):  # its try died before it was whole
             job_io.delete_own_directory(job.directory, job.job_id, lake.storage_options)
             return
+        uri = job_io.request_uri(job.directory)
+        request = job_io.read_request(uri, job.request_digest, lake.storage_options)
         job_io.delete_job_directories(request, lake.storage_options)
     except DuckLakeError as error:
         log.warning("Cannot remove what job %s left in %s: %s", job.job_id, job.directory, error)

@@ -146,3 +146,18 @@ def test_a_column_with_the_name_of_a_part_of_a_variant_hides_no_rows(sqlite_cata
 
         assert lake.read_arrow("t", columns=[part], where="v.a = 1").to_pylist() == [{part: 1.5}]
         assert lake.read_arrow("t", columns=[part], where="v.a = 2").to_pylist() == []
+
+
+def test_rows_are_deleted_by_what_lies_in_them(drawn, catalog):
+    where = 'v."a.b" IS NULL OR v.none = 1'
+    with open_lake(catalog) as reference:
+        kept = sorted(reference.sql(f"SELECT id FROM t WHERE ({where}) IS NOT TRUE"))
+
+    assert 0 < len(kept) < 75
+    with drawn.transaction() as tx:
+        tx.delete_rows("t", where)
+
+    with open_lake(catalog) as reference:
+        assert sorted(reference.sql("SELECT id FROM t")) == kept
+    assert sorted((id_,) for id_ in drawn.read_arrow("t", columns=["id"])["id"].to_pylist()) == kept
+    assert drawn.verify() == []

@@ -186,3 +186,22 @@ def test_spark_compacts_them_and_shows_their_changes(spark, sqlite_catalog, encr
             ("update_preimage", 4, '{"a":4,"l":[4]}'),
         ]
         assert lake.verify() == []
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_filters_look_into_files_that_spark_does_not_read_itself(spark, sqlite_catalog, encrypted):
+    """Arrow reads them in Spark's tasks: encrypted ones, and those whose columns Spark's reader has not."""
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=encrypted) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64", "doc": "variant", "n": "int128"})
+        session = LakeSession(spark, lake)
+        for start in (0, 20):
+            rows = spark.range(start, start + 20).selectExpr(
+                "id AS i", 'parse_json(\'{"a": {"b": \' || id || \'}, "s": "x"}\') AS doc', "id AS n"
+            )
+            session.insert("t", rows)
+
+        for columns in (["i"], ["i", "doc"], ["i", "n"]):
+            found = session.read("t", columns=columns, where="doc.a.b >= 18 AND doc.a.b < 22 AND doc.s = 'x'")
+            assert sorted(row.i for row in found.collect()) == [18, 19, 20, 21]

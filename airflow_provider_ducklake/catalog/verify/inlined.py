@@ -118,7 +118,7 @@ def _expected(look: Look, table_id: int, version: int) -> list[str] | None:
 
 
 def _expected_now(look: Look, columns: Columns, row: Row[Any]) -> list[str] | None:
-    """Return the columns of an inlined table of now; None: rows of such columns are in files."""
+    """Return the columns that an inlined table must have by now; None: the table's rows go to files."""
     schema = columns.at(row.table_id, look.head.id)
     if schema is None or not schema.columns:
         return None

@@ -37,7 +37,7 @@ from airflow_provider_ducklake.spec.types.values import (
 from airflow_provider_ducklake.spec.types.wkt import box_of_wkt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from airflow_provider_ducklake.spec.ids import ColumnId
     from airflow_provider_ducklake.spec.schema import Column
@@ -178,6 +178,17 @@ def column_ids(predicate: Predicate) -> list[ColumnId]:
     return [one.column_id for one in conditions(predicate)]
 
 
+def holds(predicate: Predicate, judge: Callable[[Condition | PathCondition], bool]) -> bool:
+    """Return what AND and OR make of what ``judge`` says of each condition."""
+    match predicate:
+        case AllOf(parts):
+            return all(holds(part, judge) for part in parts)
+        case AnyOf(parts):
+            return any(holds(part, judge) for part in parts)
+        case _:
+            return judge(predicate)
+
+
 def conditions(predicate: Predicate) -> list[Condition | PathCondition]:
     """Return the conditions of a filter, without what connects them."""
     if isinstance(predicate, AllOf | AnyOf):
@@ -242,6 +253,11 @@ def unified(column: Column, values: Sequence[Value]) -> Sequence[Value]:
     if not doubles or column.type != _FLOAT:
         return values
     return [None if value is None else TypedValue(_DOUBLE, _float_of(_DOUBLE, value)) for value in values]
+
+
+def null_test(column: Column, *, negated: bool = False) -> Predicate:
+    """Return the filter for IS NULL; or, ``negated``, for IS NOT NULL."""
+    return NullTest(column.id, negated)
 
 
 def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
@@ -356,7 +372,7 @@ def _float_of(type_: DuckLakeType, value: Value) -> float:
         case str():
             return float(literal_physical(type_, value))
         case int() | Decimal():
-            return _decimal_as_float(type_, *_unscaled(Decimal(value)))
+            return _decimal_as_float(type_, *unscaled(Decimal(value)))
         case TypedValue(given, physical) if is_float(given):
             return float(physical)
         case TypedValue(DecimalType(scale=scale), physical):
@@ -367,11 +383,12 @@ def _float_of(type_: DuckLakeType, value: Value) -> float:
             raise ValueError("it is not a number")
 
 
-def _unscaled(value: Decimal) -> tuple[int, int]:
+def unscaled(value: Decimal) -> tuple[int, int]:
+    """Return a decimal, however long, as an integer and the number of its digits behind the point."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    unscaled = int("".join(map(str, digits))) * 10 ** max(exponent, 0)
-    return -unscaled if sign else unscaled, max(-exponent, 0)
+    found = int("".join(map(str, digits))) * 10 ** max(exponent, 0)
+    return -found if sign else found, max(-exponent, 0)
 
 
 def _decimal_as_float(type_: DuckLakeType, unscaled: int, scale: int) -> float:

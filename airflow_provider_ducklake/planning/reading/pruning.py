@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.errors import InvalidInputError, InvalidTypeError
 from airflow_provider_ducklake.planning.reading.predicates import (
     NEGATED,
-    AllOf,
     AnyOf,
     Comparison,
     Likeness,
@@ -31,6 +30,7 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     Overlap,
     PathComparison,
     PathNullTest,
+    holds,
     order,
 )
 from airflow_provider_ducklake.planning.reading.variant_paths import as_of_column, shown_path
@@ -64,7 +64,7 @@ from airflow_provider_ducklake.spec.variant_stats import read_path_stats
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from airflow_provider_ducklake.planning.reading.predicates import Condition, Predicate
+    from airflow_provider_ducklake.planning.reading.predicates import Condition, PathCondition, Predicate
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
     from airflow_provider_ducklake.spec.partitioning import PartitionSpec
@@ -104,20 +104,18 @@ def may_match(
     partition_specs: Mapping[PartitionId, PartitionSpec],
 ) -> bool:
     """Whether a file may hold a row for which the filter is true, were none of its rows deleted."""
-    match predicate:
-        case AllOf(parts):
-            return all(may_match(part, file, types, partition_specs) for part in parts)
-        case AnyOf(parts):
-            return any(may_match(part, file, types, partition_specs) for part in parts)
-        case PathNullTest():
+
+    def judge(condition: Condition | PathCondition) -> bool:
+        if isinstance(condition, PathNullTest):
             return True  # where a file has nothing at a path, nobody writes it down
-        case PathComparison():
-            return _may_hold_at(predicate, file)
-        case _:
-            type_ = types[predicate.column_id]
-            spec = None if file.partition_id is None else partition_specs.get(file.partition_id)
-            found = evidence(file, predicate.column_id, type_, spec)
-            return all(_may_hold(predicate, one) for one in found)
+        if isinstance(condition, PathComparison):
+            return _may_hold_at(condition, file)
+        type_ = types[condition.column_id]
+        spec = None if file.partition_id is None else partition_specs.get(file.partition_id)
+        found = evidence(file, condition.column_id, type_, spec)
+        return all(_may_hold(condition, one) for one in found)
+
+    return holds(predicate, judge)
 
 
 def _may_hold_at(condition: PathComparison, file: LiveDataFile) -> bool:
@@ -135,22 +133,11 @@ def _may_hold_at(condition: PathComparison, file: LiveDataFile) -> bool:
     low, high = _bounds(type_, path.min_value, path.max_value)
     if is_float(type_) and path.contains_nan is not False:
         high = None
-    return _may_hold_all(predicate, Evidence(low, high, has_values=path.value_count != 0))
+    evidence = Evidence(low, high, has_values=path.value_count != 0)
+    return holds(predicate, lambda one: _may_hold(one, evidence))
 
 
-def _may_hold_all(predicate: Predicate, known: Evidence) -> bool:
-    match predicate:
-        case AllOf(parts):
-            return all(_may_hold_all(part, known) for part in parts)
-        case AnyOf(parts):
-            return any(_may_hold_all(part, known) for part in parts)
-        case PathComparison() | PathNullTest():
-            return True
-        case _:
-            return _may_hold(predicate, known)
-
-
-def _may_hold(condition: Condition, known: Evidence) -> bool:
+def _may_hold(condition: Condition | PathCondition, known: Evidence) -> bool:
     if isinstance(condition, NullTest) and not condition.negated:
         return known.has_nulls
     if not known.has_values:
@@ -417,18 +404,18 @@ def all_match(
     partition_specs: Mapping[PartitionId, PartitionSpec],
 ) -> bool:
     """Whether the filter is surely true for every row of a file, deleted ones too."""
-    match predicate:
-        case PathComparison() | PathNullTest():
-            return False
-        case AllOf(parts):
-            return all(all_match(part, file, types, partition_specs) for part in parts)
-        case AnyOf(parts):
-            return any(all_match(part, file, types, partition_specs) for part in parts)
-        case NullTest(column_id, negated):
-            return not may_match(NullTest(column_id, not negated), file, types, partition_specs)
-        case Comparison(column_id, operator, value):
-            opposite: Predicate = Comparison(column_id, NEGATED[operator], value)
-        case _:
-            opposite = replace(predicate, negated=not predicate.negated)
-    is_null = NullTest(predicate.column_id)
-    return not may_match(AnyOf((opposite, is_null)), file, types, partition_specs)
+
+    def judge(condition: Condition | PathCondition) -> bool:
+        match condition:
+            case PathComparison() | PathNullTest():
+                return False
+            case NullTest(column_id, negated):
+                opposite: Predicate = NullTest(column_id, not negated)
+            case Comparison(column_id, operator, value):
+                opposite = AnyOf((Comparison(column_id, NEGATED[operator], value), NullTest(column_id)))
+            case _:
+                other = replace(condition, negated=not condition.negated)
+                opposite = AnyOf((other, NullTest(condition.column_id)))
+        return not may_match(opposite, file, types, partition_specs)
+
+    return holds(predicate, judge)

@@ -8,7 +8,7 @@ dates and timestamps; a value of another kind is an error, as for DuckDB.
 
 from __future__ import annotations
 
-from decimal import Context, Decimal
+from decimal import Decimal
 from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING
 
@@ -23,11 +23,12 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     PathNullTest,
     TypedValue,
     compare,
+    unscaled,
 )
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.names.identifiers import quote
 from airflow_provider_ducklake.spec.schema import Column
-from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, ScalarType
+from airflow_provider_ducklake.spec.types.ducklake_types import MAX_DECIMAL_PRECISION, DecimalType, ScalarType
 from airflow_provider_ducklake.spec.types.scalars import NUMBERS, Kind
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 _TEXT = ScalarType("varchar")
 _INTEGER = ScalarType("int64")
-_MOST_DIGITS = 38
-_ENOUGH_DIGITS = Context(prec=80)
 
 
 def compare_at(path: VariantPath, operator: Operator, value: Value) -> Predicate:
@@ -101,16 +100,14 @@ _COMPARABLE = NUMBERS | {Kind.BOOLEAN, Kind.STRING}
 
 
 def _number(path: VariantPath, value: Decimal) -> TypedValue:
-    exponent = value.as_tuple().exponent
-    assert isinstance(exponent, int)
-    scale = max(0, -exponent)
-    unscaled = int(value.scaleb(scale, _ENOUGH_DIGITS))
-    digits = max(len(str(abs(unscaled))), scale, 1)
-    if digits > _MOST_DIGITS:
+    whole, scale = unscaled(value)
+    digits = max(len(str(abs(whole))), scale)
+    if digits > MAX_DECIMAL_PRECISION:
         raise InvalidInputError(
-            f"column {path.column.name}: {value} has more than {_MOST_DIGITS} digits, which no variant holds."
+            f"column {path.column.name}: {value} has more than {MAX_DECIMAL_PRECISION} digits, which no "
+            "variant holds."
         )
-    return TypedValue(DecimalType(digits, scale), unscaled)
+    return TypedValue(DecimalType(digits, scale), whole)
 
 
 def as_of_column(condition: PathComparison, type_: DuckLakeType) -> Predicate:

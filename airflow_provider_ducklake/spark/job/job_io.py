@@ -80,6 +80,11 @@ def request_uri(directory: str) -> str:
     return directory + REQUEST
 
 
+def has_request(directory: str, storage_options: StorageOptions = None) -> bool:
+    """Whether the request of the job in ``directory`` is there: it is written whole, or not at all."""
+    return exists(request_uri(directory), storage_options)
+
+
 def write_request(
     request: JobRequest, storage_options: StorageOptions = None, *, is_sealed: bool = True
 ) -> str:
@@ -189,7 +194,7 @@ def write_error(request: JobRequest, error: DuckLakeError, storage_options: Stor
 
     Nothing is written where the request is gone: the operator has given up and removed the directory.
     """
-    if not exists(request_uri(request.directory), storage_options):
+    if not has_request(request.directory, storage_options):
         return
     document = {"job_id": request.job_id, **encode_error(error)}
     write_json(request.directory + ERROR, document, storage_options)

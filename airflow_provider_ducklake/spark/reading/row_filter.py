@@ -10,7 +10,7 @@ import math
 from functools import reduce
 from typing import TYPE_CHECKING
 
-import pyarrow as pa  # noqa: TC002 - Spark looks at what a function takes
+import pyarrow as pa
 from pyspark import __version__ as spark_version
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
@@ -87,6 +87,8 @@ def _in_variants(predicate: PathCondition, path: tuple[Column, ...]) -> SparkCol
             return in_variants(predicate, name, variants).combine_chunks()
         except InvalidInputError as error:
             raise RuntimeError(marked(str(error), InvalidInputError, of_driver)) from error
+        except pa.ArrowInvalid as error:
+            raise RuntimeError(marked(f"column {name}: {error}", StorageError, of_driver)) from error
 
     found: SparkColumn = f.arrow_udf(met, t.BooleanType())(_value(path))
     return found

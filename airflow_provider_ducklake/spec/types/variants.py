@@ -17,6 +17,7 @@ from uuid import UUID
 from airflow_provider_ducklake.spec.types.variant_bytes import (
     DEEPEST,
     EMPTY_METADATA,
+    MICROSECONDS_OF_DAY,
     NULL,
     SIZES,
     Basic,
@@ -164,7 +165,7 @@ def _date(days: int) -> date | Instant:
 
 
 def _time(microseconds: int) -> time:
-    if not 0 <= microseconds < _SECONDS_OF_DAY * _MICROSECONDS:
+    if not 0 <= microseconds < MICROSECONDS_OF_DAY:
         raise DamagedVariantError(f"it has a time of {microseconds} microseconds")
     return (_EPOCH + timedelta(microseconds=microseconds)).time()
 

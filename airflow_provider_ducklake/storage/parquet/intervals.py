@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.types.intervals import INTERVAL, format_interval
-from airflow_provider_ducklake.storage.parquet.reshape import ordinals
+from airflow_provider_ducklake.storage.parquet.reshape import in_turn, ordinals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,15 +122,8 @@ def stored_intervals(array: pa.Array) -> pa.FixedSizeBinaryArray:
 
 def _of_words(type_: pa.DataType, words: Sequence[pa.Array], valid: pa.BooleanArray) -> pa.Array:
     """Return an array of values that each consist of one of each of ``words``, in turn."""
-    count, length = len(words), len(valid)
-    if not length:
-        return pa.array([], type_)
-    places = ordinals(count * length)
-    rows = pc.divide(places, count)
-    turns = pc.subtract(places, pc.multiply(rows, count))
-    data = pa.concat_arrays(words).take(pc.add(pc.multiply(turns, length), rows))
     bits = None if pc.all(valid).as_py() else valid.buffers()[1]
-    return pa.Array.from_buffers(type_, length, [bits, data.buffers()[1]])
+    return pa.Array.from_buffers(type_, len(valid), [bits, in_turn(words)])
 
 
 def unstorable(array: pa.Array) -> list[tuple[int, str]]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     Paths: TypeAlias = Mapping[ColumnId, frozenset[tuple[str, ...]]]
 
+NO_PATHS: Paths = MappingProxyType({})
 _SMALL = 2 * 2**20  # bytes of a file of which threads would cost more than they bring
 
 
@@ -51,7 +52,7 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     table: str,
     snapshot_id: SnapshotId,
     columns: Sequence[str] | None = None,
-    paths: Paths = MappingProxyType({}),
+    paths: Paths = NO_PATHS,
     locate: Callable[[str], Location] = open_filesystem,
 ) -> pa.Table:
     """Return all rows of a data file, in file order, with the columns of ``schema``; deletes are not applied.
@@ -146,7 +147,7 @@ def _read(
     file: LiveDataFile,
     row_groups: list[int] | None = None,
     *,
-    paths: Paths = MappingProxyType({}),
+    paths: Paths = NO_PATHS,
 ) -> pa.Table:
     """Return the rows of a file, or of some of its row groups."""
     stored = _identified(source.schema_arrow, columns, file)

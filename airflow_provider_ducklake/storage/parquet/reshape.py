@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,22 @@ def ordinals(count: int) -> pa.Array:
     if hasattr(pa, "arange"):  # since pyarrow 21
         return pa.arange(0, count)
     return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
+
+
+_FORMS: Mapping[int, Literal["I", "Q"]] = {4: "I", 8: "Q"}  # of numbers with so many bytes
+
+
+def in_turn(arrays: Sequence[pa.Array]) -> pa.Buffer:
+    """Return the numbers of arrays of one length and one width, 4 or 8 bytes, row by row."""
+    count, length, width = len(arrays), len(arrays[0]), arrays[0].type.bit_width // 8
+    if not length:
+        return pa.py_buffer(b"")
+    form = _FORMS[width]
+    made = memoryview(bytearray(width * count * length)).cast(form)
+    for place, array in enumerate(arrays):
+        numbers = memoryview(array.buffers()[1]).cast(form)
+        made[place::count] = numbers[array.offset : array.offset + length]
+    return pa.py_buffer(made)
 
 
 # (fields the data has, the columns wanted) → for each wanted column the index of its field, or None

@@ -1,6 +1,6 @@
 """How a file shreds variants: parts that are of one type in all rows lie in columns of their own.
 
-A file has one shape, which its first rows decide. What does not fit it stays in one piece.
+A file has one shape, which its first rows decide. Of later values the parts that do not fit it stay together.
 *Source:* Apache Parquet, "Variant Shredding"; the types are those that DuckDB and Spark read so.
 """
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from airflow_provider_ducklake.spec.names.identifiers import fold, is_storable
 from airflow_provider_ducklake.spec.types.variant_bytes import Primitive, without_fields
 from airflow_provider_ducklake.storage.parquet.reshape import ordinals
-from airflow_provider_ducklake.storage.parquet.variant_arrays import encode_objects, starts_of
+from airflow_provider_ducklake.storage.parquet.variant_arrays import encode_objects, rows_of_items, starts_of
 from airflow_provider_ducklake.storage.parquet.variant_cuts import VALUES
 from airflow_provider_ducklake.storage.parquet.variant_parts import (
     ARRAY,
@@ -23,7 +23,6 @@ from airflow_provider_ducklake.storage.parquet.variant_parts import (
     Objects,
     elements_of,
     kinds_of,
-    listed,
     objects_of,
     whole,
 )
@@ -177,7 +176,7 @@ def _of_kind(values: pa.Array, kinds: pa.Array, kind: int) -> pa.Array:
 
 def _of_elements(metadata: pa.Array, counts: pa.Array) -> pa.Array:
     """Return the metadata of each array once for each of its elements."""
-    return metadata.take(pc.list_parent_indices(listed(counts)))
+    return metadata.take(rows_of_items(counts))
 
 
 def shredded(metadata: pa.Array, values: pa.Array, shape: Shape) -> pa.StructArray:

@@ -244,9 +244,13 @@ def cut(values: pa.Array, starts: pa.Array) -> pa.Array:
 
 def _repeated(values: pa.Array, counts: pa.Array) -> pa.Array:
     """Return each value as often as its count says."""
+    return values.take(rows_of_items(counts))
+
+
+def rows_of_items(counts: pa.Array) -> pa.Array:
+    """Return the number of its row for each of the ``counts`` items that rows have, in a row."""
     starts = starts_of(counts)
-    lists = pa.LargeListArray.from_arrays(starts, pa.nulls(starts[-1].as_py()))
-    return values.take(pc.list_parent_indices(lists))
+    return pc.list_parent_indices(pa.LargeListArray.from_arrays(starts, pa.nulls(starts[-1].as_py())))
 
 
 def _width_of(totals: pa.Array) -> pa.Array:

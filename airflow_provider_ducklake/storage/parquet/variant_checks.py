@@ -14,13 +14,13 @@ from airflow_provider_ducklake.spec.types.variant_bytes import (
     Primitive,
     read_names,
 )
+from airflow_provider_ducklake.storage.parquet.variant_arrays import rows_of_items
 from airflow_provider_ducklake.storage.parquet.variant_cuts import VALUES
 from airflow_provider_ducklake.storage.parquet.variant_parts import (
     ARRAY,
     OBJECT,
     elements_of,
     kinds_of,
-    listed,
     objects_of,
     whole,
 )
@@ -87,7 +87,7 @@ def _look_at(metadata: pa.Array, values: pa.Array, levels: int, left: _Left) -> 
                 _look_at(names.filter(there), field.drop_null(), levels - 1, left)
         elif kind == ARRAY:
             counts, elements = elements_of(found)
-            _look_at(names.take(pc.list_parent_indices(listed(counts))), elements, levels - 1, left)
+            _look_at(names.take(rows_of_items(counts)), elements, levels - 1, left)
         elif kind in _WITH_LIMITS:
             _check_scalars(kind, found)
         elif kind not in _KNOWN:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.spec.types.variant_bytes import DamagedVariantError
+from airflow_provider_ducklake.storage.parquet.reshape import in_turn
 from airflow_provider_ducklake.storage.parquet.variant_arrays import cut, ends_of, joined
 
 VALUES = pa.large_binary()
@@ -74,19 +75,10 @@ def between(values: pa.Array, starts: pa.Array, ends: pa.Array) -> pa.Array:
         raise DamagedVariantError("its bytes are cut off")
     begun = ends_of(values)
     rows = begun.slice(0, len(values))
-    places = [pc.add(rows, starts), pc.add(rows, ends)]
-    parts = cut(values, pa.concat_arrays([_in_turn(places), begun.slice(len(values))]))
+    numbers = in_turn([pc.add(rows, starts), pc.add(rows, ends)])
+    places = pa.Array.from_buffers(pa.int64(), 2 * len(values), [None, numbers])
+    parts = cut(values, pa.concat_arrays([places, begun.slice(len(values))]))
     return pc.list_element(pa.FixedSizeListArray.from_arrays(parts, 2), 0)
-
-
-def _in_turn(arrays: list[pa.Array]) -> pa.Array:
-    """Return the integers (int64) of arrays of one length row by row."""
-    count, length = len(arrays), len(arrays[0])
-    made = memoryview(bytearray(8 * count * length)).cast("q")
-    for place, array in enumerate(arrays):
-        whole = pa.concat_arrays([array]) if array.offset else array
-        made[place::count] = memoryview(whole.buffers()[1]).cast("q")[: len(array)]
-    return pa.Array.from_buffers(pa.int64(), count * length, [None, pa.py_buffer(made)])
 
 
 def bits(header: pa.Array, shift: int, mask: int) -> pa.Array:

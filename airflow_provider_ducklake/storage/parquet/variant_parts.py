@@ -18,7 +18,7 @@ from airflow_provider_ducklake.spec.types.variant_bytes import (
     read_names,
 )
 from airflow_provider_ducklake.storage.parquet.reshape import ordinals
-from airflow_provider_ducklake.storage.parquet.variant_arrays import joined, starts_of
+from airflow_provider_ducklake.storage.parquet.variant_arrays import joined, rows_of_items, starts_of
 from airflow_provider_ducklake.storage.parquet.variant_cuts import (
     COUNT_BYTES,
     VALUES,
@@ -158,18 +158,13 @@ def elements_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     offsets_at, counts, width, elements_at = _layout_of_arrays(values)
     if pc.any(pc.greater(elements_at, pc.binary_length(values))).as_py():  # or there were billions of them
         raise DamagedVariantError("its bytes are cut off")
-    parents = pc.list_parent_indices(listed(counts))
+    parents = rows_of_items(counts)
     places = pc.subtract(ordinals(len(parents)), starts_of(counts).take(parents))
     values, width = values.take(parents), width.take(parents)
     at = pc.add(offsets_at.take(parents), pc.multiply(places, width))
     elements_at = elements_at.take(parents)
     start, end = numbers_at(values, at, width), numbers_at(values, pc.add(at, width), width)
     return counts, between(values, pc.add(elements_at, start), pc.add(elements_at, end))
-
-
-def listed(counts: pa.Array) -> pa.Array:
-    starts = starts_of(counts)
-    return pa.LargeListArray.from_arrays(starts, pa.nulls(starts[-1].as_py()))
 
 
 def whole(values: pa.Array) -> pa.Array:

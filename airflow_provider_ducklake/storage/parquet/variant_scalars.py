@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.spec.types.variant_bytes import SIZES, Basic, DamagedVariantError, Primitive
+from airflow_provider_ducklake.spec.types.variant_bytes import (
+    MOST_DIGITS,
+    SIZES,
+    Basic,
+    DamagedVariantError,
+    Primitive,
+)
 from airflow_provider_ducklake.storage.parquet.variant_cuts import (
     COUNT_BYTES,
     always,
@@ -36,7 +42,6 @@ _FIXED = {
     Primitive.TIMESTAMP_NS: pa.timestamp("ns"),
     Primitive.TIMESTAMPTZ_NS: pa.timestamp("ns", "UTC"),
 }
-_MOST_DIGITS = 38
 _DECIMALS = {
     Primitive.DECIMAL4: (9, pa.int32()),
     Primitive.DECIMAL8: (18, pa.int64()),
@@ -94,7 +99,7 @@ def _decimals(kind: Primitive, values: pa.Array) -> Iterator[tuple[pa.Array | No
     most, stored = _DECIMALS[kind]
     scales = reread(bytes_at(values, 1, 1), pa.uint8())
     for scale in sorted(pc.unique(scales).to_pylist()):
-        if scale > _MOST_DIGITS:
+        if scale > MOST_DIGITS:
             raise DamagedVariantError(f"it has a decimal of scale {scale}")
         is_so = pc.equal(scales, pa.scalar(scale, pa.uint8()))
         unscaled = reread(bytes_at(values.filter(is_so), 2, SIZES[kind] - 1), stored)
@@ -102,7 +107,7 @@ def _decimals(kind: Primitive, values: pa.Array) -> Iterator[tuple[pa.Array | No
         digits = most
         if _exceeds(wide, digits):  # the bytes hold a digit more than there may be, which others read
             digits += 1
-        if digits > _MOST_DIGITS:
+        if digits > MOST_DIGITS:
             raise DamagedVariantError("it has a decimal of more than 38 digits")
         yield is_so, reread(wide, pa.decimal128(max(digits, scale), scale))
 

@@ -13,7 +13,7 @@ from airflow_provider_ducklake.spec.names.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
-from airflow_provider_ducklake.storage.parquet.reader import naming_file, read_data_file
+from airflow_provider_ducklake.storage.parquet.reader import NO_PATHS, naming_file, read_data_file
 from airflow_provider_ducklake.storage.parquet.reshape import ordinals
 from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.storage.rows.row_filter import matching
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.storage.parquet.reader import Paths
 
 
 def read_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> pa.Table:
@@ -38,14 +39,14 @@ def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.
 
 def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Table:
     """Return the rows of a data file that the plan wants: the plan's columns, in file order."""
-    rows = visible_rows(plan, file, locate)
+    rows = visible_rows(plan, file, locate, paths=paths_to_read(plan))
     with naming_file(file, str(plan.table.name), plan.table.snapshot.id):
         return _wanted(plan, rows)
 
 
 def wanted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
     """Return where the rows that the plan wants lie in a data file: int64, ascending, from 0."""
-    rows = visible_rows(plan, file, locate, numbered=True)
+    rows = visible_rows(plan, file, locate, numbered=True, paths=paths_to_read(plan))
     with naming_file(file, str(plan.table.name), plan.table.snapshot.id):
         return _matching(plan, rows)[POSITION].combine_chunks()
 
@@ -59,14 +60,20 @@ def wanted_row_ids(plan: ScanPlan) -> pa.ChunkedArray:
 
 
 def visible_rows(
-    plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location], *, numbered: bool = False
+    plan: ScanPlan,
+    file: LiveDataFile,
+    locate: Callable[[str], Location],
+    *,
+    numbered: bool = False,
+    paths: Paths = NO_PATHS,
 ) -> pa.Table:
     """Return the rows of a data file that the plan's snapshot has, in file order: ``columns_to_read``.
 
-    ``numbered`` adds two columns at the end, int64: the row id and the position in the file.
+    ``numbered`` adds two columns at the end, int64: the row id and the position in the file. For ``paths``
+    see ``read_data_file``: only who looks at nothing else in those columns gives them.
     """
     names = tuple(column.name for column in columns_to_read(plan))
-    read = _all_rows(plan, file, names, locate, numbered=numbered)
+    read = _all_rows(plan, file, names, locate, numbered=numbered, paths=paths)
     keep = _live(plan, file, read, locate)
     rows = read.select(names)
     if numbered:
@@ -90,13 +97,14 @@ def count_live_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> int:
     return count
 
 
-def _all_rows(
+def _all_rows(  # noqa: PLR0913 - the last two have defaults
     plan: ScanPlan,
     file: LiveDataFile,
     names: tuple[str, ...],
     locate: Callable[[str], Location],
     *,
     numbered: bool = False,
+    paths: Paths = NO_PATHS,
 ) -> pa.Table:
     """Return all rows of a file, with the column that says of which snapshot each is, where there is one.
 
@@ -110,7 +118,7 @@ def _all_rows(
         table=str(table.name),
         snapshot_id=table.snapshot.id,
         columns=(*names, *(one.name for one in reserved)),
-        paths=paths_to_read(plan),
+        paths=paths,
         locate=locate,
     )
 
