@@ -54,7 +54,7 @@ bench: ## Run the benchmarks
 	@scripts/bench
 
 docs: ## Build the documentation into dist/docs
-	@$(RUN) mkdocs build --strict --quiet
+	@$(RUN) mkdocs build --strict
 
 changelog: ## Fold changelog.d/ into CHANGELOG.md for the version in __init__.py
 	@$(RUN) python scripts/changelog.py --fold

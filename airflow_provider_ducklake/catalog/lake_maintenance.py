@@ -428,7 +428,6 @@ class Maintenance:
             TableNotFoundError: no such table.
             InvalidInputError: ``sample`` is not from 0 to 1.
             UnsupportedVersionError: the catalog is older than 1.0.
-            UnsupportedFeatureError: the lake is encrypted.
         """
         self._lake.refuse_outdated()
         return verification.verify(

@@ -196,8 +196,7 @@ class LakeReads:
         """Return a table at a snapshot (id, time or tag; None: the newest), with its live files if asked.
 
         Raises:
-            SchemaNotFoundError, TableNotFoundError, SnapshotNotFoundError: it did not exist then.
-            UnsupportedFeatureError: the lake is encrypted.
+            SchemaNotFoundError, TableNotFoundError, SnapshotNotFoundError: it did not exist at that snapshot.
         """
         self._lake.refuse_unusable()
         with self._lake.reading() as connection:

@@ -155,9 +155,6 @@ class LakeWrites:
 
         With a ``commit_key`` the commit is made once: a block that runs again with the same key changes
         nothing, and ``committed`` is the first run's snapshot, already when the block begins.
-
-        Raises:
-            UnsupportedFeatureError: the lake is encrypted.
         """
         self._lake.refuse_unwritable()
         key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key

@@ -111,7 +111,6 @@ class DuckLakeHook(BaseHook):
             InvalidOptionError: a field of the connection makes no sense, or its data path or versions are not
                 the lake's.
             NotADuckLakeError: the catalog database holds no lake; see ``get_or_create_lake``.
-            UnsupportedFeatureError: the lake is encrypted.
         """
         if self._lake is None:
             self._lake = self._observed(self._announced(_open(self.settings())))

@@ -79,11 +79,10 @@ def ducklake_maintenance(
     Steps that work on tables first find out which tables need them, and run a mapped task for each; if no
     table does, the step is skipped. If a step or a table fails, the others still run; the last task
     (``report``) then fails and names them. The first task (``before``) and the last one send the numbers of
-    the tables to the metrics and to XCom, as ``DuckLakeTableHealthOperator`` does.
+    the tables to the metrics and to XCom, as ``DuckLakeTableHealthOperator`` does. Arguments that are not
+    given come from the DAG's ``default_args``, as for any task.
 
     :param group_id: the id of the group.
-    Arguments that are not given come from the DAG's ``default_args``, as for any task.
-
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param tables: the tables that are flushed, merged and rewritten; default: all except those whose option
         ``auto_compact`` is off. The other steps work on the whole lake. (templated)

@@ -70,7 +70,8 @@ def _forget_layouts(
         raise UnsupportedFeatureError(
             f"{change.name} has inlined rows ({', '.join(state.facts.live_inlined[table_id])}). In this "
             "catalog database, its columns, name and partition keys cannot change while it has them. Flush "
-            "them with DuckDB's ducklake_flush_inlined_data first."
+            "them with DuckDB's ducklake_flush_inlined_data first; on MySQL and MariaDB, where DuckDB cannot "
+            "flush, copy the table with DuckDB (CREATE TABLE … AS FROM …) and drop this one."
         )
     registry = tables["inlined_data_tables"]
     yield Effect(registry.delete().where(registry.c.table_id == table_id))

@@ -3,7 +3,7 @@
 Only rows for which a filter is true are wanted; where it is NULL is no different from where it is false. So a
 filter has no NOT: who builds one turns each condition around (``<`` into ``>=``), and NULL meets none of
 them. A value that a column's type cannot hold is moved to the next one that it can, as ``i < 1.5`` is
-``i <= 1``. *Source:* DuckDB's comparisons (probed on 1.5.5, ``tests/properties/test_pruning.py``): NaN equals
+``i <= 1``. *Source:* DuckDB's comparisons (probed on 1.5.5, ``tests/interop/test_filters.py``): NaN equals
 itself and is the greatest float, -0.0 equals 0.0, strings compare by bytes, numbers without exponent and
 times exactly. Times without a zone do not compare with times that have one: DuckDB asks the session's zone.
 """

@@ -3,7 +3,7 @@
 A DuckLake type travels through Spark in its *carrier*: the Spark type itself where there is one, else one
 that holds every value (``uint8`` in smallint, ``uuid`` in binary, ``time`` in microseconds as bigint,
 ``timestamp_ns`` in nanoseconds). What is read needs no conversion on the way from Parquet, and arrives in a
-type that an insert takes. *Source:* measured choices of ``reference/spark.md``; DuckLake spec "Data Types".
+type that an insert takes. *Source:* DuckLake spec "Data Types"; ``docs/types.md``.
 """
 
 from __future__ import annotations

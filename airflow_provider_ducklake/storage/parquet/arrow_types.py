@@ -1,6 +1,6 @@
 """DuckLake types ↔ Arrow types, and tables reshaped to a schema.
 
-*Source:* the Arrow types of results are this package's contract (``docs/api.md``); field ids lie where Arrow
+*Source:* the Arrow types of results are this package's contract (``docs/types.md``); field ids lie where Arrow
 itself keeps them when it reads and writes Parquet, in the metadata key ``PARQUET:field_id``.
 """
 
