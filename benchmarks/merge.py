@@ -194,7 +194,7 @@ class Ours(System):
         from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
         from airflow_provider_ducklake.spec.snapshots import CommitInfo
 
-        new = self.lake.new_table(QualifiedName("main", table))
+        new = self.lake.new_table(QualifiedName.of(table))
         plan = plan_create(new, job_directory(new.root, str(uuid.uuid4())), tuple(partition_by))
         result = write(self.spark.read.parquet(f"{self.folder}/base"), plan)
         self.lake.commit(new.snapshot.id, create_and_append(new, result), CommitInfo())

@@ -1,7 +1,7 @@
 """DuckLake types ↔ Arrow types, and tables reshaped to a schema.
 
-*Source:* the Arrow types of results are this package's contract (``docs/types.md``); field ids lie where Arrow
-itself keeps them when it reads and writes Parquet, in the metadata key ``PARQUET:field_id``.
+*Source:* the Arrow types of results are this package's contract (``docs/types.md``); field ids lie where
+Arrow itself keeps them when it reads and writes Parquet, in the metadata key ``PARQUET:field_id``.
 """
 
 from __future__ import annotations
