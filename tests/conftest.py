@@ -1,6 +1,7 @@
 """Options, the clock's zone and the catalogs that every test folder shares."""
 
 import argparse
+import gc
 import importlib.metadata
 import os
 import sys
@@ -90,6 +91,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(config.option.seed)
     if config.option.size == "full" and config.option.timeout is None:
         config.option.timeout = 14_400  # seconds, for a test that says nothing itself
+
+
+def pytest_collection_finish() -> None:
+    """Keep all that was imported out of later collections of garbage, which many tests ask for."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> str:

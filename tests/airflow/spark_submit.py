@@ -10,18 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.airflow import warm_jobs
+
 ROOT = Path(__file__).parents[2]
 STAND_IN = Path(__file__).with_name("stand_in_job.py")
 
 # The flags make a JVM start faster and a long job slower.
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
-_WRAPPER = """#!{python}
+_RECORDER = """#!{python} -SE
 import json, os, sys
-call = json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}) + "\\n"
+call = {{"arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()}}
+call = json.dumps(call).encode()
 calls = os.open({calls!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-os.write(calls, call.encode())  # at once, as two may start at the same time
+os.write(calls, call + b"\\n")  # at once, as two may start at the same time
 os.close(calls)
+"""
+_RUN = """
 command = {command!r}
 os.execv(command[0], command + sys.argv[1:])
 """
@@ -33,6 +38,7 @@ class Call:
 
     arguments: list[str]
     environment: dict[str, str]
+    folder: str
 
     def value_of(self, option: str) -> str:
         return self.arguments[self.arguments.index(option) + 1]
@@ -46,12 +52,12 @@ class Call:
 class SparkSubmit:
     """A `spark-submit` that comes first on the PATH."""
 
-    def __init__(self, folder: Path, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self._calls = folder / "calls"
         self._monkeypatch = monkeypatch
         program = folder / "spark-submit"
         folder.mkdir(parents=True, exist_ok=True)
-        program.write_text(_WRAPPER.format(python=sys.executable, calls=str(self._calls), command=command))
+        program.write_text(_RECORDER.format(python=sys.executable, calls=str(self._calls)) + then)
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
@@ -73,10 +79,13 @@ def recorded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("JDK_JAVA_OPTIONS", FAST_JVM)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    return SparkSubmit(folder, [real], monkeypatch)
+    return SparkSubmit(folder, _RUN.format(command=[real]), monkeypatch)
 
 
-def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
-    """Put a job without Spark in its place, see `stand_in_job`."""
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_warm: bool = True) -> SparkSubmit:
+    """Put a job without Spark in its place (`stand_in_job`), out of a warm process or as one of its own."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return SparkSubmit(folder, [sys.executable, "-P", str(STAND_IN)], monkeypatch)
+    if is_warm:
+        return SparkSubmit(folder, warm_jobs.CLIENT.format(address=warm_jobs.address()), monkeypatch)
+    command = [sys.executable, "-P", str(STAND_IN)]
+    return SparkSubmit(folder, _RUN.format(command=command), monkeypatch)

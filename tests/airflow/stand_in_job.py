@@ -34,4 +34,5 @@ def _done(request: JobRequest) -> RowChanges | tuple[WriteResult, ...]:
     return tuple(arrow_jobs.write(plan, arrow_schema(plan.target).empty_table()) for plan in request.plans)
 
 
-main(*sys.argv[-2:])
+if __name__ == "__main__":
+    main(*sys.argv[-2:])

@@ -382,9 +382,9 @@ def test_a_missing_spark_connection_never_means_yarn(rows, submit, monkeypatch):
     assert submit.calls == []
 
 
-def test_a_job_that_is_timed_out_is_stopped_before_its_files_are_removed(lake, rows, submit, tmp_path):
+def test_a_job_that_is_timed_out_is_stopped_before_its_files_are_removed(lake, rows, tmp_path, monkeypatch):
     """Else it would go on to write into the folder that was just removed."""
-    submit.meanwhile(
+    stand_in(tmp_path / "bin", monkeypatch, is_warm=False).meanwhile(
         f"import time, pathlib; pathlib.Path({str(tmp_path / 'reached')!r}).touch(); time.sleep(60)"
     )
 
