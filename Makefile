@@ -4,11 +4,13 @@ SHELL := /bin/bash
 RUN := scripts/run
 ARGS ?=
 AUDIT ?=
+SINCE ?=
 
-.PHONY: help setup demo test test-fast test-full install-test iceberg matrix check audit format bench docs changelog clean distclean
+.PHONY: help setup demo test test-fast test-changed test-full matrix check audit format bench docs changelog clean distclean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@python3 tests/lanes.py
 
 setup: ## Make .venv with the locked environment and find or install Java (every target does this first)
 	@scripts/setup
@@ -16,25 +18,20 @@ setup: ## Make .venv with the locked environment and find or install Java (every
 demo: ## Run the main job through a real DAG run: SQLite catalog, local files, local Spark
 	@scripts/demo
 
-test: ## Run every test at CI sizes, those of Airflow also with the oldest one; more arguments by ARGS="-k insert"
-	@$(RUN) pytest -n 2 --dist worksteal $(ARGS)
-	$(if $(ARGS),,@$(RUN) pytest -n 2 --dist worksteal --spark=connect --one-in=8 tests/spark)
-	$(if $(ARGS),,@$(RUN) python scripts/matrix.py --oldest)
+test: ## Run what every change has to pass, a quarter of an hour; more arguments by ARGS="-k insert"
+	@$(RUN) pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
-test-fast: ## Run the unit and property tests only
-	@$(RUN) pytest tests/unit tests/properties $(ARGS)
+test-fast: ## Run the unit and property tests only, in a minute
+	@$(RUN) pytest --lane fast tests/unit tests/properties $(ARGS)
 
-test-full: ## Run every test at full sizes, those with Iceberg, and the installed wheel
-	@$(RUN) pytest -n 2 --dist worksteal --size=full $(ARGS)
-	@$(RUN) pytest -n 2 --dist worksteal --size=full --spark=connect tests/spark
-	@$(MAKE) iceberg ARGS=
-	@$(MAKE) install-test
+test-changed: ## Run what is near to the change since origin/main (SINCE=…), in whatever lane
+	@$(RUN) python scripts/changed.py --since "$(SINCE)" $(ARGS)
 
-install-test: ## Install the wheel as documented into an empty environment and run the quick start under airflow standalone
-	@$(RUN) python -u scripts/install_test.py
+test-full: ## Run every lane at full size, and say what ran and how long it took
+	@$(RUN) python scripts/lanes.py --size full
 
-iceberg: ## Have Iceberg read our files, in an environment of its own; needs Maven Central
-	@$(RUN) python scripts/spark_peers.py python -m pytest --confcutdir=tests/iceberg tests/iceberg $(ARGS)
+test-%:
+	@$(RUN) python scripts/lanes.py $* $(ARGS)
 
 matrix: ## Run chosen tests with other versions of Airflow, Spark, Python and DuckDB; needs the package index
 	@$(RUN) python scripts/matrix.py $(ARGS)

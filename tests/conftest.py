@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests import corpus_summary, mistakes_summary, type_matrix
+from tests import corpus_summary, lanes, mistakes_summary, type_matrix
 from tests.reference import mariadb, mysql, postgres, third_reader
 from tests.reference.as_1_0 import as_1_0
 from tests.reference.catalogs import (
@@ -28,9 +28,9 @@ from tests.reference.catalogs import (
     file_catalog,
 )
 from tests.reference.lent import version_of
-from tests.seeds import DRAWN_FOLDERS, SEED, default_seed, draws
+from tests.seeds import SEED, default_seed, draws
 
-collect_ignore = ["iceberg"]  # it runs in an environment of its own: make iceberg
+collect_ignore = ["iceberg"]  # it runs in an environment of its own: make test-iceberg
 
 NewCatalog = Callable[..., CatalogDatabase]  # of a kind, and a version of its lakes
 Server = postgres.PostgresServer | mariadb.MariaDbServer | mysql.MySqlServer
@@ -57,7 +57,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="lakes of tests that run at both versions; default: at 1.0, and one in "
         f"{ONE_IN}, by the seed, at 1.1 too; at full size all",
     )
-    group.addoption("--one-in", type=int, default=1, help="run one of so many tests, drawn by the seed")
+    group.addoption(
+        "--lane",
+        default=lanes.DAY,
+        help=f"whole lanes: {', '.join(lanes.MARKS)}, all; default: the day's part of the first two",
+    )
     group.addoption(
         "--spark",
         choices=["classic", "connect"],
@@ -78,9 +82,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "both_versions(without): run with lakes of 1.0 and, but in some databases, of 1.1"
     )
     config.addinivalue_line("markers", "only_1_0(reason): run with lakes of 1.0, whatever the file does")
-    config.addinivalue_line("markers", "drawn(one_in): run on one of so many days only, at CI's size")
+    config.addinivalue_line("markers", "drawn(one_in): run on one of so many days only")
     config.addinivalue_line("markers", "classic_only(reason): needs a session with a JVM beside it")
     config.addinivalue_line("markers", "every_catalog: run over all kinds of catalogs, not the usual two")
+    for name in lanes.MARKS:
+        config.addinivalue_line("markers", f"{name}: {lanes.LANES[name].protects}")
     os.environ["TZ"] = "UTC"
     time.tzset()
     if config.option.seed is None:  # xdist hands the controller's options to its workers
@@ -135,25 +141,33 @@ def _is_for_both(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    chosen = config.option.spec_version
-    left_out = [
+    option = config.option
+    try:
+        of_run = lanes.lanes_of_run(option)
+        lane_of = {item: lanes.lane_of(item) for item in items}
+    except lanes.NoLaneError as error:
+        raise pytest.UsageError(str(error)) from None
+    chosen = [
         item
         for item in items
-        if not (_is_chosen(item, chosen, config.option.seed) and _is_drawn(item, config.option))
+        if _is_chosen(item, option.spec_version, option.seed)
+        and (_was_asked_for(item, option) or (lane_of[item] in of_run and _is_drawn(item, option)))
     ]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+    items[:] = sorted(chosen, key=lambda item: lanes.place_of(item.nodeid))
+
+
+def _was_asked_for(item: pytest.Item, option: argparse.Namespace) -> bool:
+    return any(item.path.name in one for one in option.file_or_dir)
 
 
 def _is_drawn(item: pytest.Item, option: argparse.Namespace) -> bool:
-    """Whether a test of those that CI runs on some days is one of today's, or its file was asked for."""
-    if not draws(option.seed, item.nodeid, option.one_in):
-        return False
-    if option.size == "full" or any(item.path.name in one for one in option.file_or_dir):
+    """Whether a test is one of the day's; whoever names a lane runs all of it."""
+    if option.size == "full" or option.lane != lanes.DAY:
         return True
     marker = item.get_closest_marker("drawn")
-    one_in = marker.kwargs["one_in"] if marker else DRAWN_FOLDERS.get(item.path.parent.name, 1)
+    one_in = marker.kwargs["one_in"] if marker else lanes.DRAWN.get(item.path.parent.name, 1)
     return draws(option.seed, item.nodeid, one_in)
 
 
@@ -181,6 +195,19 @@ def _chosen_servers(config: pytest.Config) -> list[CatalogKind]:
     """List the servers that can run; who asks for another is told why not."""
     installed = {"postgres": True, "mariadb": mariadb.find_programs() is not None}
     return [kind for kind in _chosen_kinds(config) if installed.get(kind, False)]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """Hand out groups of tests to the workers, see `lanes.GROUPS`."""
+    if config.option.dist != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - not in an environment without xdist
+
+    class Groups(LoadScopeScheduling):
+        _split_scope = staticmethod(lanes.group_of)
+
+    return Groups(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

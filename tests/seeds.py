@@ -4,8 +4,6 @@ import random
 from collections.abc import Mapping
 from datetime import date
 
-# Folders of which a run at CI's size draws one test in so many: all of their files take twice CI's time.
-DRAWN_FOLDERS = {"interop": 2, "spark": 2}
 SEED = 20261122  # with it a checkout passes or fails, whatever the day
 
 

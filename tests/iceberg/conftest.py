@@ -1,7 +1,7 @@
 """Spark with Iceberg, lakes on disk, and the function of the guide that registers their tables.
 
 These tests run in the environment that `scripts/spark_peers.py` makes, for Iceberg has no release for the
-Spark that is locked here: `make iceberg`, a part of `make test-full`. Making it takes minutes and Maven
+Spark that is locked here: `make test-iceberg`, a part of `make test-full`. Making it takes minutes and Maven
 Central, so that CI does without; nothing collects these tests elsewhere.
 """
 

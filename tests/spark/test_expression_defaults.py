@@ -6,6 +6,7 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
+from tests.spark.engines import ENGINES
 
 TABLE = "CREATE TABLE t (id INT, name VARCHAR, made TIMESTAMPTZ DEFAULT now())"
 FED = "SELECT {} AS id, '{}' AS name, TIMESTAMP '2026-01-01 00:00:00Z' AS made"
@@ -20,7 +21,7 @@ def session(spark, sqlite_catalog):
         yield LakeSession(spark, lake)
 
 
-@pytest.mark.parametrize("engine", ["native", "arrow"])
+@ENGINES
 def test_every_verb_writes_rows_that_have_the_column(session, spark, sqlite_catalog, engine):
     session.insert("t", spark.sql(FED.format(3, "three")).coalesce(1), engine=engine)
     session.update("t", {"name": "upper(name)"}, "id <= 2", engine=engine)

@@ -13,6 +13,7 @@ from airflow_provider_ducklake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.request import source_of
 from airflow_provider_ducklake.spec.schema import new_columns
+from tests.spark.engines import ENGINES
 from tests.spark.submission import log_of, make_request, start, task_ends
 
 ROWS_PER_TASK = 60_000
@@ -142,7 +143,7 @@ def test_retried_tasks_count_once(run, tmp_path, engine):
         assert files_on_disk(request) == set(paths)
 
 
-@pytest.mark.parametrize("engine", ["native", "arrow"])
+@ENGINES
 def test_a_dead_driver_leaves_no_result(run, tmp_path, engine):
     request, process = run(engine, {1: "driver"}, "local[2]")
     deadline = time.monotonic() + 120

@@ -1,7 +1,5 @@
 """Files of both engines, committed to a lake: DuckDB's filters find what a plain scan finds."""
 
-import pytest
-
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.writing.write import (
     append_to_existing,
@@ -16,6 +14,7 @@ from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.schema import new_columns
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+from tests.spark.engines import ENGINES
 from tests.spark.type_values import VALUES
 
 JOB_ID = "0190f3c1-0000-7000-8000-000000000001"
@@ -41,7 +40,7 @@ def every_value(spark, columns: dict[str, str]):
     return spark.sql(" UNION ALL ".join(f"SELECT {row}" for row in rows))
 
 
-@pytest.mark.parametrize("engine", ["native", "arrow"])
+@ENGINES
 def test_filters_on_every_column_find_the_right_rows(spark, sqlite_catalog, engine):
     columns = columns_of(engine)
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
@@ -74,7 +73,7 @@ def _conditions(duck: DuckLakeConnection, column: str) -> list[str]:
     return [*compared, f"{column} IS NULL", f"{column} IS NOT NULL"]
 
 
-@pytest.mark.parametrize("engine", ["native", "arrow"])
+@ENGINES
 def test_a_created_table_appears_with_its_rows_and_types(spark, sqlite_catalog, engine):
     df = spark.sql(
         "SELECT 1L AS id, 'x' AS name, date'2024-05-06' AS day UNION ALL SELECT 2L, NULL, date'2025-01-01'"

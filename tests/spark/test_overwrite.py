@@ -14,6 +14,7 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.spark.job.errors import typed
 from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode
 from tests.reference.duckdb_lake import open_lake
+from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of
 
 PARTITIONS = InsertChoice(InsertMode.OVERWRITE_PARTITIONS)
@@ -222,7 +223,7 @@ def test_without_new_rows_a_condition_only_deletes(spark, sqlite_catalog):
     assert ids(sqlite_catalog) == [2, 4, 5]
 
 
-@pytest.mark.parametrize("engine", ["native", "arrow"])
+@ENGINES
 def test_a_new_row_that_a_condition_does_not_cover_fails_the_job_and_is_named(spark, sqlite_catalog, engine):
     with new_lake(sqlite_catalog, *ORDERS) as lake:
         for row in ((77, "eu", "2024-12-31"), (77, None, "2024-12-31")):

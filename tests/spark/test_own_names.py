@@ -15,11 +15,10 @@ from airflow_provider_ducklake.spark.read import read_changes, read_table
 from airflow_provider_ducklake.spark.types.names import MatchNames, ReadNames
 from airflow_provider_ducklake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
+from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, rows_of
 from tests.spark.test_row_changes import Twins, delete, update
 from tests.spark.test_sorted_compaction import compacted
-
-ENGINES = pytest.mark.parametrize("engine", ["native", "arrow"])
 
 
 def own_names() -> list[str]:

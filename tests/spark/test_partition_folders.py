@@ -1,15 +1,14 @@
 """Files of one partition lie where the reference looks for them when it compacts."""
 
-import pytest
-
 from airflow_provider_ducklake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
+from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of
 
 TABLE = ("CREATE TABLE t (part INT, x INT)", "ALTER TABLE t SET PARTITIONED BY (part)")
 
 
-@pytest.mark.parametrize("engine", ["native", "arrow"])
+@ENGINES
 def test_the_reference_merges_files_of_several_jobs(spark, sqlite_catalog, engine):
     with new_lake(sqlite_catalog, *TABLE, data_inlining_row_limit=0) as lake:
         for start in (0, 10):

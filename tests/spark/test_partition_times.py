@@ -3,10 +3,10 @@
 import pytest
 
 from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode
+from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of
 from tests.spark.test_row_changes import Twins, update
 
-ENGINES = pytest.mark.parametrize("engine", ["native", "arrow"])
 APPEND, PARTITIONS = InsertChoice(), InsertChoice(InsertMode.OVERWRITE_PARTITIONS)
 PLACES = """SELECT id, partition_value FROM __ducklake_metadata_lake.ducklake_file_partition_value
     JOIN __ducklake_metadata_lake.ducklake_data_file USING (data_file_id)

@@ -12,9 +12,9 @@ from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputEr
 from airflow_provider_ducklake.spark.jobs import insert as insert_job
 from airflow_provider_ducklake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
+from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of
 
-ENGINES = pytest.mark.parametrize("engine", ["native", "arrow"])
 APPEND = InsertChoice()
 
 

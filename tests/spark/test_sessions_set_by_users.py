@@ -24,6 +24,7 @@ from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.read import read_table
 from airflow_provider_ducklake.spec.schema import new_columns
+from tests.spark.engines import ENGINES
 from tests.spark.inserting import new_lake
 
 QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"
@@ -94,7 +95,7 @@ def facts_of(files) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("engine", ["native", "arrow"])
+@ENGINES
 def test_a_session_set_by_a_user_changes_neither_rows_nor_files(spark, new_plan, engine, new_session):
     schema = new_columns(COLUMNS)
     usual = facts_of(write(spark.sql(QUERY), new_plan(schema), engine).data_files)

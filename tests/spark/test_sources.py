@@ -17,6 +17,7 @@ from airflow_provider_ducklake.spark.job.request import source_of
 from airflow_provider_ducklake.spark.jobs.insert import insert
 from airflow_provider_ducklake.spark.sources import load
 from airflow_provider_ducklake.spec.schema import new_columns
+from tests.spark.engines import ENGINES
 from tests.spark.submission import make_request
 
 TYPED = new_columns(
@@ -193,7 +194,7 @@ def test_a_jdbc_password_comes_from_the_environment_or_not_at_all(spark, tmp_pat
         load(spark, source, None)
 
 
-@pytest.mark.parametrize("engine", ["native", "arrow"])
+@ENGINES
 @pytest.mark.parametrize("keys", [(), ("a",)])
 def test_no_rows_make_no_file_but_a_schema(spark, new_plan, engine, keys):
     plan = new_plan(None, keys)

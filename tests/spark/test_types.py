@@ -24,9 +24,9 @@ def schema_of(type_text: str) -> TableSchema:
 
 
 CASES = [
-    pytest.param((type_text, texts, values), engine, id=f"{type_text}-{engine}")
+    pytest.param((type_text, texts, values), engine, id=f"{type_text}-{engine}", marks=marks)
     for type_text, texts, values in VALUES
-    for engine in ("native", "arrow")
+    for engine, marks in (("native", [pytest.mark.native]), ("arrow", []))
     if engine == "arrow" or why_not_native(schema_of(type_text)) is None
 ]
 

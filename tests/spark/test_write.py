@@ -14,8 +14,8 @@ from airflow_provider_ducklake.spark.sessions.progress import progress_lines
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.schema import new_columns
 from tests.spark.conftest import make_plan
+from tests.spark.engines import ENGINES
 
-ENGINES = pytest.mark.parametrize("engine", ["native", "arrow"])
 SCHEMA = new_columns({"id": "int64", "text": "varchar"})
 
 

@@ -1,7 +1,7 @@
 """Which strings are JSON: those that the reference surely takes for a ``json`` column.
 
 DuckDB reads JSON by yyjson and refuses a whole file for one string that is none. *Source:* verdicts of 1.5.5
-(``tests/properties/test_json_texts.py``). It takes more than we do: commas before a closing bracket, more
+(``tests/differential/test_json_texts.py``). It takes more than we do: commas before a closing bracket, more
 spellings of NaN and infinity, and any depth, which Python's stack does not allow.
 """
 
