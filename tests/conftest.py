@@ -84,7 +84,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only_1_0(reason): run with lakes of 1.0, whatever the file does")
     config.addinivalue_line("markers", "drawn(one_in): run on one of so many days only")
     config.addinivalue_line("markers", "classic_only(reason): needs a session with a JVM beside it")
-    config.addinivalue_line("markers", "every_catalog: run over all kinds of catalogs, not the usual two")
+    config.addinivalue_line(
+        "markers", "every_catalog(**lanes): run over all kinds of catalogs, not the usual two, in those lanes"
+    )
     for name in lanes.MARKS:
         config.addinivalue_line("markers", f"{name}: {lanes.LANES[name].protects}")
     os.environ["TZ"] = "UTC"
@@ -127,8 +129,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "catalog_kind" in metafunc.fixturenames:
-        everywhere = metafunc.definition.get_closest_marker("every_catalog") is not None
-        kinds = [kind for kind in _chosen_kinds(metafunc.config) if everywhere or kind in USUAL_KINDS]
+        everywhere = metafunc.definition.get_closest_marker("every_catalog")
+        lane_of = {kind: "databases" for kind in CATALOG_KINDS if kind not in USUAL_KINDS}
+        lane_of |= everywhere.kwargs if everywhere else {}
+        kinds = [
+            pytest.param(kind, marks=getattr(pytest.mark, lane_of[kind]) if kind in lane_of else ())
+            for kind in _chosen_kinds(metafunc.config)
+            if everywhere or kind in USUAL_KINDS
+        ]
         metafunc.parametrize("catalog_kind", kinds)
 
     if "spec_version" in metafunc.fixturenames and _is_for_both(metafunc.definition):

@@ -88,6 +88,10 @@ DRAWN = {"interop": 4, "spark": 3}
 # Tests that share a server or a Spark run on one worker; other files each run on one. These begin first.
 GROUPS = {
     "spark": ("spark/",),
+    "connect": tuple(
+        f"airflow/test_{name}.py"
+        for name in ("example_dags", "maintenance", "row_change_operators", "spark_connect", "staged")
+    ),
 }
 _LAST = (
     "airflow/",
@@ -107,8 +111,9 @@ class NoLaneError(Exception):
 
 def lane_of(item: pytest.Item) -> str:
     """Return the lane of a test: of the closest of its marks, else of its folder."""
-    for node in reversed(item.listchain()):
-        marked = {mark.name for mark in node.own_markers} & set(MARKS)
+    parameters = item.callspec.marks if hasattr(item, "callspec") else ()
+    for marks in (parameters, *(node.own_markers for node in reversed(item.listchain()))):
+        marked = {mark.name for mark in marks} & set(MARKS)
         if len(marked) > 1:
             raise NoLaneError(
                 f"{item.nodeid} is marked for {' and '.join(sorted(marked))}: one of them is enough."

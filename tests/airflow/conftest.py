@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.reference.catalogs import CatalogDatabase
+from tests.reference.connect_server import ConnectServer, connect_server
 
 if "airflow" in sys.modules:
     raise RuntimeError("Airflow was imported before its home was set: import it below tests/airflow only")
@@ -57,6 +58,33 @@ def set_connection(monkeypatch: pytest.MonkeyPatch) -> SetConnection:
         return conn_id
 
     return set_it
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """The server of all tests that need no settings of their own; `lanes.GROUPS` names their files."""
+    with connect_server(tmp_path_factory.mktemp("connect")) as one:
+        yield one
+
+
+@pytest.fixture
+def on_server(server: ConnectServer, set_connection: SetConnection) -> Callable[[Any], Any]:
+    """Have the Spark jobs of a DAG run on the server, which is warm, and return the DAG."""
+    from airflow.sdk.definitions.mappedoperator import MappedOperator  # noqa: PLC0415 - its home is set by now
+
+    from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator  # noqa: PLC0415
+
+    conn_id = set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=server.port)
+
+    def moved(dag: Any) -> Any:
+        for task in dag.tasks:
+            if isinstance(task, MappedOperator) and issubclass(task.operator_class, DuckLakeSparkOperator):
+                task.partial_kwargs["spark_connect_conn_id"] = conn_id
+            elif isinstance(task, DuckLakeSparkOperator):
+                task.spark_connect_conn_id = conn_id
+        return dag
+
+    return moved
 
 
 @pytest.fixture

@@ -25,11 +25,9 @@ call = json.dumps(call).encode()
 calls = os.open({calls!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 os.write(calls, call + b"\\n")  # at once, as two may start at the same time
 os.close(calls)
-"""
-_RUN = """
 command = {command!r}
-os.execv(command[0], command + sys.argv[1:])
 """
+_RUN = "os.execv(command[0], command + sys.argv[1:])"
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,15 @@ class Call:
 class SparkSubmit:
     """A `spark-submit` that comes first on the PATH."""
 
-    def __init__(self, folder: Path, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, folder: Path, command: list[str], monkeypatch: pytest.MonkeyPatch, code: str = _RUN
+    ) -> None:
         self._calls = folder / "calls"
         self._monkeypatch = monkeypatch
         program = folder / "spark-submit"
         folder.mkdir(parents=True, exist_ok=True)
-        program.write_text(_RECORDER.format(python=sys.executable, calls=str(self._calls)) + then)
+        recorder = _RECORDER.format(python=sys.executable, calls=str(self._calls), command=command)
+        program.write_text(recorder + code)
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
@@ -79,13 +80,12 @@ def recorded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("JDK_JAVA_OPTIONS", FAST_JVM)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    return SparkSubmit(folder, _RUN.format(command=[real]), monkeypatch)
+    return SparkSubmit(folder, [real], monkeypatch)
 
 
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_warm: bool = True) -> SparkSubmit:
     """Put a job without Spark in its place (`stand_in_job`), out of a warm process or as one of its own."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     if is_warm:
-        return SparkSubmit(folder, warm_jobs.CLIENT.format(address=warm_jobs.address()), monkeypatch)
-    command = [sys.executable, "-P", str(STAND_IN)]
-    return SparkSubmit(folder, _RUN.format(command=command), monkeypatch)
+        return SparkSubmit(folder, [warm_jobs.address()], monkeypatch, warm_jobs.CLIENT)
+    return SparkSubmit(folder, [sys.executable, "-P", str(STAND_IN)], monkeypatch)

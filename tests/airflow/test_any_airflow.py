@@ -83,7 +83,7 @@ def test_all_examples_parse():
     assert len(bag.dags) == len(list(EXAMPLES.glob("*.py")))
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
 def test_the_connection_can_be_tested(catalog: CatalogDatabase, connect: Callable[..., str]):
     Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
 
@@ -92,8 +92,7 @@ def test_the_connection_can_be_tested(catalog: CatalogDatabase, connect: Callabl
     assert is_fine, message
 
 
-@pytest.mark.every_catalog
-@pytest.mark.drawn(one_in=4)
+@pytest.mark.every_catalog(sqlite="submits", mariadb="submits", duckdb="submits")
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
 def test_jobs_and_sensors_of_one_dag(
@@ -276,6 +275,7 @@ def test_a_watcher_goes_on_where_it_was(orders):
     assert all(one == ranges[one["range_id"]] for one in seen)
 
 
+@pytest.mark.services
 @pytest.mark.timeout(600)
 def test_a_watched_table_starts_runs_of_a_real_airflow(tmp_path, orders, sqlite_catalog):
     """The watermark is in the store of that Airflow, where it has one; a killed triggerer goes on."""

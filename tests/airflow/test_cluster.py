@@ -189,7 +189,7 @@ class Watch(Thread):
         self.join()
 
 
-@pytest.mark.drawn(one_in=3)
+@pytest.mark.cluster
 @pytest.mark.timeout(1500)
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.usefixtures("airflow_db")

@@ -159,7 +159,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.drawn(one_in=2)
+@pytest.mark.cluster
 @pytest.mark.timeout(7200)
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_each_job_has_its_effect_once(

@@ -61,7 +61,7 @@ def rows_at_every_snapshot(catalog) -> dict[int, list[tuple[Any, ...]]]:
         return {one: lake.sql(f"SELECT rowid, * FROM t AT (VERSION => {one}) ORDER BY ALL") for one in ids}
 
 
-@pytest.mark.drawn(one_in=3)
+@pytest.mark.kills
 def test_killed_workers_leave_every_snapshot_as_it_was(catalog, size, seed, capsys):
     choose, killed = random.Random(f"{seed} compaction"), 0
     for number in range(SIZES[size]):

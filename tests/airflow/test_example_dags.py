@@ -16,20 +16,15 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
-from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks import compat
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import mapped_xcoms, parse, run_once, start_run, state_of, sync_dag, xcom
 from tests.airflow.recipes import answered, consumes, miss_deadlines, of_partition, watched
 from tests.airflow.spark_submit import ROOT, recorded
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.connect_server import ConnectServer, connect_server
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
-
-pytestmark = pytest.mark.drawn(one_in=2)
 
 EXAMPLES = ROOT / "example_dags"
 RECIPES = ROOT / "docs" / "recipes.md"
@@ -51,27 +46,8 @@ def lake_of_examples(
     return sqlite_catalog
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    with connect_server(tmp_path_factory.mktemp("connect")) as one:
-        yield one
-
-
-@pytest.fixture
-def connected(server: ConnectServer, set_connection: SetConnection) -> str:
-    """A connection to a Spark that is warm: the recipes run several small jobs."""
-    return set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=server.port)
-
-
-def parsed_for(spark_connect_conn_id: str, recipe: str) -> DAG:
-    """Read the DAG of a recipe anew, with its Spark jobs on a server."""
-    dag = parse(EXAMPLES / f"example_ducklake_{recipe}.py")
-    for task in dag.tasks:
-        if isinstance(task, MappedOperator):
-            task.partial_kwargs["spark_connect_conn_id"] = spark_connect_conn_id
-        elif isinstance(task, DuckLakeSparkOperator):
-            task.spark_connect_conn_id = spark_connect_conn_id
-    return dag
+def example(name: str) -> DAG:
+    return parse(EXAMPLES / f"example_ducklake_{name}.py")
 
 
 def test_all_examples_parse():
@@ -82,6 +58,7 @@ def test_all_examples_parse():
     assert all(dag.tags >= {"ducklake"} for dag in bag.dags.values())
 
 
+@pytest.mark.submits  # what `make demo` does
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
 def test_the_quickstart_makes_the_lake_that_its_data_say(
@@ -89,7 +66,7 @@ def test_the_quickstart_makes_the_lake_that_its_data_say(
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    run = sync_dag(parse(EXAMPLES / "example_ducklake_quickstart.py")).test()
+    run = sync_dag(example("quickstart")).test()
 
     assert run.state == "success"
     with open_lake(lake_of_examples) as lake:
@@ -110,13 +87,13 @@ def test_the_quickstart_makes_the_lake_that_its_data_say(
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
-def test_daily_counts_are_kept_up_to_date(lake_of_examples: CatalogDatabase):
-    example = sync_dag(parse(EXAMPLES / "example_ducklake_daily_counts.py"))
+def test_daily_counts_are_kept_up_to_date(lake_of_examples: CatalogDatabase, on_server):
+    dag = sync_dag(on_server(example("daily_counts")))
 
-    assert example.test().state == "success"
+    assert dag.test().state == "success"
     with open_lake(lake_of_examples) as lake:
         lake.sql("UPDATE trips SET passengers = 9 WHERE passengers = 4")
-    run = example.test()
+    run = dag.test()
 
     assert run.state == "success"
     with open_lake(lake_of_examples) as lake:
@@ -127,8 +104,8 @@ def test_daily_counts_are_kept_up_to_date(lake_of_examples: CatalogDatabase):
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
-def test_small_files_are_merged(lake_of_examples: CatalogDatabase):
-    run = sync_dag(parse(EXAMPLES / "example_ducklake_compaction.py")).test()
+def test_small_files_are_merged(lake_of_examples: CatalogDatabase, on_server):
+    run = sync_dag(on_server(example("compaction"))).test()
 
     assert run.state == "success"
     assert (xcom(run, "merge_readings")["files_compacted"], xcom(run, "merge_readings")["files_created"]) == (
@@ -143,7 +120,7 @@ def test_small_files_are_merged(lake_of_examples: CatalogDatabase):
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
 def test_files_are_streamed(lake_of_examples: CatalogDatabase):
-    run = sync_dag(parse(EXAMPLES / "example_ducklake_stream.py")).test()
+    run = sync_dag(example("stream")).test()
 
     assert run.state == "success"
     assert (xcom(run, "stream")["table"], xcom(run, "stream")["batches"]) == ("main.clicks", 2)
@@ -157,7 +134,7 @@ def test_retention_says_what_it_would_do(lake_of_examples: CatalogDatabase):
     with open_lake(lake_of_examples, data_inlining_row_limit=0) as lake:
         lake.sql("CREATE TABLE t AS FROM range(3)")
 
-    run = sync_dag(parse(EXAMPLES / "example_ducklake_retention.py")).test(run_conf={"dry_run": True})
+    run = sync_dag(example("retention")).test(run_conf={"dry_run": True})
 
     assert run.state == "success"
     assert xcom(run, "expire")["snapshot_ids"] == []
@@ -169,12 +146,12 @@ def test_retention_says_what_it_would_do(lake_of_examples: CatalogDatabase):
 def test_a_quarter_is_audited_against_the_tag_of_the_last(lake_of_examples: CatalogDatabase):
     with open_lake(lake_of_examples) as lake:
         lake.sql("CREATE TABLE ledger AS FROM range(30) r(i)")
-    example = sync_dag(parse(EXAMPLES / "example_ducklake_tags.py"))
+    dag = sync_dag(example("tags"))
 
-    first = example.test()
+    first = dag.test()
     with open_lake(lake_of_examples) as lake:
         lake.sql("DELETE FROM ledger WHERE i < 4")
-    second = example.test(logical_date=datetime(2026, 4, 1, tzinfo=UTC))
+    second = dag.test(logical_date=datetime(2026, 4, 1, tzinfo=UTC))
 
     assert (first.state, second.state) == ("success", "success")
     assert xcom(first, "audit") == {"closed": 0, "removed": 0}
@@ -189,8 +166,8 @@ def test_a_snapshot_is_frozen_into_a_file(lake_of_examples: CatalogDatabase, tmp
     with open_lake(lake_of_examples) as lake:
         lake.sql("CREATE TABLE t AS FROM range(30) r(i)")
 
-    example = sync_dag(parse(EXAMPLES / "example_ducklake_frozen.py"))
-    run = example.test(run_conf={"folder": str(tmp_path / "frozen")})
+    dag = sync_dag(example("frozen"))
+    run = dag.test(run_conf={"folder": str(tmp_path / "frozen")})
 
     assert run.state == "success"
     done = xcom(run, "export")
@@ -204,7 +181,7 @@ def test_a_snapshot_is_frozen_into_a_file(lake_of_examples: CatalogDatabase, tmp
 
 @pytest.mark.usefixtures("airflow_db", "lake_of_examples")
 def test_a_lake_is_looked_at():
-    run = sync_dag(parse(EXAMPLES / "example_ducklake_verify.py")).test()
+    run = sync_dag(example("verify")).test()
 
     assert run.state == "success"
     assert xcom(run, "health")["tables"][0]["inlined_row_count"] == 2
@@ -215,17 +192,17 @@ def test_a_lake_is_looked_at():
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
 def test_a_missed_deadline_says_since_when_the_table_is_unchanged(
-    lake_of_examples: CatalogDatabase, connected: str
+    lake_of_examples: CatalogDatabase, on_server
 ):
-    example = sync_dag(parsed_for(connected, "fresh_by_seven"))
+    dag = sync_dag(on_server(example("fresh_by_seven")))
 
-    late = start_run(example)  # no dag.test(): that of Airflow 3.3.2 ends no run that has a deadline
-    states = [run_once(late, example.get_task(name)) for name in ("create_table", "load")]
+    late = start_run(dag)  # no dag.test(): that of Airflow 3.3.2 ends no run that has a deadline
+    states = [run_once(late, dag.get_task(name)) for name in ("create_table", "load")]
     with open_lake(lake_of_examples) as lake:
         rows = lake.sql("SELECT day, count(*), sum(amount) FROM fresh_sales GROUP BY day")
         ((loaded,),) = lake.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")
         lake.sql("CREATE TABLE other AS SELECT 1")  # changes something else
-    missing = start_run(example)
+    missing = start_run(dag)
     told = [miss_deadlines(run) for run in (late, missing)]
 
     assert states == ["success", "success"]
@@ -243,15 +220,15 @@ def test_a_missed_deadline_says_since_when_the_table_is_unchanged(
 @pytest.mark.usefixtures("airflow_db")
 def test_what_a_person_approves_is_committed_and_what_is_rejected_leaves_nothing(
     lake_of_examples: CatalogDatabase,
-    connected: str,
+    on_server,
 ):
-    example = sync_dag(parsed_for(connected, "audited_load"))
+    dag = sync_dag(on_server(example("audited_load")))
     days = [datetime(2026, 11, day, tzinfo=UTC) for day in (23, 24)]
 
     with answered("Approve") as shown:
-        approved = example.test(logical_date=days[0])
+        approved = dag.test(logical_date=days[0])
     with answered("Reject") as shown_then:
-        rejected = example.test(logical_date=days[1])
+        rejected = dag.test(logical_date=days[1])
 
     assert (approved.state, rejected.state) == ("success", "success")
     assert "| rows | 4 | 0 |" in shown[0]
@@ -276,10 +253,10 @@ def test_what_a_person_approves_is_committed_and_what_is_rejected_leaves_nothing
 @pytest.mark.usefixtures("airflow_db")
 def test_nights_merge_as_many_files_as_their_budget_has_the_neediest_table_first(
     lake_of_examples: CatalogDatabase,
-    connected: str,
+    on_server,
 ):
     def night(**params: int) -> DagRun:
-        return sync_dag(parsed_for(connected, "compaction_budget")).test(run_conf=params)
+        return sync_dag(on_server(example("compaction_budget"))).test(run_conf=params)
 
     with open_lake(lake_of_examples, data_inlining_row_limit=0) as lake:
         for table, files in (("a", 3), ("b", 5), ("c", 2)):
@@ -305,7 +282,7 @@ def test_nights_merge_as_many_files_as_their_budget_has_the_neediest_table_first
 
 @pytest.mark.usefixtures("airflow_db")
 def test_a_watched_change_is_read_from_its_range(lake_of_examples: CatalogDatabase):
-    example = sync_dag(parse(EXAMPLES / "example_ducklake_on_change.py"))
+    dag = sync_dag(example("on_change"))
     with open_lake(lake_of_examples) as lake:
         lake.sql("CREATE TABLE watched_orders (id BIGINT)")
         lake.sql("INSERT INTO watched_orders VALUES (1), (2)")
@@ -314,12 +291,12 @@ def test_a_watched_change_is_read_from_its_range(lake_of_examples: CatalogDataba
     with open_lake(lake_of_examples) as lake:
         lake.sql("INSERT INTO watched_orders VALUES (3), (4), (5)")
         lake.sql("DELETE FROM watched_orders WHERE id = 1")
-    (event,) = watched(example, since=before)
+    (event,) = watched(dag, since=before)
 
-    run = start_run(example)
-    consumes(run, example, {"payload": event}, {"payload": {**event, "is_complete": False}})
+    run = start_run(dag)
+    consumes(run, dag, {"payload": event}, {"payload": {**event, "is_complete": False}})
 
-    assert run_once(run, example.get_task("handle")) == "success"
+    assert run_once(run, dag.get_task("handle")) == "success"
     assert sorted(xcom(run, "handle"), key=lambda one: one["changes"] is None) == [
         {"range_id": event["range_id"], "changes": {"insert": 3, "delete": 1}},
         {"range_id": event["range_id"], "changes": None},
@@ -328,8 +305,8 @@ def test_a_watched_change_is_read_from_its_range(lake_of_examples: CatalogDataba
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
-def test_only_the_month_that_changed_is_recomputed(lake_of_examples: CatalogDatabase, connected: str):
-    example = sync_dag(parsed_for(connected, "changed_partitions"))
+def test_only_the_month_that_changed_is_recomputed(lake_of_examples: CatalogDatabase, on_server):
+    dag = sync_dag(on_server(example("changed_partitions")))
     ddl = re.search(r"^```sql\n(.*?)^```", RECIPES.read_text(), re.DOTALL | re.MULTILINE)
     assert ddl is not None
     with open_lake(lake_of_examples) as lake:
@@ -337,11 +314,11 @@ def test_only_the_month_that_changed_is_recomputed(lake_of_examples: CatalogData
         lake.sql("INSERT INTO daily_sales VALUES ('2026-10-31', 1), ('2026-11-01', 2), ('2026-11-30', 3)")
         lake.sql("INSERT INTO monthly_sales VALUES ('2026-10-01', -1), ('2026-11-01', -1)")
 
-    run = start_run(example)
+    run = start_run(dag)
     of_partition(run, "month=2026-11")
 
-    assert run_once(run, example.get_task("months_touched")) == "success"
-    assert run_once(run, example.get_task("recompute")) == "success"
+    assert run_once(run, dag.get_task("months_touched")) == "success"
+    assert run_once(run, dag.get_task("recompute")) == "success"
     with open_lake(lake_of_examples) as lake:
         assert lake.sql("FROM monthly_sales ORDER BY month") == [
             (date(2026, 10, 1), -1),
@@ -353,12 +330,12 @@ def test_only_the_month_that_changed_is_recomputed(lake_of_examples: CatalogData
 @pytest.mark.usefixtures("airflow_db", "lake_of_examples")
 def test_without_events_of_partitions_the_event_of_the_table_says_the_months(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(compat, "PARTITION_EVENTS", False)  # as before Airflow 3.3
-    example = sync_dag(parse(EXAMPLES / "example_ducklake_changed_partitions.py"))
+    dag = sync_dag(example("changed_partitions"))
 
-    run = start_run(example)
-    consumes(run, example, {"partitions": ["month=2026-11", "month=2026-10"]}, {"partitions": []})
+    run = start_run(dag)
+    consumes(run, dag, {"partitions": ["month=2026-11", "month=2026-10"]}, {"partitions": []})
 
-    assert run_once(run, example.get_task("months_touched")) == "success"
+    assert run_once(run, dag.get_task("months_touched")) == "success"
     assert xcom(run, "months_touched") == ["2026-10-01", "2026-11-01"]
 
 

@@ -165,7 +165,6 @@ def lake(
     return sqlite_catalog
 
 
-@pytest.mark.drawn(one_in=2)
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
 def test_sources_of_each_kind_land_as_one_snapshot_each(lake, submit, tmp_path, capfd):
@@ -259,3 +258,4 @@ def check_log(log: str) -> None:
     assert len(succeeded) == len(SUCCEED)
     assert max(map(len, succeeded)) < 20, succeeded
     assert "Wrote 2 rows of sales.orders to 1 files" in succeeded[0][-1]
+    assert all("INFO Spark application local-" in "".join(lines) for lines in succeeded)

@@ -41,7 +41,7 @@ MERGED = """
 """
 
 
-@pytest.mark.drawn(one_in=3)
+@pytest.mark.kills
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_merge_has_its_effect_once(
     sqlite_catalog: CatalogDatabase, connect, set_connection, tmp_path, monkeypatch, size, seed, capsys

@@ -151,7 +151,7 @@ def _variable(one: Object) -> tuple[str, str]:
     return (one["name"], one["value"]) if not one["name"].startswith("SPARK_") else ("SPARK_USER", "185")
 
 
-@pytest.mark.drawn(one_in=3)
+@pytest.mark.cluster
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("lake")
 def test_an_insert_runs_in_a_pod_and_no_secret_is_on_the_way(
@@ -177,7 +177,7 @@ def test_an_insert_runs_in_a_pod_and_no_secret_is_on_the_way(
     assert "AWS_SECRET_ACCESS_KEY" not in os.environ
 
 
-@pytest.mark.drawn(one_in=2)
+@pytest.mark.cluster
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("submit")
 def test_a_pod_that_dies_is_told_and_nothing_stays(lake, insert, tmp_path):

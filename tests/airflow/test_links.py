@@ -2,13 +2,15 @@
 
 import re
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.links import application_said_in
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import FakeTaskInstance
-from tests.airflow.spark_submit import recorded
+from tests.airflow.spark_submit import stand_in
 
 
 @pytest.mark.parametrize(
@@ -31,16 +33,17 @@ def test_the_link_leads_to_the_history_server_of_the_connection(
 ):
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
     set_connection("spark_default", conn_type="spark", host="local[1]", extra={"history_server": server})
-    recorded(tmp_path / "bin", monkeypatch)
-    (tmp_path / "in.csv").write_text("id\n1\n")
+    says = "print('21:53:24 INFO Spark application local-1795643595613')"
+    stand_in(tmp_path / "bin", monkeypatch).meanwhile(says)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "in.parquet")
     DuckLakeHook().get_or_create_lake()
     operator = DuckLakeSparkInsertOperator(
-        task_id="insert", table="t", source=str(tmp_path / "in.csv"), create_table=True
+        task_id="insert", table="t", source=str(tmp_path / "in.parquet"), create_table=True
     )
     (link,) = operator.operator_extra_links
     assert link.get_link(operator, ti_key=None) == ""
 
     operator.execute({"ti": FakeTaskInstance("insert"), "logical_date": None})
 
-    expected = r"https://history\.example\.com/history/local-\d+/" if server else ""
+    expected = r"https://history\.example\.com/history/local-1795643595613/" if server else ""
     assert re.fullmatch(expected, link.get_link(operator, ti_key=None))

@@ -49,7 +49,7 @@ from tests.reference.standalone_cluster import Cluster, standalone_cluster
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
     pytest.mark.timeout(900),
-    pytest.mark.drawn(one_in=6),
+    pytest.mark.cluster,
 ]
 
 
@@ -108,7 +108,6 @@ def test_a_job_runs_in_cluster_mode_which_spark_refuses_python(
     assert not [name for name in call.environment if name.startswith(("AIRFLOW", "DUCKLAKE"))]
 
 
-@pytest.mark.drawn(one_in=2)
 @pytest.mark.parametrize("has_file", [True, False])
 def test_documents_on_an_encrypted_lake_are_sealed_in_cluster_mode_by_a_key_file(
     has_file, postgres_catalog, connect, set_connection, cluster, submit, slow, gate, tmp_path

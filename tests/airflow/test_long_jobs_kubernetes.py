@@ -34,7 +34,7 @@ from tests.reference.kubernetes_api import Cluster, kubernetes
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
     pytest.mark.timeout(900),
-    pytest.mark.drawn(one_in=5),
+    pytest.mark.cluster,
 ]
 
 

@@ -85,7 +85,7 @@ def lab(tmp_path, postgres_catalog) -> Iterator[Lab]:
             yield Lab(one, cluster, postgres_catalog, gate)
 
 
-@pytest.mark.drawn(one_in=2)
+@pytest.mark.services
 @pytest.mark.timeout(5400)
 def test_a_deferred_job_is_committed_once_whatever_is_killed_when(lab, seed, size, capsys):
     draw = random.Random(seed)

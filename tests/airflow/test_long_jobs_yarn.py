@@ -35,7 +35,7 @@ from tests.reference.yarn_cluster import Yarn, yarn_cluster
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
     pytest.mark.timeout(1800),
-    pytest.mark.drawn(one_in=5),
+    pytest.mark.cluster,
 ]
 
 

@@ -1,6 +1,5 @@
 """The task group of maintenance in real runs: what it does, skips, and goes on after."""
 
-import gc
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,6 @@ from airflow_provider_ducklake.operators.maintenance import (
 )
 from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import mapped_xcoms, parse, state_of, sync_dag, xcom
-from tests.airflow.spark_submit import recorded
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -41,7 +39,7 @@ with DAG(
             "orphans": {"older_than": "0 seconds", "min_retention": "0 seconds"},
             "rewrite": {"delete_threshold": "{{ 0.5 }}"},
         },
-        spark={"conf": {"spark.ui.enabled": "false"}},
+        spark={"conf": {"spark.sql.shuffle.partitions": "2"}},
         min_files=3,
         dry_run="{{ params.dry_run }}",
     )
@@ -49,7 +47,6 @@ with DAG(
 MAPPED = ("lake.flush", "lake.merge", "lake.rewrite")
 
 pytestmark = [
-    pytest.mark.drawn(one_in=2),
     pytest.mark.usefixtures("airflow_db"),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
 ]
@@ -60,13 +57,10 @@ def lake(
     sqlite_catalog: CatalogDatabase,
     connect: Callable[..., str],
     set_connection: SetConnection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> CatalogDatabase:
     """A lake in which each step has something to do, and a file that is gone."""
     connect(sqlite_catalog)
     set_connection("spark_default", conn_type="spark", host="local[2]")
-    recorded(tmp_path / "bin", monkeypatch)
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
         for table in ("small", "broken", "deleted", "fine", "left"):
             reference.sql(f'CREATE TABLE "{table}" (i BIGINT, s VARCHAR)')
@@ -86,11 +80,13 @@ def lake(
     return sqlite_catalog
 
 
-def run_maintenance(tmp_path: Path, dag_file: str = DAG_FILE, **conf: bool) -> DagRun:
-    path = tmp_path / "maintain.py"
-    path.write_text(dag_file)
-    run = sync_dag(parse(path)).test(run_conf=conf or None)
-    gc.collect()
+@pytest.fixture
+def run_maintenance(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., DagRun]:
+    def run(dag_file: str = DAG_FILE, **conf: bool) -> DagRun:
+        path = tmp_path / "maintain.py"
+        path.write_text(dag_file)
+        return sync_dag(request.getfixturevalue("on_server")(parse(path))).test(run_conf=conf or None)
+
     return run
 
 
@@ -104,11 +100,11 @@ def file_counts(catalog: CatalogDatabase) -> dict[str, int]:
         return {one.name.removeprefix("main."): one.file_count for one in found.table_health().tables}
 
 
-def test_each_step_does_what_is_to_do_and_a_bad_table_does_not_keep_the_others(lake, tmp_path, capfd):
+def test_each_step_does_what_is_to_do_and_a_bad_table_does_not_keep_the_others(lake, run_maintenance, capfd):
     names = ("small", "deleted", "fine", "left")
     before = {name: rows(lake, name) for name in names}
 
-    run = run_maintenance(tmp_path)
+    run = run_maintenance()
 
     log = "".join(capfd.readouterr())
     assert {name: rows(lake, name) for name in names} == before
@@ -129,10 +125,10 @@ def test_each_step_does_what_is_to_do_and_a_bad_table_does_not_keep_the_others(l
     assert codes == {"file-missing"}
 
 
-def test_a_dry_run_does_nothing_and_where_nothing_is_to_do_steps_are_skipped(lake, tmp_path):
+def test_a_dry_run_does_nothing_and_where_nothing_is_to_do_steps_are_skipped(lake, run_maintenance):
     with open_lake(lake) as reference:
         count = reference.sql("SELECT count(*) FROM ducklake_snapshots('lake')")
-    run = run_maintenance(tmp_path, dry_run=True)
+    run = run_maintenance(dry_run=True)
 
     assert run.state == "success"
     assert [state_of(run, task_id) for task_id in MAPPED] == ["skipped"] * 3
@@ -142,7 +138,7 @@ def test_a_dry_run_does_nothing_and_where_nothing_is_to_do_steps_are_skipped(lak
     assert xcom(run, "lake.report")["tables"] == xcom(run, "lake.before")["tables"]
 
 
-def test_a_table_that_is_missing_fails_by_itself_beside_numbers_out_of_bounds(lake, tmp_path, capfd):
+def test_a_table_that_is_missing_fails_by_itself_beside_numbers_out_of_bounds(lake, run_maintenance, capfd):
     named = """
         tables=["missing", "no.name.at.all", "small"],
         steps=["flush", "merge"],
@@ -150,7 +146,7 @@ def test_a_table_that_is_missing_fails_by_itself_beside_numbers_out_of_bounds(la
         spark="""
     some = re.sub(r"arguments=.*?spark=", named.strip(), DAG_FILE, flags=re.DOTALL)
 
-    run = run_maintenance(tmp_path, some)
+    run = run_maintenance(some)
 
     log = "".join(capfd.readouterr())
     assert [one["name"] for one in xcom(run, "lake.before")["tables"]] == ["main.small"]
@@ -166,12 +162,12 @@ def test_a_table_that_is_missing_fails_by_itself_beside_numbers_out_of_bounds(la
     assert run.state == "failed"
 
 
-def test_a_group_that_cannot_begin_touches_nothing(tmp_path, set_connection):
+def test_a_group_that_cannot_begin_touches_nothing(run_maintenance, set_connection):
     set_connection(
         "ducklake_default", conn_type="ducklake", extra={"catalog": "sqlite", "database": "/no/lake"}
     )
 
-    run = run_maintenance(tmp_path)
+    run = run_maintenance()
 
     states = {ti.task_id: ti.state for ti in run.get_task_instances()}
     assert run.state == "failed"

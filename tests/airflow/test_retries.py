@@ -31,7 +31,6 @@ from tests.reference.duckdb_lake import open_lake
 
 # SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
 pytestmark = [
-    pytest.mark.drawn(one_in=2),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
     pytest.mark.usefixtures("airflow_db", "collected", "forgotten"),

@@ -29,8 +29,6 @@ from tests.airflow.unlucky import UnluckyCommits, dies_before_commit, loses_the_
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
-pytestmark = pytest.mark.drawn(one_in=2)
-
 EXAMPLE = ROOT / "example_dags" / "example_ducklake_row_changes.py"
 OPERATORS = (DuckLakeSparkDeleteOperator, DuckLakeSparkUpdateOperator, DuckLakeSparkMergeOperator)
 
@@ -45,8 +43,8 @@ def submit(connect, set_connection, sqlite_catalog, tmp_path, monkeypatch) -> It
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db", "submit")
-def test_the_example_changes_what_it_says(sqlite_catalog: CatalogDatabase):
-    run = sync_dag(parse(EXAMPLE)).test()
+def test_the_example_changes_what_it_says(sqlite_catalog: CatalogDatabase, on_server):
+    run = sync_dag(on_server(parse(EXAMPLE))).test()
 
     assert run.state == "success"
     with open_lake(sqlite_catalog) as lake:

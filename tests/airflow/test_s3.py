@@ -115,7 +115,7 @@ def read_by_duckdb(catalog: CatalogDatabase, endpoint: str, query: str) -> list[
         return connection.execute(query).fetchall()
 
 
-@pytest.mark.drawn(one_in=2)
+@pytest.mark.submits
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.usefixtures("airflow_db")
 def test_the_documented_lake_on_s3_works_for_each_verb(

@@ -51,7 +51,7 @@ def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetCo
         yield lake
 
 
-@pytest.mark.drawn(one_in=3)
+@pytest.mark.native
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("has_magic", [True, False], ids=["magic", "renamed"])
 def test_files_are_written_once_if_spark_has_the_magic_committer(

@@ -76,7 +76,6 @@ def run(operator: Any) -> dict[str, Any]:
 
 
 pytestmark = [
-    pytest.mark.drawn(one_in=4),
     pytest.mark.timeout(1800),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
 ]
@@ -95,6 +94,7 @@ def test_names_that_need_escaping_come_back(lake, postgres_catalog, endpoint, tm
     assert lake.verify() == []
 
 
+@pytest.mark.submits
 def test_keys_that_expire_while_spark_writes_are_told(lake, store, tmp_path: Path, monkeypatch):
     recorded(tmp_path / "bin", monkeypatch)
     before = file_sizes(

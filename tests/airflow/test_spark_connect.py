@@ -34,16 +34,8 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.connect_server import ConnectServer, connect_server
 from tests.reference.duckdb_lake import open_lake
 
-pytestmark = pytest.mark.drawn(one_in=2)
-
 EXAMPLE = ROOT / "example_dags" / "example_ducklake_spark_connect.py"
 CONNECT = {"spark_connect_conn_id": "connect"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    with connect_server(tmp_path_factory.mktemp("connect")) as one:
-        yield one
 
 
 @pytest.fixture
@@ -211,6 +203,7 @@ def kill_at_work(server: ConnectServer) -> None:
     os.killpg(server.process_id, signal.SIGKILL)
 
 
+@pytest.mark.kills
 def test_a_server_that_dies_leaves_nothing(connect, set_connection, sqlite_catalog, tmp_path, monkeypatch):
     """The job waits for input that never comes; its server is killed, and comes back."""
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)

@@ -18,7 +18,7 @@ from tests.airflow.test_s3 import BUCKET, DAG_FILE, PAGE, SECRET, TASKS, append_
 from tests.reference import s3
 from tests.reference.connect_server import ConnectServer, connect_server
 
-pytestmark = pytest.mark.drawn(one_in=2)
+pytestmark = pytest.mark.submits
 
 PACKAGE = re.search(r'"(org\.apache\.hadoop:hadoop-aws:[\d.]+)"', PAGE)[1]
 

@@ -14,7 +14,7 @@ from tests.airflow.spark_submit import recorded
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
-pytestmark = pytest.mark.drawn(one_in=3)
+pytestmark = pytest.mark.kills
 
 DAY = "make_date(year, month, day)"
 COUNT_ON = f"""

@@ -28,7 +28,7 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator, DuckLakeDiscardStagedOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import clear, mapped_xcoms, parse, run_next_try, start_run, state_of, sync_dag, xcom
-from tests.airflow.spark_submit import SparkSubmit, recorded, stand_in
+from tests.airflow.spark_submit import SparkSubmit, stand_in
 from tests.airflow.unlucky import UnluckyCommits, loses_the_answer
 from tests.interop import staging
 from tests.interop.job_columns import another_user, as_before
@@ -36,7 +36,6 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = [
-    pytest.mark.drawn(one_in=2),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
     pytest.mark.usefixtures("airflow_db", "spark_conn"),
@@ -456,15 +455,15 @@ def test_a_staging_task_that_fails_stages_anew_and_its_clear_replaces_its_rows(l
     assert xcom(run, "commit")["already_committed"] is False
 
 
-def test_the_example_commits_what_two_real_jobs_staged(sqlite_catalog, connect, tmp_path, monkeypatch):
+def test_the_example_commits_what_two_real_jobs_staged(
+    sqlite_catalog, connect, on_server, tmp_path, monkeypatch
+):
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
-    spark = recorded(tmp_path / "bin", monkeypatch)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    run = sync_dag(parse(EXAMPLE)).test()
+    run = sync_dag(on_server(parse(EXAMPLE))).test()
 
     assert run.state == "success"
-    assert len(spark.calls) == 2
     committed = xcom(run, "commit")
     assert (committed["tables"], committed["rows_added"]) == (["main.orders", "main.order_lines"], 7)
     assert xcom(run, "audit") == {"orders": 3, "lines": 4}

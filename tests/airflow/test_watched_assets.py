@@ -17,7 +17,7 @@ from tests.airflow.test_snapshot_sensor import commit_to
 from tests.airflow.watched import PATIENCE, events_in, heard, newest, watched
 from tests.reference.catalogs import CatalogDatabase
 
-pytestmark = pytest.mark.drawn(one_in=2)
+pytestmark = pytest.mark.services
 
 ROUNDS = {"ci": 1, "full": 20}
 INTERVAL = 2.0  # seconds between two polls

@@ -59,7 +59,7 @@ def yarn(tmp_path: Path) -> Iterator[Yarn]:
         yield yarn
 
 
-@pytest.mark.drawn(one_in=8)
+@pytest.mark.cluster
 @pytest.mark.timeout(1800)
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.usefixtures("lake")

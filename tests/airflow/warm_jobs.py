@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 CLIENT = """
 import socket, struct
 with socket.socket(socket.AF_UNIX) as server:
-    server.connect({address!r})
+    server.connect(command[0])
     socket.send_fds(server, [struct.pack("!I", len(call))], [0, 1, 2])
     server.sendall(call)
     code = server.recv(1)
