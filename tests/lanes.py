@@ -90,7 +90,14 @@ GROUPS = {
     "spark": ("spark/",),
     "connect": tuple(
         f"airflow/test_{name}.py"
-        for name in ("example_dags", "maintenance", "row_change_operators", "spark_connect", "staged")
+        for name in (
+            "example_dags",
+            "lineage",
+            "maintenance",
+            "row_change_operators",
+            "spark_connect",
+            "staged",
+        )
     ),
 }
 _LAST = (

@@ -27,6 +27,7 @@ os.environ |= {
     "AIRFLOW_HOME": _home,
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__DAGS_FOLDER": f"{_home}/dags",
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600",  # seconds, on a machine that has much else to do
 }
 Path(_home, "dags").mkdir()
 

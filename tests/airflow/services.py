@@ -12,9 +12,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.reference.processes import free_ports
+from tests.reference.processes import free_port
 
-SERVICES = ("api-server", "dag-processor", "scheduler", "triggerer")
+# What serves logs over HTTP would listen on all addresses.
+SERVICES = {
+    "api-server": (),
+    "dag-processor": (),
+    "scheduler": ("--skip-serve-logs",),
+    "triggerer": ("--skip-serve-logs",),
+}
+SECONDS_TO_IMPORT = "600"  # a DAG file, on a machine that has much else to do
 
 
 class Airflow:
@@ -24,7 +31,7 @@ class Airflow:
         self.home = home
         self.dags = home / "dags"
         self.dags.mkdir(parents=True)
-        self.port, triggerer_port, worker_port = free_ports(3)
+        self.port = free_port()
         url = f"http://127.0.0.1:{self.port}"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         self.environment = clean | {
@@ -33,17 +40,18 @@ class Airflow:
             "PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")]),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
+            "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": SECONDS_TO_IMPORT,
+            "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": SECONDS_TO_IMPORT,
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__API__BASE_URL": url,
+            "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "5",
-            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(triggerer_port),
-            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_port),
             "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
             "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "5",
@@ -70,7 +78,7 @@ class Airflow:
         for service in services or SERVICES:
             with (self.home / f"{service}.log").open("a") as log:
                 self.services[service] = subprocess.Popen(
-                    ["airflow", service],
+                    ["airflow", service, *SERVICES[service]],
                     env=self.environment,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -116,7 +124,7 @@ def airflow(home: Path, environment: Mapping[str, str] | None = None) -> Iterato
         one.kill()
 
 
-def unpaused(one: Airflow, dag_ids: Iterable[str], seconds: float = 120) -> None:
+def unpaused(one: Airflow, dag_ids: Iterable[str], seconds: float = 300) -> None:
     """Wait until DAGs were parsed, and let them run."""
     for dag_id in dag_ids:
         one.wait(

@@ -25,10 +25,7 @@ from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperat
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from tests.airflow.openlineage_events import InvalidEventError, check_event
 from tests.airflow.services import airflow
-from tests.reference.connect_server import connect_server
 from tests.reference.duckdb_lake import open_lake
-
-pytestmark = pytest.mark.drawn(one_in=2)
 
 DAG_FILE = """
 import json
@@ -113,7 +110,7 @@ def example_of_hook() -> str:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory) -> tuple[list[dict[str, Any]], Path]:
+def told(tmp_path_factory, server) -> tuple[list[dict[str, Any]], Path]:
     """Run the DAGs; return the events, and where its files are."""
     home = tmp_path_factory.mktemp("lineage")
     files, events = home / "files", home / "events.json"
@@ -135,16 +132,15 @@ def told(tmp_path_factory) -> tuple[list[dict[str, Any]], Path]:
         "AIRFLOW__OPENLINEAGE__NAMESPACE": "tests",
         "AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO": "True",
     }
-    with connect_server(home / "connect") as server:
-        environment["AIRFLOW_CONN_CONNECT"] = json.dumps(
-            {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
-        )
-        with airflow(home / "airflow", environment) as one:
-            (one.dags / "lineage.py").write_text(DAG_FILE.replace("FILES", str(files)))
-            (one.dags / "large_orders.py").write_text(example_of_hook())
-            one.run("dags", "reserialize")
-            one.run("dags", "test", "lineage")
-            one.run("dags", "test", "large_orders")
+    environment["AIRFLOW_CONN_CONNECT"] = json.dumps(
+        {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
+    )
+    with airflow(home / "airflow", environment) as one:
+        (one.dags / "lineage.py").write_text(DAG_FILE.replace("FILES", str(files)))
+        (one.dags / "large_orders.py").write_text(example_of_hook())
+        one.run("dags", "reserialize")
+        one.run("dags", "test", "lineage")
+        one.run("dags", "test", "large_orders")
     return [json.loads(line) for line in events.read_text().splitlines()], home
 
 

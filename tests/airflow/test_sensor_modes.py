@@ -18,7 +18,7 @@ from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.test_snapshot_sensor import CREATE, MANY_ROWS, commit_to
 
 INTERVAL = 0.05  # seconds between two polls
-PATIENCE = 60
+PATIENCE = 240
 
 COMMITS = {
     "an inlined insert": "INSERT INTO sales.orders VALUES (1000, 1)",

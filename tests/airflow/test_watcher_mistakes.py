@@ -18,7 +18,7 @@ from tests.airflow.test_sensor_modes import elsewhere  # noqa: F401 - a fixture
 from tests.airflow.test_snapshot_sensor import commit_to
 from tests.airflow.test_watchers import INTERVAL, SETUP, trigger_of
 
-PATIENCE = 30
+PATIENCE = 120
 Commit = Callable[[str], Any]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.airflow.services import Airflow, airflow, unpaused
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 DAG_FILE = """
 import json, os, uuid
 from datetime import UTC, datetime
