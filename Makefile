@@ -48,7 +48,7 @@ format: ## Format the code and apply the safe lint fixes
 	@$(RUN) ruff check --fix
 
 bench: ## Run the benchmarks
-	@scripts/bench
+	@$(RUN) python scripts/bench.py $(ARGS)
 
 docs: ## Build the documentation into dist/docs
 	@$(RUN) mkdocs build --strict

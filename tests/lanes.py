@@ -64,7 +64,9 @@ LANES = {
         "the wheel, as documented", ("pyproject.toml", "docs/"), ("python", "-u", "scripts/install_test.py")
     ),
     "bench": Lane(
-        "each benchmark begins and ends, at a smoke size", ("benchmarks",), ("scripts/bench", "--smoke")
+        "each benchmark begins and ends, at a smoke size",
+        ("benchmarks",),
+        ("python", "scripts/bench.py", "--smoke"),
     ),
 }
 MARKS = tuple(name for name, lane in LANES.items() if not lane.command)
