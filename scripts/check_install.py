@@ -53,7 +53,7 @@ def documented_extras() -> set[frozenset[str]]:
 
 
 def missing_metadata(pins: list[str], stated: list[dict[str, Any]]) -> list[str]:
-    """Name the pins that no dependency-metadata is for: to resolve them would unpack 1.4 GB into uv's cache."""
+    """Name pins without dependency-metadata: to resolve them would unpack 1.4 GB into uv's cache."""
     versions = {one["name"]: one["version"] for one in stated}
     return [
         f"{pin} has no dependency-metadata in pyproject.toml: add it"
