@@ -210,7 +210,8 @@ def test_a_task_without_statements_fails_for_good_and_needs_no_lake(sql):
         DuckLakeDDLOperator(task_id="change", sql=sql).execute({})
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 def test_a_lake_is_created_where_there_is_none(catalog, connect, task_log):
     connect(catalog, data_path=catalog.data_path)
     task = make_task("CREATE SCHEMA IF NOT EXISTS sales", create_lake=True)

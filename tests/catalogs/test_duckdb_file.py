@@ -17,6 +17,8 @@ from tests.differential.scenarios import Scenario
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog, dump_schema
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.databases
+
 ROWS = pa.table({"i": pa.array([1, 2], pa.int64()), "s": ["a", "ü 😀"]})
 TABLE = {"i": "int64", "s": "varchar"}
 

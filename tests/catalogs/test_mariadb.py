@@ -25,6 +25,8 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 from tests.reference.mariadb import is_mysql
 
+pytestmark = pytest.mark.databases
+
 ROWS = pa.table({"i": pa.array([1, 2], pa.int64()), "s": ["a", "ü 😀"]})
 TABLE = {"i": "int64", "s": "varchar"}
 

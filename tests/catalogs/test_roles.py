@@ -35,6 +35,8 @@ from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.mariadb import is_mysql
 
+pytestmark = pytest.mark.databases
+
 KINDS = ("postgres", "mariadb")
 WRITES_IN_CI = 12  # of those that writers may do
 NOTHING = timedelta(0)

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import psycopg
+import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from tests.reference.duckdb_lake import open_lake
@@ -13,6 +14,8 @@ from tests.scale.calls import CALLS, FOUND, Target
 from tests.scale.fill import analyze
 from tests.scale.models import DIRECTIONS, EVERYTHING, TABLE, Model, make
 from tests.scale.statements import statements, transactions
+
+pytestmark = pytest.mark.databases
 
 SMALL, LARGE = 3, 12
 

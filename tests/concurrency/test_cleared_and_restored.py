@@ -16,7 +16,7 @@ from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapsh
 from tests.concurrency.arrow_jobs import write
 from tests.reference.duckdb_lake import open_lake
 
-HISTORIES = {"ci": (4, 25), "full": (100, 60)}
+HISTORIES = {"ci": (2, 20), "full": (100, 60)}
 TABLES = ("t", "u")
 TASKS = ("load", "add")
 SCHEMA = pa.schema([("i", pa.int64())])

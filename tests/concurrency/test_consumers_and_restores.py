@@ -18,7 +18,7 @@ from airflow_provider_ducklake.writes.verb import Commit, Results
 from tests.concurrency import arrow_jobs
 from tests.concurrency.verbs import operate
 
-HISTORIES = {"ci": (4, 22), "full": (60, 50)}
+HISTORIES = {"ci": (2, 20), "full": (60, 50)}
 SCHEMA = pa.schema([("i", pa.int64())])
 STEPS = {"append": 5, "delete": 3, "consume": 8, "drop_schema": 2, "drop_table": 1, "restore": 3, "expire": 1}
 SIGNED = "CAST(CASE WHEN change_type IN ('insert', 'update_postimage') THEN 1 ELSE -1 END AS BIGINT)"

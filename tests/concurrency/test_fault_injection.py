@@ -30,6 +30,8 @@ from tests.reference.catalog_dump import Dump, catalog_differences, dump_catalog
 from tests.reference.catalogs import CatalogDatabase, CatalogKind
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.kills
+
 EXPECTED = {scenario.__name__: rows for scenario, rows in SCENARIOS.items()}
 DRAWN = 2  # points of each scenario, database and fault, beside those that are always taken
 TIMES = {"ci": 1, "full": 40}

@@ -42,6 +42,8 @@ from tests.concurrency.arrow_jobs import ArrowSubmitter, done
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.kills
+
 INFO = CommitInfo("test", "outlives")
 DIED = 99
 

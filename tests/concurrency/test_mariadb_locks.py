@@ -19,6 +19,8 @@ from airflow_provider_ducklake.transaction.changes import CreateSchema, NewSchem
 from tests.reference import mariadb
 from tests.reference.catalogs import CatalogDatabase
 
+pytestmark = pytest.mark.databases
+
 CHANGE = CreateSchema(NewSchemaRef(0), SchemaPath.of("s"), "00000000-0000-0000-0000-000000000000")
 
 

@@ -25,7 +25,7 @@ from tests.reference.duckdb_lake import open_lake
 from tests.reference.next.process import OracleError
 from tests.reference.words_of_1_0 import in_words_of_1_0
 
-HISTORIES = {"ci": {"sqlite": 2, "postgres": 1}, "full": {"sqlite": 60, "postgres": 4}}
+HISTORIES = {"ci": {"sqlite": 1, "postgres": 1}, "full": {"sqlite": 60, "postgres": 4}}
 LOOK = 15  # transactions between two looks at the rows
 EACH_AT_LEAST = 30  # changes of each kind, at full size
 

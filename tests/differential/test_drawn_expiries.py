@@ -20,7 +20,7 @@ from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.both_versions
 
-HISTORIES = {"ci": {"sqlite": 3, "postgres": 1}, "full": {"sqlite": 100, "postgres": 20}}
+HISTORIES = {"ci": {"sqlite": 1, "postgres": 1}, "full": {"sqlite": 100, "postgres": 20}}
 STATEMENTS, EXPIRIES = 14, 3
 
 

@@ -22,6 +22,8 @@ from tests.reference.catalog_dump import catalog_differences, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.databases
+
 HISTORIES = {"ci": 1, "full": 12}
 LOOK = 12  # transactions between two looks at the rows
 EACH_AT_LEAST = 10  # changes of each kind, at full size

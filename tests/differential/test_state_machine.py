@@ -15,7 +15,7 @@ from tests.differential.drawn_changes import KINDS, Changes
 from tests.differential.histories import HISTORY, play
 from tests.differential.twin import IGNORED, Twin
 
-HISTORIES = {"ci": {"sqlite": 5, "postgres": 1}, "full": {"sqlite": 60, "postgres": 6}}
+HISTORIES = {"ci": {"sqlite": 2, "postgres": 1}, "full": {"sqlite": 60, "postgres": 6}}
 EACH_AT_LEAST = 30  # changes of each kind, at full size
 
 

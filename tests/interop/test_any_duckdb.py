@@ -47,7 +47,8 @@ def test_what_duckdb_writes_we_read_migrate_and_add_to(catalog: CatalogDatabase)
     assert_duckdb_counts(catalog, newest.num_rows + 2, added)
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 def test_what_we_write_duckdb_reads_or_refuses(catalog: CatalogDatabase):
     rows = pa.table({"i": pa.array(range(30), pa.int64()), "s": [f"ü {i}" for i in range(30)]})
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:

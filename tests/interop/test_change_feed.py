@@ -22,7 +22,7 @@ pytestmark = pytest.mark.both_versions
 
 REWRITE = ChangeKind.REWRITE_DELETE
 PAIRS_IN_CI = 25
-HISTORIES = {"ci": (3, 30, 12), "full": (30, 60, 120)}  # how many; statements of each, pairs of snapshots
+HISTORIES = {"ci": (1, 24, 8), "full": (30, 60, 120)}  # how many; statements of each, pairs of snapshots
 
 INSERTED_AND_DELETED = [
     f"BEGIN; {fill(0, 5)}; DELETE FROM t WHERE i IN (1, 3); COMMIT",

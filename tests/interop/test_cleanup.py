@@ -76,7 +76,8 @@ def test_scheduled_files_go_and_then_their_rows(catalog):
         assert reference.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)") == []
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 def test_every_catalog_is_cleaned_up(catalog):
     rows = pa.table({"i": pa.array(range(20), pa.int64())})
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:

@@ -25,7 +25,7 @@ from tests.reference.duckdb_lake import open_lake
 pytestmark = pytest.mark.both_versions
 
 SCENARIOS_IN_CI = 3
-HISTORIES = {"ci": (2, 20), "full": (25, 60)}  # how many, and statements of each
+HISTORIES = {"ci": (1, 14), "full": (25, 60)}  # how many, and statements of each
 OTHERS = (
     "delete",
     "update",

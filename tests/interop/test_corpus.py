@@ -13,7 +13,7 @@ from tests.interop.comparison import Tables, differences, tables_of
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
-HISTORIES = {"ci": (6, 25), "full": (200, 80)}  # how many are drawn, and how many statements each has
+HISTORIES = {"ci": (2, 20), "full": (200, 80)}  # how many are drawn, and how many statements each has
 PARTS = 2  # for the workers to share
 
 

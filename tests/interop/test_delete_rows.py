@@ -81,7 +81,8 @@ def test_rows_deleted_by_conditions_are_the_references(lakes):
     assert left == []
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 def test_rows_are_deleted_in_every_catalog_and_others_added_beside(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         with lake.transaction() as tx:

@@ -15,6 +15,8 @@ from airflow_provider_ducklake.errors import CatalogUnavailableError
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.databases
+
 ROOT = Path(__file__).parents[2]
 NEWEST = "2.0.0"  # of the oracles' environment; others are fetched, at full size
 # Argument: JSON of lakes to make (place -> version), and of lakes to work on.

@@ -125,7 +125,8 @@ def test_filters_find_rows_although_newer_snapshots_changed_types_and_bounds(cat
         assert reference.sql("SELECT min(id), max(id), count(*) FROM sales.orders") == [(0, 1000, 60)]
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 @pytest.mark.both_versions
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_lake_of_ours_is_frozen_from_every_catalog(catalog, format_, tmp_path):

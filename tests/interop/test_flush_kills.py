@@ -18,7 +18,7 @@ from tests.interop.flushing import feeds, seen_by_the_reference
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
-pytestmark = pytest.mark.both_versions
+pytestmark = [pytest.mark.kills, pytest.mark.both_versions]
 
 HISTORY = (
     "CREATE TABLE t (i INT, s VARCHAR)",

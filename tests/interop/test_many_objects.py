@@ -13,10 +13,13 @@ from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
+import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from tests.reference import s3
 from tests.reference.s3_proxy import Request, proxy
+
+pytestmark = pytest.mark.databases
 
 BUCKET = "many-objects"
 PAGES = {"ci": 100, "full": 1_000}

@@ -32,6 +32,8 @@ from tests.reference.catalog_dump import dump_catalog, dump_schema
 from tests.reference.catalogs import CATALOG_KINDS, CatalogKind
 from tests.reference.duckdb_lake import open_lake
 
+pytestmark = pytest.mark.kills
+
 VERSIONS = {"1.0": ["0.1", "0.2", "0.3"], "1.1": ["0.1", "0.2", "0.3", "1.0", "1.0", "1.0"]}
 DRAWN = {"mariadb": 3}  # where each statement is a step of its own; elsewhere there is one COMMIT
 LOOKED_AT = [("m", 17), ("m", 22), ("t", 4), ("t", 26)]

@@ -102,7 +102,8 @@ def test_the_same_parquet_files_are_orphans_as_for_the_reference(catalog, lake):
     assert len(theirs) == 3
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 def test_every_catalog_finds_its_orphans(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version) as lake:
         with lake.transaction() as tx:

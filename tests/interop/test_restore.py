@@ -187,7 +187,8 @@ def lake(catalog):
 THEN = 5
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 def test_rows_come_back_with_their_ids_on_every_catalog(new_catalog, catalog_kind):
     catalog = new_catalog(catalog_kind)
     with open_lake(catalog) as reference:

@@ -110,7 +110,8 @@ FEED = "SELECT * FROM ducklake_table_changes('lake', 'main', 't', 0, {}) ORDER B
 LIVE = "SELECT rowid, * FROM t ORDER BY ALL"
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 def test_catalogs_rows_and_changes_are_the_references(catalog, new_catalog, lake):
     reference_catalog = new_catalog("sqlite" if catalog.kind == "mariadb" else catalog.kind, "1.0")
     make_history(lake)

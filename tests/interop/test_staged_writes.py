@@ -263,7 +263,8 @@ def test_an_audit_fails_where_the_commit_would(sqlite_catalog, lake, sql, proble
 # --- the registry ---
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 def test_jobs_are_protected_until_they_are_released_or_too_old(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         assert lake.protected_prefixes() == frozenset()

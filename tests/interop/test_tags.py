@@ -128,7 +128,8 @@ def test_a_tag_survives_expiry_and_clean_up_and_goes_once_it_is_removed(lake, ca
 
 
 @pytest.mark.both_versions
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 def test_every_catalog_keeps_what_is_tagged(own):
     """MariaDB too, which compares names as it is told; in DuckDB files as well."""
     made = own.tag("Quarter", 2, author="ada", message="audited")

@@ -201,7 +201,8 @@ def test_another_database_is_asked_the_same(postgres_catalog, tmp_path):
     assert not codes_of(postgres_catalog)
 
 
-@pytest.mark.every_catalog
+@pytest.mark.every_catalog(mariadb="daily", duckdb="daily")
+@pytest.mark.drawn(one_in=1)
 def test_what_we_write_is_whole_in_every_database_and_can_be_mended(catalog):
     Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
     with Lake.connect(catalog.sqlalchemy_url) as lake:

@@ -16,6 +16,8 @@ from airflow_provider_ducklake.spec.schema import new_columns
 from tests.spark.engines import ENGINES
 from tests.spark.submission import log_of, make_request, start, task_ends
 
+pytestmark = pytest.mark.kills
+
 ROWS_PER_TASK = 60_000
 SMALL_GROUPS = ParquetSettings(row_group_rows=10_000, target_file_size_bytes=60_000)
 

@@ -242,6 +242,7 @@ def _insert_in_a_process(url: str, key: str) -> None:
 
 
 @pytest.mark.drawn(one_in=3)
+@pytest.mark.kills
 def test_processes_that_are_killed_insert_once(lake, sqlite_catalog, size, seed):
     choose, context = random.Random(f"{seed} session"), multiprocessing.get_context("spawn")
     for number in range(KILLS[size]):
