@@ -47,6 +47,7 @@ def collected() -> Iterator[None]:
     """Leave no pipe of SparkSubmitHook for the tests of others to close."""
     yield
     gc.collect()
+    gc.freeze()  # what is left now stays, and the next one need not look at it
 
 
 @pytest.fixture

@@ -60,15 +60,15 @@ class Airflow:
         self.run("db", "migrate")
         self.services: dict[str, subprocess.Popen[bytes]] = {}
 
-    def run(self, *command: str) -> str:
-        """Run a command of Airflow's and return its output."""
+    def run(self, *command: str, program: tuple[str, ...] = ("airflow",)) -> str:
+        """Run a command of Airflow's, or of another program in its home, and return its output."""
         ended = subprocess.run(
-            ["airflow", *command],
+            [*program, *command],
             env=self.environment,
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=900,
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout

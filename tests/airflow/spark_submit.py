@@ -11,12 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.airflow import warm_jobs
+from tests.reference.processes import FAST_JVM
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = Path(__file__).with_name("stand_in_job.py")
-
-# The flags make a JVM start faster and a long job slower.
-FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 _RECORDER = """#!{python} -SE
 import json, os, sys

@@ -86,6 +86,7 @@ def forms_of(key: str) -> list[bytes]:
     return [key.encode(), raw, raw.hex().encode(), raw.hex().upper().encode(), json.dumps(key).encode()[1:-1]]
 
 
+@pytest.mark.submits
 @pytest.mark.usefixtures("airflow_db")
 def test_a_dag_run_shows_no_key(sqlite_catalog, set_connection, submit, tmp_path, capfd):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:

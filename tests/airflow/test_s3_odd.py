@@ -2,10 +2,10 @@
 
 import gc
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
@@ -85,12 +85,29 @@ def test_names_that_need_escaping_come_back(lake, postgres_catalog, endpoint, tm
     recorded(tmp_path / "bin", monkeypatch)
 
     added = run(DuckLakeSparkInsertOperator(task_id="insert", source=SOURCE, **SPARK))
+
+    assert added["rows_added"] == len(VALUES)
+    check_rows(lake, postgres_catalog, endpoint, list(enumerate(VALUES)))
+
+
+@pytest.mark.submits
+def test_rows_of_names_that_need_escaping_are_deleted(
+    lake, postgres_catalog, endpoint, tmp_path: Path, monkeypatch
+):
+    recorded(tmp_path / "bin", monkeypatch)
+    rows = {"id": pa.array(range(len(VALUES)), pa.int32()), "k": VALUES}
+    lake.append_arrow(TABLE, pa.table(rows))
+
     gone = run(DuckLakeSparkDeleteOperator(task_id="delete", where="id % 3 = 0", **SPARK))
 
-    kept = [(number, value) for number, value in zip(count(), VALUES, strict=False) if number % 3]
-    assert (added["rows_added"], gone["rows_deleted"]) == (len(VALUES), len(VALUES) - len(kept))
-    assert read_by_duckdb(postgres_catalog, endpoint, f"FROM {TABLE} ORDER BY id") == kept
-    assert sorted(lake.read_arrow(TABLE)["k"].to_pylist()) == sorted(value for _, value in kept)
+    kept = [(number, value) for number, value in enumerate(VALUES) if number % 3]
+    assert gone["rows_deleted"] == len(VALUES) - len(kept)
+    check_rows(lake, postgres_catalog, endpoint, kept)
+
+
+def check_rows(lake: Lake, catalog: CatalogDatabase, endpoint: str, rows: list[tuple[int, str]]) -> None:
+    assert read_by_duckdb(catalog, endpoint, f"FROM {TABLE} ORDER BY id") == rows
+    assert sorted(lake.read_arrow(TABLE)["k"].to_pylist()) == sorted(value for _, value in rows)
     assert lake.verify() == []
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.reference.processes import free_port, running
+from tests.reference.processes import FAST_JVM, free_port, running
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SECONDS_TO_START = 180
@@ -66,7 +66,12 @@ def connect_server(
     flags = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     program = shutil.which("spark-submit", path=str(Path(sys.executable).parent)) or "spark-submit"
     command = [program, "--class", _CLASS, "--master", master, *flags, "spark-internal"]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(folder / "local")}
+    environment = {
+        **os.environ,
+        "JDK_JAVA_OPTIONS": FAST_JVM,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+    }
     environment.pop("DUCKLAKE_STORAGE_SECRETS", None)
     with running(command, folder / "server.log", folder, environment) as process:
         _wait_for(port, process, folder)

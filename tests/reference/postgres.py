@@ -54,7 +54,7 @@ def fresh_database(port: int) -> Iterator[str]:
     """Create a database on the server at `port`, yield its libpq connection string, drop it."""
     name = f"lake_{uuid.uuid4().hex}"
     with psycopg.connect(libpq(port, "postgres"), autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        admin.execute(sql.SQL("CREATE DATABASE {} STRATEGY file_copy").format(sql.Identifier(name)))
         try:
             yield libpq(port, name)
         finally:

@@ -19,6 +19,7 @@ from airflow_provider_ducklake.spark.sessions.settings import prepare
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import TableSchema
 from tests.reference.connect_server import connect_server
+from tests.reference.processes import FAST_JVM
 
 NewPlan = Callable[..., WritePlan]
 
@@ -38,6 +39,7 @@ LOCAL_CONF = {
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["JDK_JAVA_OPTIONS"] = FAST_JVM
     root = tmp_path_factory.mktemp("spark")
     start = _remote if request.config.option.spark == "connect" else _classic
     with start(root) as session:
