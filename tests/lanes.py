@@ -92,17 +92,20 @@ DRAWN = {"concurrency": 2, "differential": 2, "interop": 5, "reference": 2, "spa
 # Tests that share a server or a Spark run on one worker; other files each run on one. These begin first.
 GROUPS = {
     "spark": ("spark/",),
-    "connect": tuple(
-        f"airflow/test_{name}.py"
-        for name in (
-            "example_dags",
-            "lineage",
-            "maintenance",
-            "row_change_operators",
-            "spark_connect",
-            "staged",
-        )
+    "connect": (
+        "airflow/test_example_dags.py",
+        "airflow/test_lineage.py",
+        "airflow/test_maintenance.py",
+        "airflow/test_row_change_operators.py",
+        "airflow/test_spark_connect.py",
+        "airflow/test_staged.py",
     ),
+    "cluster": (
+        "airflow/test_cluster_faults.py",
+        "airflow/test_long_jobs.py",
+        "airflow/test_long_jobs_services.py",
+    ),
+    "yarn": ("airflow/test_yarn.py", "airflow/test_long_jobs_yarn.py"),
 }
 _LAST = (
     "airflow/",

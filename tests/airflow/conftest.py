@@ -15,6 +15,8 @@ import pytest
 
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.connect_server import ConnectServer, connect_server
+from tests.reference.standalone_cluster import Cluster, standalone_cluster
+from tests.reference.yarn_cluster import Yarn, yarn_cluster
 
 if "airflow" in sys.modules:
     raise RuntimeError("Airflow was imported before its home was set: import it below tests/airflow only")
@@ -32,6 +34,8 @@ os.environ |= {
 Path(_home, "dags").mkdir()
 
 SetConnection = Callable[..., str]
+# In the environment of YARN's containers: those of the connection have to take their place.
+KEYS_OF_NODE = {"AWS_ACCESS_KEY_ID": "node", "AWS_SECRET_ACCESS_KEY": "the-nodes-own-secret"}
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +70,20 @@ def set_connection(monkeypatch: pytest.MonkeyPatch) -> SetConnection:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     """The server of all tests that need no settings of their own; `lanes.GROUPS` names their files."""
     with connect_server(tmp_path_factory.mktemp("connect")) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The standalone cluster of all tests whose workers may share this machine's disk."""
+    with standalone_cluster(tmp_path_factory.mktemp("cluster") / "all", shares_disk=True) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
+    ivy = Path(__file__).parents[2] / "build" / "yarn"
+    with yarn_cluster(tmp_path_factory.mktemp("yarn") / "all", ivy, KEYS_OF_NODE) as one:
         yield one
 
 

@@ -5,10 +5,9 @@ import os
 import random
 import shutil
 import signal
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +28,7 @@ from tests.airflow.killed_workers import execute
 from tests.airflow.spark_submit import recorded
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
-from tests.reference.standalone_cluster import Cluster, standalone_cluster
+from tests.reference.standalone_cluster import Cluster
 
 RUNS = {"ci": 2, "full": 100}
 ROWS = 20_000
@@ -148,15 +147,6 @@ def draw_verb(choose: random.Random, folder: Path, first: int) -> Verb:
                 lambda rows: rows | dict.fromkeys(ids, 9.0),
             )
     return Verb(DuckLakeSparkMergeAdjacentFilesOperator, {"table": "t"}, dict)
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with (
-        tempfile.TemporaryDirectory(prefix="cluster-") as folder,
-        standalone_cluster(Path(folder, "spark"), shares_disk=True) as cluster,
-    ):
-        yield cluster
 
 
 @pytest.mark.cluster

@@ -44,19 +44,13 @@ from tests.airflow.long_jobs import (
 from tests.airflow.spark_submit import SparkSubmit, recorded
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
-from tests.reference.standalone_cluster import Cluster, standalone_cluster
+from tests.reference.standalone_cluster import Cluster
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
     pytest.mark.timeout(900),
     pytest.mark.cluster,
 ]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with standalone_cluster(tmp_path_factory.mktemp("cluster") / "all", shares_disk=True) as cluster:
-        yield cluster
 
 
 @pytest.fixture

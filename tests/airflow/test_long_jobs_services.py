@@ -18,7 +18,7 @@ from tests.airflow.services import SERVICES, Airflow, airflow, unpaused
 from tests.airflow.spark_submit import FAST_JVM
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
-from tests.reference.standalone_cluster import Cluster, command_lines, standalone_cluster
+from tests.reference.standalone_cluster import Cluster, command_lines
 
 ROUNDS = {"ci": 1, "full": 16}
 PATIENCE = 240.0
@@ -57,32 +57,31 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path, postgres_catalog) -> Iterator[Lab]:
+def lab(tmp_path, postgres_catalog, cluster) -> Iterator[Lab]:
     gate, module = tmp_path / "gate", tmp_path / "slow_rows.py"
     module.write_text(SLOW.format(gate=str(gate), rows=ROWS))
     with open_lake(postgres_catalog) as lake:
         lake.sql("CREATE TABLE t (id INTEGER, name VARCHAR)")
-    with standalone_cluster(tmp_path / "cluster", shares_disk=True) as cluster:
-        extra = {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
-        connections = {
-            "DUCKLAKE_DEFAULT": {"conn_type": "ducklake", **connection_fields(postgres_catalog)},
-            "SPARK_DEFAULT": {"conn_type": "spark", "host": cluster.url, "extra": extra},
-        }
-        environment = {f"AIRFLOW_CONN_{name}": json.dumps(one) for name, one in connections.items()} | {
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "JDK_JAVA_OPTIONS": FAST_JVM,
-            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "15",
-            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
-            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
-            "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
-            "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
-        }
-        with airflow(tmp_path / "airflow", environment) as one:
-            (one.dags / "long.py").write_text(DAG_FILE.format(py_files=str(module)))
-            one.start()
-            unpaused(one, ["long"])
-            yield Lab(one, cluster, postgres_catalog, gate)
+    extra = {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
+    connections = {
+        "DUCKLAKE_DEFAULT": {"conn_type": "ducklake", **connection_fields(postgres_catalog)},
+        "SPARK_DEFAULT": {"conn_type": "spark", "host": cluster.url, "extra": extra},
+    }
+    environment = {f"AIRFLOW_CONN_{name}": json.dumps(one) for name, one in connections.items()} | {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "JDK_JAVA_OPTIONS": FAST_JVM,
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "15",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+    }
+    with airflow(tmp_path / "airflow", environment) as one:
+        (one.dags / "long.py").write_text(DAG_FILE.format(py_files=str(module)))
+        one.start()
+        unpaused(one, ["long"])
+        yield Lab(one, cluster, postgres_catalog, gate)
 
 
 @pytest.mark.services

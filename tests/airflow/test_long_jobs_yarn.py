@@ -28,21 +28,15 @@ from tests.airflow.long_jobs import (
     started,
     wait_until,
 )
-from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
+from tests.airflow.spark_submit import SparkSubmit, recorded
 from tests.airflow.test_yarn import CONF
-from tests.reference.yarn_cluster import Yarn, yarn_cluster
+from tests.reference.yarn_cluster import Yarn
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
     pytest.mark.timeout(1800),
     pytest.mark.cluster,
 ]
-
-
-@pytest.fixture(scope="module")
-def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
-    with yarn_cluster(tmp_path_factory.mktemp("yarn") / "all", ROOT / "build" / "yarn", {}) as yarn:
-        yield yarn
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import gc
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,10 @@ from tests.airflow.test_s3 import read_by_duckdb
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.s3_proxy import proxy
-from tests.reference.yarn_cluster import JARS, Yarn, yarn_cluster
+from tests.reference.yarn_cluster import JARS
 
 BUCKET = "nodes"
 ROWS = 20_000  # more than a driver would write by itself
-OF_NODE = {"AWS_ACCESS_KEY_ID": "node", "AWS_SECRET_ACCESS_KEY": "the-nodes-own-secret"}
 CONF = {
     "spark.jars.ivy": str(ROOT / "build" / "ivy"),
     "spark.yarn.jars": f"local:{JARS}/*",
@@ -51,12 +49,6 @@ def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetCo
         rows = "".join(f"{number},n{number % 7}\n" for number in range(ROWS))
         write_bytes(f"s3://{BUCKET}/landing/in.csv", f"id,name\n{rows}".encode(), lake.storage_options)
         yield lake
-
-
-@pytest.fixture
-def yarn(tmp_path: Path) -> Iterator[Yarn]:
-    with yarn_cluster(tmp_path / "yarn", ROOT / "build" / "yarn", OF_NODE) as yarn:
-        yield yarn
 
 
 @pytest.mark.cluster

@@ -1,9 +1,11 @@
 """A server in this process that plays S3, and the ways in which a lake's files there are reached."""
 
+import atexit
 import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import pytest
@@ -15,18 +17,22 @@ LIBRARIES = ("fsspec", "arrow")
 PACKAGES = "org.apache.hadoop:hadoop-aws:3.5.0,software.amazon.awssdk:s3-transfer-manager:2.35.4"
 
 
-@contextmanager
-def bucket(name: str) -> Iterator[str]:
-    """Start a server that has the bucket, and yield its URL."""
+@cache
+def _server() -> str:
+    """Start this process's server, and return its URL."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    try:
-        host, port = server.get_host_and_port()
-        url = f"http://{host}:{port}"
-        urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="PUT")).close()
-        yield url
-    finally:
-        server.stop()
+    atexit.register(server.stop)
+    host, port = server.get_host_and_port()
+    return f"http://{host}:{port}"
+
+
+@contextmanager
+def bucket(name: str) -> Iterator[str]:
+    """Yield the URL of a server that has the bucket, and perhaps what other tests left there."""
+    url = _server()
+    urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="PUT")).close()
+    yield url
 
 
 def storage_options(endpoint: str, library: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
