@@ -461,6 +461,7 @@ def work(stream: Stream, tries: int) -> None:
     operator.execute({"ti": Try(tries), "logical_date": None})
 
 
+@pytest.mark.kills
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_worker_killed_in_the_middle_of_a_batch_leaves_a_job_that_harms_nobody(
     stream, tmp_path, monkeypatch

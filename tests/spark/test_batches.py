@@ -61,7 +61,7 @@ def rows(spark, sources):
 """
 
 
-@pytest.mark.drawn(one_in=2)
+@pytest.mark.drawn(one_in=8)
 @pytest.mark.parametrize("given", [None, "300m"])
 def test_rows_too_wide_for_a_batch_are_written_again_in_smaller_ones(
     tmp_path: Path, given: str | None
