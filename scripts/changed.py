@@ -6,7 +6,8 @@
 
 Near is by imports: what mentions a changed name has changed, and so on up to the tests. Objects with many
 methods (``FACADES``) hand on only the methods that mention it. A test file is as far away as its shortest
-such way. What a file takes is recorded in ``tests/seconds.json``, by ``--record`` and the JUnit XML of a run.
+such way; of equally far ones those with the rarer names come first. What a file takes is recorded in
+``tests/seconds.json``, by ``--record`` and the JUnit XML of a run with ``--lane all``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,11 +83,15 @@ def _mentioned(node: ast.AST) -> set[str]:
     return names | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
 
 
-def distances(changed: set[str], modules: dict[str, Module]) -> dict[str, int]:
-    """Return how far away each file is in which something has changed by the files that did."""
+def distances(changed: set[str], modules: dict[str, Module]) -> dict[str, tuple[int, int]]:
+    """Return how far away each file is in which something has changed by the files that did.
+
+    Beside it, how many files mention the rarest changed name that this one mentions.
+    """
     names = {path: set(modules[path].mentions) for path in changed & modules.keys()}
     methods = {name for path in names for name in modules[path].methods}
     found, distance = dict.fromkeys(changed, 0), 0
+    said_in = {path: set().union(*module.mentions.values()) for path, module in modules.items()}
     paths = {_module_name(path): path for path in modules}
     while True:
         distance += 1
@@ -99,11 +104,17 @@ def distances(changed: set[str], modules: dict[str, Module]) -> dict[str, int]:
                 more[path] = new
             more_methods |= {one for one, said in module.methods.items() if said & (hits | methods)} - methods
         if not more and not more_methods:
-            return found
+            break
         for path, new in more.items():
             names.setdefault(path, set()).update(new)
             found.setdefault(path, distance)
         methods |= more_methods
+    known = methods.union(*(those for path, those in names.items() if path.startswith(SOURCES[0])))
+    counts = Counter(name for said in said_in.values() for name in said & known)
+    return {
+        path: (far, min((counts[name] for name in said_in.get(path, set()) & known), default=0))
+        for path, far in found.items()
+    }
 
 
 def _changed_names(module: Module, names: dict[str, set[str]], paths: dict[str, str]) -> set[str]:
@@ -184,13 +195,13 @@ def main() -> int:
     ]
     chosen: list[str] = []
     spent = 0.0
-    for path in sorted(tests, key=lambda one: (near[one], seconds.get(one, 1.0))):
+    for path in sorted(tests, key=lambda one: (*near[one], seconds.get(one, 1.0))):
         spent += seconds.get(path, 1.0) / 2  # by two workers
         if arguments.minutes and spent > 60 * arguments.minutes and chosen:
             break
         chosen.append(path)
         if arguments.list:
-            print(f"{near[path]:>3}  {seconds.get(path, 1.0):>6} s  {path}")
+            print(f"{near[path][0]:>3} {near[path][1]:>4}  {seconds.get(path, 1.0):>6} s  {path}")
     print(f"{len(chosen)} of {len(tests)} test files that the change reaches, about {spent / 60:.0f} minutes")
     print("lanes without a mark to run beside them: " + ", ".join(_lanes_beside(changed)))
     if arguments.list or not chosen:
