@@ -31,7 +31,7 @@ test-full: ## Run every lane at full size, and say what ran and how long it took
 	@$(RUN) python scripts/lanes.py --size full
 
 test-%:
-	@$(RUN) python scripts/lanes.py $* $(ARGS)
+	@$(RUN) python scripts/lanes.py $* $(if $(ARGS),-- $(ARGS))
 
 matrix: ## Run chosen tests with other versions of Airflow, Spark, Python and DuckDB; needs the package index
 	@$(RUN) python scripts/matrix.py $(ARGS)

@@ -29,7 +29,9 @@ def main() -> int:
     )
     parser.add_argument("lanes", nargs="*", choices=[*LANES, []], help="default: all of them")
     parser.add_argument("--size", choices=["ci", "full"], default="ci")
-    arguments, more = parser.parse_known_args()
+    place = [*sys.argv, "--"].index("--")
+    own, more = sys.argv[1:place], sys.argv[place + 1 :]
+    arguments = parser.parse_args(own)
     rows = [run(name, arguments.size, more) for name in arguments.lanes or LANES]
     print(f"\n{'lane':<11}{'outcome':<9}{'seconds':>8}  what ran")
     for row in rows:
