@@ -8,6 +8,7 @@ python scripts/lanes.py kills -k compaction   # anything else goes to pytest
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -45,16 +46,17 @@ def run(name: str, size: str, more: list[str]) -> tuple[str, str, int, str]:
     if PYTEST[-1] in command:
         command += ["--size", size]
     print(f"=== {name}: {' '.join(command)}", flush=True)
-    began, counts = time.monotonic(), ""
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        for line in process.stdout or ():
-            print(line, end="", flush=True)
-            if found := _COUNTS.findall(line):
-                counts = ", ".join(" ".join(one) for one in found)
+    began, said = time.monotonic(), b""
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        while process.stdout and (more_said := os.read(process.stdout.fileno(), 65_536)):
+            sys.stdout.buffer.write(more_said)
+            sys.stdout.buffer.flush()
+            said = (said + more_said)[-10_000:]
+    last: list[tuple[str, str]] = []
+    for line in said.decode(errors="replace").splitlines():
+        last = _COUNTS.findall(line) or last
     outcome = "ok" if process.returncode == 0 else f"FAILED {process.returncode}"
-    return name, outcome, round(time.monotonic() - began), counts
+    return name, outcome, round(time.monotonic() - began), ", ".join(map(" ".join, last))
 
 
 if __name__ == "__main__":
