@@ -33,6 +33,7 @@ from tests.airflow.spark_submit import ROOT
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.connect_server import ConnectServer, connect_server
 from tests.reference.duckdb_lake import open_lake
+from tests.reference.processes import free_port
 
 EXAMPLE = ROOT / "example_dags" / "example_ducklake_spark_connect.py"
 CONNECT = {"spark_connect_conn_id": "connect"}
@@ -173,9 +174,7 @@ def test_a_server_that_is_not_there_is_told_at_once(lake, set_connection):
 @pytest.mark.usefixtures("airflow_db")
 def test_the_example_runs_ten_inserts_on_one_server(connect, set_connection, sqlite_catalog, monkeypatch):
     connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     set_connection("spark_connect_default", conn_type="spark_connect", host="127.0.0.1", port=port)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)

@@ -1,17 +1,19 @@
 """Servers of the tests, as processes: one that a block ends, and one that ends with the test run."""
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 # A JVM starts faster, and does little work faster, without its second compiler and its other threads.
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+_PORTS = range(20_000, 32_000)
 
 
 @contextmanager
@@ -53,11 +55,14 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+    """Return ports that nothing listens on, and that the system gives to no client."""
+    found: list[int] = []
+    while len(found) < count:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found += [port] if port not in found else []
+    return found
 
 
 class SupervisedServer:
