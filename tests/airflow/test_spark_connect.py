@@ -169,6 +169,7 @@ def test_a_server_that_is_not_there_is_told_at_once(lake, set_connection):
     assert lake.current_snapshot().id == 2
 
 
+@pytest.mark.submits
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # until the teardown
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("airflow_db")
