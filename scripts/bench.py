@@ -19,7 +19,7 @@ SMOKE = {
     "merge": "--rows 20000 --rounds 1",
     "read": "--rows 20000 --rounds 1",
     "row_deletes": "--files 20 --rows 20000",
-    "scale": "--catalog sqlite --percent 0.01",
+    "scale": "--catalog sqlite --percent 0.01 --results build/smoke.json",
     "scan": "--catalog sqlite --files 100 --times 2",
     "string_checks": "--rows 20000 --rounds 1",
     "trigger_poll": "--snapshots 100 --sensors 5",
