@@ -21,7 +21,7 @@ demo: ## Run the main job through a real DAG run: SQLite catalog, local files, l
 test: ## Run what every change has to pass, a quarter of an hour; more arguments by ARGS="-k insert"
 	@$(RUN) pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
-test-fast: ## Run the unit and property tests only, in a minute
+test-fast:
 	@$(RUN) pytest --lane fast tests/unit tests/properties $(ARGS)
 
 test-changed: ## Run what is near to the change since origin/main (SINCE=…), in whatever lane

@@ -43,8 +43,8 @@ _ICEBERG = (
 )
 LANES = {
     "fast": Lane("pure rules: no process, no socket, no database"),
-    "daily": Lane("each verb against DuckDB, each operator in a task of Airflow, ten real spark-submits"),
-    "submits": Lane("real spark-submits beyond the ten of a day", ("operators", "hooks", "spark")),
+    "daily": Lane("each verb against DuckDB, each operator in a task of Airflow, a dozen spark-submits"),
+    "submits": Lane("real spark-submits beyond that dozen", ("operators", "hooks", "spark")),
     "native": Lane("Spark's own Parquet writer", ("spark/writing", "spark/jobs")),
     "databases": Lane("every kind of catalog, large ones, and roles", ("catalog",)),
     "cluster": Lane(
