@@ -26,6 +26,7 @@ from airflow_provider_ducklake.spark.job.request import Step, job_directory
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spec.consumption import Consumption
 from airflow_provider_ducklake.spec.versions import Feature
+from airflow_provider_ducklake.sql.spark.lake_views import checked_text
 from airflow_provider_ducklake.sql.spark.macros import LakeMacros, may_call_macros, with_macros
 from airflow_provider_ducklake.sql.spark.parse import parse_query
 from airflow_provider_ducklake.sql.spark.statements import ViewStatement, WriteMode
@@ -196,6 +197,7 @@ class Reads:
         text = found.sql
         if may_call_macros(text):
             text = with_macros(text, self.macros(name.schema))
+        text = checked_text(name, text)
         parsed = parse_query(text, name.schema, nested_schemas=nested)
         if name.folded in parsed.reads:
             raise InvalidInputError(f"View {name} reads itself.")

@@ -16,6 +16,7 @@ from airflow_provider_ducklake.spark.jobs.row_changes import change_rows, overwr
 from airflow_provider_ducklake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.spark.jobs.stream import run_stream
 from airflow_provider_ducklake.spark.sessions.object_store import reach_buckets
+from airflow_provider_ducklake.spark.sessions.settings import take_texts_as_written
 from airflow_provider_ducklake.spark.sessions.start import start_session
 from airflow_provider_ducklake.storage.files import sealing
 from airflow_provider_ducklake.storage.files.filesystem import split_scheme
@@ -122,6 +123,7 @@ def do(
             "operator and the job."
         )
     reach_buckets(spark, _directories(request), storage_options)
+    take_texts_as_written(spark)
     return verb(spark, request)
 
 

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+_SUBSTITUTE = "spark.sql.variable.substitute"
 # Without these Spark would store other values or types than the DataFrame has.
 _REQUIRED = {
+    _SUBSTITUTE: "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -23,6 +25,7 @@ _REQUIRED = {
 _QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"
 # ... or read other columns, texts or times than the files have, or take names in backticks for patterns.
 _REQUIRED_TO_READ = {
+    _SUBSTITUTE: "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
@@ -34,6 +37,11 @@ _REQUIRED_TO_READ = {
 # Spark 4 asks Arrow for a batch's size after each row, half of the Arrow engine's time (ADR 0009).
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NOT_MEASURED = "2147483647b"
+
+
+def take_texts_as_written(spark: SparkSession) -> None:
+    """Keep Spark from replacing ``${…}`` in texts of SQL by its settings or by variables of its driver."""
+    spark.conf.set(_SUBSTITUTE, "false")
 
 
 def prepare_reading(spark: SparkSession) -> None:
