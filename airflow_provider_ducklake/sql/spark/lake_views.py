@@ -99,8 +99,8 @@ class _View:
         place = f"line {before.count(chr(10)) + 1}, column {position - before.rfind(chr(10))}"
         return UnsupportedFeatureError(
             f"View {self._name}, {place}: its query {what}. Everybody who can write the catalog can "
-            "change a view, so Spark runs only what docs/sql.md lists of views. Change the view, or write the "
-            "query into the task's own sql."
+            "change a view, so Spark runs only what docs/sql.md lists of views. Change the view, or write "
+            "the query into the task's own sql."
         )
 
     def _check_nodes(self, tree: exp.Expr) -> None:
