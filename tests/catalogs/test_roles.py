@@ -78,6 +78,8 @@ READS: dict[str, Callable[[Lake, str, int], object]] = {
     "orphans, dry": lambda lake, *_: lake.delete_orphaned_files(older_than=NOTHING, dry_run=True),
     "flush, dry": lambda lake, *_: lake.flush_inlined_data(dry_run=True),
     "migrate, dry": lambda lake, *_: lake.migrate("1.1", dry_run=True),
+    "expire, dry": lambda lake, *_: lake.expire_snapshots(keep_last=1, dry_run=True),
+    "repair, dry": lambda lake, *_: lake.repair(lake.verify(), dry_run=True),
 }
 
 # What a writer must not do; all that VERBS has besides is a writer's.
@@ -88,9 +90,6 @@ UPKEEP: dict[str, Callable[[PausingLake, Pair], object]] = {
     "create_indexes": lambda lake, _: lake.create_indexes(),
     "repair": lambda lake, _: lake.repair(lake.verify(), dry_run=False),
     "cleanup": lambda lake, _: lake.cleanup_old_files(older_than=NOTHING),
-    "expire, dry": lambda lake, _: lake.expire_snapshots(
-        keep_last=1, dry_run=True
-    ),  # it expires, and takes it back
     "expire": lambda lake, _: lake.expire_snapshots(keep_last=1),
     "orphans": lambda lake, _: lake.delete_orphaned_files(older_than=NOTHING, sole_owner=True),
     "migrate": lambda lake, _: lake.migrate("1.1"),

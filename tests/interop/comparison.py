@@ -38,10 +38,15 @@ def _rows(reference: DuckLakeConnection, name: QualifiedName, version: int) -> p
 
 
 def arrow_of(reference: DuckLakeConnection, source: str) -> pa.Table:
-    """Return the rows of a table or function, with variants as JSON, since DuckDB has no Arrow of them."""
+    """Return the rows of a table or function, with variants as JSON and times with a zone as UTC.
+
+    DuckDB has no Arrow of the former, and leaves the offset of the latter out, which inlined rows keep.
+    """
     described = reference.sql(f"DESCRIBE FROM {source}")
     variants = [quote(column) for column, type_, *_ in described if type_ == "VARIANT"]
     texts = [f"CASE WHEN {one} IS NOT NULL THEN {one}::JSON::VARCHAR END AS {one}" for one in variants]
+    zoned = [quote(column) for column, type_, *_ in described if type_ == "TIME WITH TIME ZONE"]
+    texts += [f"({one} AT TIME ZONE 'UTC')::TIME AS {one}" for one in zoned]
     columns = f"* REPLACE ({', '.join(texts)})" if texts else "*"
     return _with_json(reference.arrow(f"SELECT {columns} FROM {source}"), variants)
 

@@ -67,22 +67,24 @@ class ExpireResult:
 
 
 def expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResult:
-    """Expire what ``rule`` chooses; a dry run does the same in one transaction and rolls back.
+    """Expire what ``rule`` chooses; a dry run only reads, without the commit lock.
 
     Raises:
         InvalidInputError: what was asked for lies in the future, or is younger than the rule's floor.
         SnapshotTaggedError: a snapshot that was asked for by its id is tagged.
         CommitRetriesExceededError: other writers, or readers of a SQLite file, never let it through.
     """
-    plan = _plan(catalog, rule)
+    if dry_run:
+        return _would_expire(catalog, rule)
+    with catalog.dialect.reading() as connection:
+        plan = _plan(connection, catalog, rule)
     planned = plan.expired
-    at_once = len(planned) if dry_run else SNAPSHOTS_AT_ONCE
-    total = ExpireResult((), 0, 0, 0, 0, dry_run, len(plan.kept_by_tags))
-    for start in range(0, len(planned), at_once or 1):
-        part = planned[start : start + at_once]
-        total = _sum(total, _expire_part(catalog, rule, part, dry_run=dry_run))
-        if len(planned) > at_once:
-            log.info("Expired %d of %d snapshots", min(start + at_once, len(planned)), len(planned))
+    total = ExpireResult((), 0, 0, 0, 0, dry_run=False, kept_by_tags=len(plan.kept_by_tags))
+    for start in range(0, len(planned), SNAPSHOTS_AT_ONCE):
+        part = planned[start : start + SNAPSHOTS_AT_ONCE]
+        total = _sum(total, _expire_part(catalog, rule, part))
+        if len(planned) > SNAPSHOTS_AT_ONCE:
+            log.info("Expired %d of %d snapshots", start + len(part), len(planned))
     return total
 
 
@@ -98,29 +100,33 @@ def _sum(left: ExpireResult, right: ExpireResult) -> ExpireResult:
     )
 
 
-def _plan(catalog: Catalog, rule: ExpiryRule) -> ExpiryPlan:
+def _plan(connection: Connection, catalog: Catalog, rule: ExpiryRule) -> ExpiryPlan:
     """Return what is to expire. It stays so, but for tags: whatever follows is newer."""
-    with catalog.dialect.reading() as connection:
-        now = catalog.dialect.server_time(connection)
-        snapshots = read_snapshots.all_snapshots(connection, catalog.tables)
-        tags = tags_by_snapshot(connection, catalog)
-        said = read_snapshots.authors_and_messages(connection, catalog.tables) if rule.has_patterns else ()
+    now = catalog.dialect.server_time(connection)
+    snapshots = read_snapshots.all_snapshots(connection, catalog.tables)
+    tags = tags_by_snapshot(connection, catalog)
+    said = read_snapshots.authors_and_messages(connection, catalog.tables) if rule.has_patterns else ()
     pinned = {snapshot_id for snapshot_id, author, message in said if rule.pins(author, message)}
     return without_tagged(plan_expiry(snapshots, rule, now, pinned), rule, tags)
 
 
-def _expire_part(
-    catalog: Catalog, rule: ExpiryRule, planned: Sequence[Snapshot], *, dry_run: bool
-) -> ExpireResult:
-    def attempt() -> ExpireResult:
-        return _expire(catalog, rule, planned, dry_run=dry_run)
+def _would_expire(catalog: Catalog, rule: ExpiryRule) -> ExpireResult:
+    with catalog.dialect.reading() as connection:
+        read_snapshots.check_version(connection, catalog.tables)
+        plan = _plan(connection, catalog, rule)
+        gone = {one.id for one in plan.expired}
+        snapshot_id = catalog.tables["snapshot"].c.snapshot_id
+        ids = connection.execute(select(snapshot_id).order_by(snapshot_id)).scalars()
+        now = catalog.dialect.server_time(connection)
+        expiry = _Expiry(connection, catalog.tables, now, [one for one in ids if one not in gone])
+        return replace(expiry.look(plan.expired), kept_by_tags=len(plan.kept_by_tags))
 
-    return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0]
+
+def _expire_part(catalog: Catalog, rule: ExpiryRule, planned: Sequence[Snapshot]) -> ExpireResult:
+    return with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _expire(catalog, rule, planned))[0]
 
 
-def _expire(
-    catalog: Catalog, rule: ExpiryRule, planned: Sequence[Snapshot], *, dry_run: bool
-) -> ExpireResult:
+def _expire(catalog: Catalog, rule: ExpiryRule, planned: Sequence[Snapshot]) -> ExpireResult:
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing() as connection:
         read_snapshots.check_version(connection, tables)
@@ -134,15 +140,12 @@ def _expire(
         )
         expired, kept = plan.expired, len(plan.kept_by_tags)
         if not expired:
-            return ExpireResult((), 0, 0, 0, 0, dry_run, kept)
+            return ExpireResult((), 0, 0, 0, 0, dry_run=False, kept_by_tags=kept)
         gone = {one.id for one in expired}
         expiry = _Expiry(
             connection, tables, dialect.server_time(connection), [i for i in ids if i not in gone]
         )
-        result = replace(expiry.run(expired, dry_run=dry_run), kept_by_tags=kept)
-        if dry_run:
-            connection.rollback()
-            return result
+        result = replace(expiry.run(expired), kept_by_tags=kept)
         if dialect.transactional_ddl:
             expiry.drop_inlined()
         connection.commit()
@@ -188,20 +191,46 @@ class _Expiry:
         self.bytes = 0
         self.inlined: list[str] = []  # dynamic tables that nobody can reach
 
-    def run(self, expired: tuple[Snapshot, ...], *, dry_run: bool) -> ExpireResult:
+    def look(self, expired: tuple[Snapshot, ...]) -> ExpireResult:
+        """Return what ``run`` would do, and change nothing."""
+        data, deletes = self.tables["data_file"], self.tables["delete_file"]
+        dead_tables = self.dead_tables()
+        data_files: dict[int, int] = {}
+        delete_files: dict[int, int] = {}
+        for is_dead in self._tests(expired, dead_tables):
+            data_files |= self._sizes(data, data.c.data_file_id, is_dead(data))
+            delete_files |= self._sizes(deletes, deletes.c.delete_file_id, is_dead(deletes))
+        for part in in_parts(list(data_files)):
+            delete_files |= self._sizes(deletes, deletes.c.delete_file_id, deletes.c.data_file_id.in_(part))
+        total = sum(data_files.values()) + sum(delete_files.values())
+        return ExpireResult(
+            expired, len(data_files), len(delete_files), len(dead_tables), total, dry_run=True
+        )
+
+    def _sizes(self, file: Table, file_id: ColumnElement[int], dies: Condition) -> dict[int, int]:
+        size = func.coalesce(file.c.file_size_bytes, 0)
+        return {
+            int(one): int(found) for one, found in self.connection.execute(select(file_id, size).where(dies))
+        }
+
+    def _tests(self, expired: Sequence[Snapshot], dead_tables: Sequence[int]) -> list[_Test]:
+        found = holes(self.kept, [one.id for one in expired])
+        return [*_unreachable(list(found)), *_of_tables(dead_tables)]
+
+    def run(self, expired: tuple[Snapshot, ...]) -> ExpireResult:
         """Schedule and remove what becomes unreachable; later steps ask for what earlier ones left."""
         ids = [one.id for one in expired]
         self.forget_snapshots(ids)
         found = list(holes(self.kept, ids))
         dead_tables = self.dead_tables()
         data_files = delete_files = 0
-        for is_dead in [*_unreachable(found), *_of_tables(dead_tables)]:
+        for is_dead in self._tests(expired, dead_tables):
             data, deletes = self.remove_files(is_dead)
             data_files += data
             delete_files += deletes
         self.remove_tables(dead_tables)
         self.remove_objects(found)
-        return ExpireResult(expired, data_files, delete_files, len(dead_tables), self.bytes, dry_run)
+        return ExpireResult(expired, data_files, delete_files, len(dead_tables), self.bytes, dry_run=False)
 
     def forget_snapshots(self, ids: Sequence[int]) -> None:
         """Remove the snapshots."""

@@ -76,9 +76,11 @@ class Mending:
 
 def repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> RepairResult:
     """Mend those of the findings that can be; see ``Lake.repair``."""
-    result, _ = with_retries(
-        catalog.dialect, DEFAULT_RETRY, lambda: _repair(catalog, findings, dry_run=dry_run)
-    )
+    if dry_run:
+        with catalog.dialect.reading() as connection:
+            result = _planned(look_at(connection, catalog, None), findings).result(dry_run=True)
+    else:
+        result, _ = with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _repair(catalog, findings))
     log.info(
         "%s %d of %d findings%s",
         "Would repair" if dry_run else "Repaired",
@@ -89,27 +91,48 @@ def repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> R
     return result
 
 
-def _repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> RepairResult:
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What mends each finding, and the snapshot that says so to clients, None where they need not notice."""
+
+    mendings: Sequence[tuple[Finding, Mending | None]]
+    snapshot_id: int | None
+
+    @property
+    def done(self) -> list[Mending]:
+        return [mending for _, mending in self.mendings if mending is not None]
+
+    @property
+    def mended(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding, mending in self.mendings if mending is not None)
+
+    def result(self, *, dry_run: bool) -> RepairResult:
+        left = tuple(finding for finding, mending in self.mendings if mending is None)
+        return RepairResult(self.mended, left, self.snapshot_id, dry_run)
+
+
+def _planned(look: Look, findings: Sequence[Finding]) -> _Planned:
+    mendings = [(finding, _mending(look, finding)) for finding in findings]
+    is_seen = any(one.needs_snapshot for _, one in mendings if one is not None)
+    return _Planned(mendings, look.head.id + 1 if is_seen else None)
+
+
+def _repair(catalog: Catalog, findings: Sequence[Finding]) -> RepairResult:
     with catalog.dialect.writing() as connection:
         look = look_at(connection, catalog, None)
-        mendings = [(finding, _mending(look, finding)) for finding in findings]
-        mended = tuple(finding for finding, mending in mendings if mending is not None)
-        left = tuple(finding for finding, mending in mendings if mending is None)
-        done = [mending for _, mending in mendings if mending is not None]
-        for mending in done:
+        planned = _planned(look, findings)
+        for mending in planned.done:
             for statement in mending.statements:
                 connection.execute(statement)
-        snapshot_id = _snapshot(look, done, mended)
-        if dry_run:
-            connection.rollback()
-            return RepairResult(mended, left, snapshot_id, dry_run=True)
-        drops = [name for mending in done for name in mending.drops]
+        if planned.snapshot_id is not None:
+            _add_snapshot(look, planned)
+        drops = [name for mending in planned.done for name in mending.drops]
         if catalog.dialect.transactional_ddl:
             _drop(look, drops)
         connection.commit()
         if not catalog.dialect.transactional_ddl:
             _drop(look, drops)
-    return RepairResult(mended, left, snapshot_id, dry_run=False)
+    return planned.result(dry_run=False)
 
 
 def _drop(look: Look, names: Sequence[str]) -> None:
@@ -118,28 +141,24 @@ def _drop(look: Look, names: Sequence[str]) -> None:
         look.connection.execute(DropTable(dynamic, if_exists=True))
 
 
-def _snapshot(look: Look, done: Sequence[Mending], mended: Sequence[Finding]) -> int | None:
+def _add_snapshot(look: Look, planned: _Planned) -> None:
     """Make the snapshot by which clients notice; it says nothing of changes, as there are none of rows."""
-    if not any(one.needs_snapshot for one in done):
-        return None
-    head, least = look.head, {name: count for one in done for name, count in one.least}
-    snapshot_id = head.id + 1
+    head, least = look.head, {name: count for one in planned.done for name, count in one.least}
     look.connection.execute(
         insert(look.tables["snapshot"]).values(
-            snapshot_id=snapshot_id,
+            snapshot_id=planned.snapshot_id,
             snapshot_time=look.catalog.dialect.server_time(look.connection),
-            schema_version=head.schema_version + any(one.changes_definitions for one in done),
+            schema_version=head.schema_version + any(one.changes_definitions for one in planned.done),
             next_catalog_id=max(head.next_catalog_id, least.get("next_catalog_id", 0)),
             next_file_id=max(head.next_file_id + 1, least.get("next_file_id", 0)),
         )
     )
-    codes = ", ".join(sorted({finding.code.value for finding in mended}))
+    codes = ", ".join(sorted({finding.code.value for finding in planned.mended}))
     look.connection.execute(
         insert(look.tables["snapshot_changes"]).values(
-            snapshot_id=snapshot_id, commit_message=f"Repaired: {codes}"
+            snapshot_id=planned.snapshot_id, commit_message=f"Repaired: {codes}"
         )
     )
-    return snapshot_id
 
 
 def _mending(look: Look, finding: Finding) -> Mending | None:

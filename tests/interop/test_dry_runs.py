@@ -1,0 +1,42 @@
+"""Dry runs only read: they end while another one holds the commit lock."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+
+NOTHING = timedelta(0)
+DRY_RUNS: dict[str, Callable[[Lake], object]] = {
+    "expiry": lambda lake: lake.expire_snapshots(keep_last=1, dry_run=True),
+    "clean-up": lambda lake: lake.cleanup_old_files(older_than=NOTHING, dry_run=True),
+    "orphans": lambda lake: lake.delete_orphaned_files(older_than=NOTHING, dry_run=True),
+    "flush": lambda lake: lake.flush_inlined_data(dry_run=True),
+    "migration": lambda lake: lake.migrate("1.1", dry_run=True),
+    "repair": lambda lake: lake.repair(lake.verify(), dry_run=True),
+    "restore": lambda lake: lake.restore("t", at=2, dry_run=True),
+}
+
+
+@pytest.mark.every_catalog
+def test_no_dry_run_waits_for_the_commit_lock(catalog):
+    if catalog.kind == "duckdb":
+        pytest.skip("an open DuckDB file shuts all other clients out, whatever they do")
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as transaction:
+            transaction.create_table("t", {"id": "int64"})
+        for number in range(2):
+            lake.append_arrow("t", pa.table({"id": pa.array([number], pa.int64())}))
+        with lake.transaction() as transaction:
+            transaction.delete_rows("t", "id = 0")
+        with (
+            Lake.connect(catalog.sqlalchemy_url) as other,
+            ThreadPoolExecutor() as pool,
+            other._lake.catalog.dialect.writing(),
+        ):
+            done = {name: pool.submit(run, lake).result(timeout=50) for name, run in DRY_RUNS.items()}
+
+    assert done.keys() == DRY_RUNS.keys()
