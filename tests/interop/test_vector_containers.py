@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -209,16 +210,16 @@ def test_any_positions_come_back(some, blocks, in_each):
     numbers = sorted(some | {block * 2**16 + low for block in range(blocks) for low in range(in_each)})
     data = bitmap_of(pa.array(numbers, pa.int64()))
 
-    assert positions(data).to_pylist() == numbers
+    assert positions(data, len(numbers)).to_pylist() == numbers
     assert list(BitMap64.deserialize(data)) == numbers
 
 
 # --- files by hand
 
 
-def read(folder: Path, content: bytes) -> list[tuple[int, int]]:
+def read(folder: Path, content: bytes, row_count: int = 2**41) -> list[tuple[int, int]]:
     (folder / "d.puffin").write_bytes(content)
-    found = deleted_rows(open_filesystem(f"{folder}/d.puffin", {}), "puffin", 7)
+    found = deleted_rows(open_filesystem(f"{folder}/d.puffin", {}), "puffin", 7, row_count)
     return sorted(zip(found["pos"].to_pylist(), found["snapshot_id"].to_pylist(), strict=True))
 
 
@@ -261,6 +262,8 @@ GOOD = container(("3", vector(1)), ("5", vector(1, 2)))
         (container(("3", vector(1)), length=3), "wrong checksum"),
         (container(("3", vector(1)), type="apache-datasketches-theta-v1"), "blob that is not"),
         (container(("3", vector(1)), **{"compression-codec": "zstd"}), "blob that is not"),
+        (container(("3", vector(1)), ("5", vector(2)), offset=4), "lie in each other"),
+        (vector(2**63), "beyond 63 bits"),
         (GOOD.replace(b'"blobs"', b'"glops"'), "lists no vectors"),
         (GOOD.replace(b'{"blobs"', b'["blobs"'), "not a JSON document"),
     ],
@@ -268,3 +271,44 @@ GOOD = container(("3", vector(1)), ("5", vector(1, 2)))
 def test_a_damaged_file_is_named(tmp_path, content, problem):
     with pytest.raises(StorageError, match=rf"d\.puffin is damaged: .*{problem}"):
         read(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [vector(*range(101)), GOOD, container(("3", vector(0)), ("5", vector(1, 2)))],
+    ids=["bare", "cumulative", "deltas"],
+)
+def test_vectors_have_no_more_rows_than_their_data_file(tmp_path, content):
+    rows = len(read(tmp_path, content))
+
+    with pytest.raises(StorageError, match=rf"d\.puffin is damaged: .* {rows - 1} "):
+        read(tmp_path, content, rows - 1)
+
+
+def test_a_delete_file_of_rows_without_end_is_not_read(tmp_path):
+    """Five million repeated positions are a few kilobytes."""
+    positions = pa.repeat(pa.scalar(0, pa.int64()), 5_000_000)
+    rows = pa.table({"file_path": pa.repeat("f.parquet", len(positions)), "pos": positions})
+    pq.write_table(rows, tmp_path / "d.parquet", compression="zstd")
+    before = pa.total_allocated_bytes()
+
+    with pytest.raises(StorageError, match=r"d\.parquet is damaged: it has 5000000 rows, and may have 100\."):
+        deleted_rows(open_filesystem(f"{tmp_path}/d.parquet", {}), "parquet", 7, row_count=100)
+    assert pa.total_allocated_bytes() - before < 2**20
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pa.table({"file_path": ["f"], "pos": pa.array([2**63], pa.uint64())}),
+        pa.table({"file_path": ["f"], "pos": pa.array([None], pa.int64())}),
+        pa.table([["f"], [1], [1]], names=["file_path", "pos", "pos"]),
+        pa.table({"file_path": ["f"], "pos": [1], "_ducklake_internal_snapshot_id": ["x"]}),
+    ],
+    ids=["too large", "null", "twice", "snapshot"],
+)
+def test_a_delete_file_with_odd_columns_is_named(tmp_path, rows):
+    pq.write_table(rows, tmp_path / "d.parquet")
+
+    with pytest.raises(StorageError, match=r"d\.parquet"):
+        deleted_rows(open_filesystem(f"{tmp_path}/d.parquet", {}), "parquet", 7, row_count=1)

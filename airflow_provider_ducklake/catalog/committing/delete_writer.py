@@ -182,7 +182,9 @@ def _folds(
     root, files = _files(connection, catalog, base, change, ids)
     if files:
         written = tuple(
-            UnwrittenDeletes(file.id, file.path, root, Positions(b""), file.delete_file, marks[file.id])
+            UnwrittenDeletes(
+                file.id, file.path, file.record_count, root, Positions(b""), file.delete_file, marks[file.id]
+            )
             for file in files
         )
         folded = tuple(file.id for file in files)

@@ -174,7 +174,7 @@ def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positi
     if len(places) == file.record_count:
         return None
     marks = found.targets.marks.get(file.id, {})
-    return positions_of(without(places, deleted_before(file.delete_file, marks, locate)))
+    return positions_of(without(places, deleted_before(file.delete_file, marks, file.record_count, locate)))
 
 
 def _of_earlier_commit(changes: Iterable[Change]) -> Iterator[Change]:

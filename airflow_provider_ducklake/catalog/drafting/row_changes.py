@@ -238,7 +238,7 @@ def _dead_count(targets: Targets, file: LiveDataFile, positions: RowPositions, l
         return said
     from airflow_provider_ducklake.storage.deletes.merged_deletes import deleted_before  # noqa: PLC0415 - heavy
 
-    return len(deleted_before(file.delete_file, marks, locate))
+    return len(deleted_before(file.delete_file, marks, file.record_count, locate))
 
 
 def _file_deletes(targets: Targets, loss: FileLoss) -> FileDeletes | UnwrittenDeletes:
@@ -248,6 +248,7 @@ def _file_deletes(targets: Targets, loss: FileLoss) -> FileDeletes | UnwrittenDe
     unwritten = UnwrittenDeletes(
         file.id,
         file.path,
+        file.record_count,
         root,
         positions,
         file.delete_file,

@@ -51,6 +51,7 @@ class DeleteChain:
 
     data_file_id: int
     data_file: Place
+    row_count: int  # of the data file
     files: tuple[DeleteFile, ...]
 
 
@@ -71,7 +72,10 @@ def read_delete_chains(connection: Connection, tables: CatalogTables) -> tuple[D
     several = select(deletes.c.data_file_id).group_by(deletes.c.data_file_id).having(func.count() > 1)
     rows = connection.execute(
         select(
-            deletes, data.c.path.label("data_path"), data.c.path_is_relative.label("data_path_is_relative")
+            deletes,
+            data.c.record_count,
+            data.c.path.label("data_path"),
+            data.c.path_is_relative.label("data_path_is_relative"),
         )
         .join(data, data.c.data_file_id == deletes.c.data_file_id)
         .where(deletes.c.data_file_id.in_(several))
@@ -98,7 +102,7 @@ def read_delete_chains(connection: Connection, tables: CatalogTables) -> tuple[D
             for row in chain
         )
         if all(one.end == other.begin for one, other in pairwise(files)):
-            found.append(DeleteChain(data_file_id, data_file, files))
+            found.append(DeleteChain(data_file_id, data_file, chain[0].record_count, files))
     return tuple(found)
 
 
@@ -117,6 +121,7 @@ def deletes_of(chain: DeleteChain, data_path: str, locate: Callable[[str], Locat
                 locate(file.place.full(data_path)).with_key(file.encryption_key),
                 file.format,
                 file.begin,
+                chain.row_count,
             )
             for file in chain.files
         ]

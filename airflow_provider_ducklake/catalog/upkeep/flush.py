@@ -291,6 +291,7 @@ def _changes(plan: FlushPlan, files: tuple[FlushedFile, ...]) -> Iterator[Change
             UnwrittenDeletes(
                 file.id,
                 file.path,
+                file.record_count,
                 table.root,
                 Positions(b""),
                 file.delete_file,

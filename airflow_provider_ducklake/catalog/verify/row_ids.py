@@ -160,5 +160,6 @@ def _deleted(file: NumberedFile, first: int, end: int, locate: Locate) -> set[in
     found = set(file.marks)
     for one in file.deletes:
         location = locate(one.path).with_key(one.encryption_key)
-        found.update(deleted_rows(location, one.format, one.begin_snapshot)["pos"].to_pylist())
+        rows = deleted_rows(location, one.format, one.begin_snapshot, file.end - file.start)
+        found.update(rows["pos"].to_pylist())
     return {file.start + position for position in found if first <= file.start + position < end}

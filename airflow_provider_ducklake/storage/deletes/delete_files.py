@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.deletes.deletion_vectors import deletion_vector
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors
+from airflow_provider_ducklake.storage.parquet.footer_end import check_row_counts
 from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput, Written, open_parquet
 
 if TYPE_CHECKING:
@@ -62,10 +63,11 @@ def write_delete_file(location: Location, data_file_path: str, deleted: pa.Table
             raise
 
 
-def deleted_rows(location: Location, file_format: str, default_snapshot_id: int) -> pa.Table:
+def deleted_rows(location: Location, file_format: str, default_snapshot_id: int, row_count: int) -> pa.Table:
     """Return the columns ``pos`` and ``snapshot_id`` (both int64): what was deleted, and by which snapshot.
 
-    Positions without an id were deleted by ``default_snapshot_id``.
+    Positions without an id were deleted by ``default_snapshot_id``. ``row_count`` is how many rows the data
+    file has: a delete file that has more is not read.
 
     Raises:
         StorageError: it is missing or damaged.
@@ -73,9 +75,9 @@ def deleted_rows(location: Location, file_format: str, default_snapshot_id: int)
     """
     match file_format:
         case "parquet":
-            positions, stamps = _parquet_deletes(location)
+            positions, stamps = _parquet_deletes(location, row_count)
         case "puffin":
-            positions, stamps = deletion_vector(location)
+            positions, stamps = deletion_vector(location, row_count)
         case _:
             raise UnsupportedFeatureError(
                 f"The delete file {location.uri} has the format {file_format!r}, which this release cannot "
@@ -86,13 +88,17 @@ def deleted_rows(location: Location, file_format: str, default_snapshot_id: int)
     return pa.table({"pos": positions, "snapshot_id": stamps})
 
 
-def _parquet_deletes(location: Location) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
+def _parquet_deletes(location: Location, row_count: int) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
     """Return positions and stamps; the column before them repeats the data file's path, and is not read."""
     with naming_errors(location.uri, "read"), open_parquet(location) as source:
         file = pq.ParquetFile(source)
         names = file.schema_arrow.names
         if len(names) < 2 or not pa.types.is_integer(file.schema_arrow.types[1]):  # noqa: PLR2004 - path, position
             raise StorageError(f"{location.uri} is not a delete file: its columns are {names}.")
+        check_row_counts(file.metadata, location.uri, row_count)
         rows = file.read(columns=[names[1], *([_SNAPSHOT_ID] if _SNAPSHOT_ID in names else [])])
-    stamps = rows.column(_SNAPSHOT_ID) if _SNAPSHOT_ID in rows.column_names else None
-    return rows.column(names[1]).cast(pa.int64()), stamps
+        positions = rows.column(names[1]).cast(pa.int64())
+        if positions.null_count:
+            raise StorageError(f"{location.uri} is damaged: a deleted row has no position.")
+        stamps = rows.column(_SNAPSHOT_ID).cast(pa.int64()) if _SNAPSHOT_ID in rows.column_names else None
+    return positions, stamps

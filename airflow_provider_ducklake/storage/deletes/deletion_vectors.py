@@ -17,14 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.deletes.puffin import MAGIC, container_of, footer_bytes, vectors_of
+from airflow_provider_ducklake.storage.deletes.puffin import (
+    MAGIC,
+    Vector,
+    container_of,
+    footer_bytes,
+    vectors_of,
+)
 from airflow_provider_ducklake.storage.deletes.roaring import bitmap_of, positions
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
 from airflow_provider_ducklake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.storage.parquet.opening import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
@@ -71,60 +77,79 @@ def _cumulative(positions: pa.Array, stamps: pa.Array) -> Iterator[tuple[int, in
         yield snapshot_id, len(gone), vector_of(gone)
 
 
-def deletion_vector(location: Location) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
+def deletion_vector(location: Location, row_count: int) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
     """Return the positions (int64, unique) of a file, and the snapshot that deleted each, where it says so.
 
-    Raises:
-        StorageError: it is missing or damaged.
-    """
-    with naming_errors(location.uri, "read"), open_input(location) as source:
-        data = source.read()
-    if not data.startswith(MAGIC):
-        return _positions(data, location.uri), None
-    try:
-        vectors = vectors_of(data)
-    except ValueError as error:
-        raise _damaged(location.uri, str(error)) from error
-    parts = [_positions(data[one.offset : one.offset + one.length], location.uri) for one in vectors]
-    stamps = [one.snapshot_id for one in vectors]
-    rows = pa.table(
-        {
-            "pos": pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.int64()),
-            "by": pa.chunked_array(
-                [
-                    pa.repeat(pa.scalar(stamp, pa.int64()), len(part))
-                    for stamp, part in zip(stamps, parts, strict=True)
-                ],
-                pa.int64(),
-            ),
-        }
-    )
-    first = rows.group_by("pos").aggregate([("by", "min")]).sort_by("pos")
-    return first["pos"], None if None in stamps else first["by_min"]
-
-
-def referenced_vectors(location: Location) -> dict[str, pa.Array]:
-    """Return the positions (int64, unique) of each data file that a container of Iceberg's has a vector of.
+    ``row_count`` is how many rows the data file has.
 
     Raises:
-        StorageError: it is missing or damaged, or a vector does not say whose it is.
+        StorageError: it is missing or damaged, or deletes more rows.
     """
-    with naming_errors(location.uri, "read"), open_input(location) as source:
-        data = source.read()
+    with naming_errors(location.uri, "read"):
+        data = _content(location)
+        if not data.startswith(MAGIC):
+            return _positions(data, location.uri, row_count), None
+        vectors = _vectors(data, location.uri)
+        rows = _first_of_each(vectors, data, location.uri, row_count)
+    return rows["pos"], None if None in {one.snapshot_id for one in vectors} else rows["by"]
+
+
+def _content(location: Location) -> bytes:
+    with open_input(location) as source:
+        content: bytes = source.read()
+        return content
+
+
+def _vectors(data: bytes, where: str) -> list[Vector]:
     try:
-        vectors = vectors_of(data)
+        return vectors_of(data)
     except ValueError as error:
-        raise _damaged(location.uri, str(error)) from error
-    found: dict[str, pa.Array] = {}
+        raise _damaged(where, str(error)) from error
+
+
+def _first_of_each(vectors: Iterable[Vector], data: bytes, where: str, row_count: int) -> pa.Table:
+    """Return the positions (``pos``) in the vectors, and the snapshot (``by``) of the first that has each.
+
+    Each vector repeats those before it, so that only one is held beside what was found.
+    """
+    found, stamps = pa.array([], pa.int64()), pa.array([], pa.int64())
     for one in vectors:
-        if one.data_file is None or one.data_file in found:
+        part = _positions_of(one, data, where, row_count)
+        new = part.filter(pc.invert(pc.is_in(part, value_set=found)))
+        found = pa.concat_arrays([found, new])
+        stamps = pa.concat_arrays([stamps, pa.repeat(pa.scalar(one.snapshot_id, pa.int64()), len(new))])
+        if len(found) > row_count:
+            raise _damaged(where, f"its vectors delete more than the {row_count} rows of the data file")
+    return pa.table({"pos": found, "by": stamps}).sort_by("pos")
+
+
+def referenced_vectors(location: Location, row_counts: Mapping[str, int]) -> dict[str, pa.Array]:
+    """Return the positions (int64, unique) of those data files that a container of Iceberg's has a vector of.
+
+    ``row_counts`` are how many rows each data file has, by the path that the metadata has for it; vectors of
+    others are not read.
+
+    Raises:
+        StorageError: it is missing or damaged, a vector does not say whose it is, or deletes more rows.
+    """
+    with naming_errors(location.uri, "read"):
+        data = _content(location)
+        vectors = _vectors(data, location.uri)
+        by_file = {one.data_file: one for one in vectors if one.data_file is not None}
+        if len(by_file) < len(vectors):
             raise _damaged(location.uri, "a vector does not say its data file, or two are of the same one")
-        blob = data[one.offset : one.offset + one.length]
-        found[one.data_file] = _positions(blob, location.uri).combine_chunks()
-    return found
+        return {
+            path: _positions_of(one, data, location.uri, row_counts[path])
+            for path, one in by_file.items()
+            if path in row_counts
+        }
 
 
-def _positions(blob: bytes, where: str) -> pa.ChunkedArray:
+def _positions_of(one: Vector, data: bytes, where: str, row_count: int) -> pa.Array:
+    return _positions(data[one.offset : one.offset + one.length], where, row_count).combine_chunks()
+
+
+def _positions(blob: bytes, where: str, row_count: int) -> pa.ChunkedArray:
     body = blob[_WORD.size : -_WORD.size]
     is_whole = len(blob) > 2 * _WORD.size + len(_VECTOR_MAGIC) and _WORD.unpack_from(blob)[0] == len(body)
     if (
@@ -134,7 +159,7 @@ def _positions(blob: bytes, where: str) -> pa.ChunkedArray:
     ):
         raise _damaged(where, "it is not a deletion vector, is truncated or has a wrong checksum")
     try:
-        return positions(body[len(_VECTOR_MAGIC) :])
+        return positions(body[len(_VECTOR_MAGIC) :], row_count)
     except ValueError as error:
         raise _damaged(where, f"its bitmap cannot be read ({error})") from error
 

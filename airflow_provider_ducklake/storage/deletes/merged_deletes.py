@@ -44,15 +44,19 @@ def read_positions(positions: RowPositions, locate: Callable[[str], Location]) -
             return pa.chunked_array([pa.Array.from_buffers(pa.int64(), positions.count, buffers)])
         case PositionsFile():
             place = locate(positions.path).with_key(positions.encryption_key)
-            return deleted_rows(place, "parquet", 0)["pos"]
+            return deleted_rows(place, "parquet", 0, positions.count)["pos"]
 
 
 def deleted_before(
-    old: LiveDeleteFile | None, marks: Mapping[int, int], locate: Callable[[str], Location]
+    old: LiveDeleteFile | None,
+    marks: Mapping[int, int],
+    row_count: int,
+    locate: Callable[[str], Location],
 ) -> pa.Table:
     """Return the rows that a data file has lost: ``pos``, unique, and ``snapshot_id`` (both int64).
 
-    ``marks`` are its inlined deletes: positions, with the snapshots that deleted them.
+    ``marks`` are its inlined deletes: positions, with the snapshots that deleted them. ``row_count`` is how
+    many rows it has, with those.
 
     Raises:
         StorageError: the delete file is missing or damaged.
@@ -62,18 +66,20 @@ def deleted_before(
     )
     if old is None:
         return marked
-    in_file = deleted_rows(locate(old.path).with_key(old.encryption_key), old.format, old.begin_snapshot)
+    place = locate(old.path).with_key(old.encryption_key)
+    in_file = deleted_rows(place, old.format, old.begin_snapshot, row_count)
     if not marks:
         return in_file
     first = pa.concat_tables([in_file, marked]).group_by("pos").aggregate([("snapshot_id", "min")])
     return first.select(["pos", "snapshot_id_min"]).rename_columns(["pos", "snapshot_id"])
 
 
-def joined_deletes(files: Sequence[tuple[Location, str, int]]) -> pa.Table | None:
-    """Return the rows of delete files that each repeat the one before: (place, format, snapshot), in order.
+def joined_deletes(files: Sequence[tuple[Location, str, int, int]]) -> pa.Table | None:
+    """Return the rows of delete files that each repeat the one before, in order.
 
-    ``pos`` (ascending, unique) and ``snapshot_id``, the first that deleted it (both int64). None where the
-    last file lacks a row of an earlier one.
+    Each file is (place, format, snapshot, rows of the data file). The rows are ``pos`` (ascending, unique)
+    and ``snapshot_id``, the first that deleted it (both int64). None where the last file lacks a row of an
+    earlier one.
 
     Raises:
         StorageError: a delete file is missing or damaged.
@@ -108,7 +114,7 @@ def live_positions(
         raise InvalidInputError(
             f"Data file {file.path} has the positions 0 to {file.record_count - 1}, not {outside[0]}."
         )
-    before = deleted_before(file.delete_file, marks, locate)
+    before = deleted_before(file.delete_file, marks, file.record_count, locate)
     twice = chosen.filter(pc.is_in(chosen, value_set=before["pos"].combine_chunks()))
     if len(twice):
         raise InvalidInputError(f"Position {twice[0]} of data file {file.path} is already deleted.")
@@ -127,7 +133,7 @@ def write_deletes(
     new = read_positions(deletes.positions, locate)
     rows, begin, newest = pa.table({"pos": new}), None, None
     if deletes.holds_ids:
-        before = deleted_before(deletes.old, deletes.marks, locate)
+        before = deleted_before(deletes.old, deletes.marks, deletes.row_count, locate)
         rows = _together(before, new, snapshot_id, deletes.data_file_path)
         begin, newest = (SnapshotId(one.as_py()) for one in pc.min_max(rows["snapshot_id"]).values())
     is_bare = deletes.format == "puffin" and deletes.is_of_one_snapshot

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ def vectors_of(data: bytes) -> list[Vector]:
     if not isinstance(blobs, list):
         raise ValueError("its footer lists no vectors")  # noqa: TRY004 - of a document
     found = [_vector(blob, start) for blob in blobs]
+    places = sorted((one.offset, one.offset + one.length) for one in found)
+    if any(next_[0] < one[1] for one, next_ in pairwise(places)):  # or few bytes would be any number of rows
+        raise ValueError("its vectors lie in each other")
     stamped = [one.snapshot_id for one in found if one.snapshot_id is not None]
     if stamped and len(stamped) < len(found):
         raise ValueError("only some of its vectors say by which snapshot")

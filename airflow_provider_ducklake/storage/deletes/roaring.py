@@ -19,20 +19,22 @@ _WITHOUT_RUNS, _WITH_RUNS = 12346, 12347
 _FEWEST_WITH_OFFSETS = 4  # of the containers of a bitmap that has runs
 _LARGEST_LIST = 4096
 _BITMAP_BYTES = 8192
+_HIGHEST = 2**31  # of the high bits: a row of a file has a number of 63 bits
 
 
-def positions(data: bytes) -> pa.ChunkedArray:
-    """Return the numbers (int64, ascending) of a 64-bit bitmap.
+def positions(data: bytes, most: int) -> pa.ChunkedArray:
+    """Return the numbers (int64) of a 64-bit bitmap, of which there are ``most`` at most.
+
+    Nothing is allocated for a count that the bytes do not have: a run of 65,536 numbers takes four bytes.
 
     Raises:
-        ValueError: this is no such bitmap.
+        ValueError: this is no such bitmap, or it has more numbers.
     """
-    reader = _Reader(data)
-    try:
-        (count,) = reader.unpack("Q")
-        chunks = [chunk for _ in range(count) for chunk in _bitmap(reader)]
-    except (struct.error, pa.ArrowInvalid) as error:
-        raise ValueError("the bitmap is cut off") from error
+    reader = _Reader(data, most)
+    (count,) = reader.unpack("Q")
+    chunks: list[pa.Array] = []
+    for _ in range(count):  # each takes twelve bytes at least
+        chunks += _bitmap(reader)
     return pa.chunked_array(chunks, pa.int64())
 
 
@@ -74,15 +76,15 @@ def _written(containers: list[tuple[int, int, bytes]]) -> bytes:
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, most: int) -> None:
         self._data, self._place = data, 0
+        self._most = self._left = most
 
     def take(self, size: int) -> bytes:
-        taken = self._data[self._place : self._place + size]
-        if len(taken) != size:
+        if size > len(self._data) - self._place:
             raise ValueError("the bitmap is cut off")
         self._place += size
-        return taken
+        return self._data[self._place - size : self._place]
 
     def unpack(self, format_: str) -> tuple[int, ...]:
         return struct.unpack(f"<{format_}", self.take(struct.calcsize(f"<{format_}")))
@@ -90,34 +92,54 @@ class _Reader:
     def shorts(self, count: int) -> tuple[int, ...]:
         return self.unpack(f"{count}H")
 
+    def expect(self, numbers: int) -> None:
+        """Count numbers that are about to be read."""
+        self._left -= numbers
+        if self._left < 0:
+            raise ValueError(f"the bitmap has more numbers than the {self._most} that it may have")
+
 
 def _bitmap(reader: _Reader) -> Iterator[pa.Array]:
     """Yield the numbers of a bitmap of the low 32 bits, whose high ones stand before it."""
     high, cookie = reader.unpack("II")
-    kind = cookie & 0xFFFF
-    if kind == _WITH_RUNS:
+    if high >= _HIGHEST:
+        raise ValueError(f"the bitmap has numbers with the high bits {high:#x}, beyond 63 bits")
+    flags: bytes | None = None
+    if cookie & 0xFFFF == _WITH_RUNS:
         count = (cookie >> 16) + 1
         flags = reader.take((count + 7) // 8)
-        has_runs = [bool(flags[place // 8] >> place % 8 & 1) for place in range(count)]
     elif cookie == _WITHOUT_RUNS:
         (count,) = reader.unpack("I")
-        has_runs = [False] * count
     else:
         raise ValueError(f"no bitmap begins with {cookie}")
     header = reader.shorts(2 * count)
-    if kind != _WITH_RUNS or count >= _FEWEST_WITH_OFFSETS:
+    if flags is None or count >= _FEWEST_WITH_OFFSETS:
         reader.take(4 * count)  # where each container begins
-    for key, last, is_runs in zip(header[::2], header[1::2], has_runs, strict=True):
+    reader.expect(sum(header[1::2]) + count)
+    for place, (key, last) in enumerate(zip(header[::2], header[1::2], strict=True)):
+        is_runs = flags is not None and bool(flags[place // 8] >> place % 8 & 1)
         yield pc.add(_container(reader, last + 1, is_runs=is_runs), (high << 32) + (key << 16))
 
 
 def _container(reader: _Reader, count: int, *, is_runs: bool) -> pa.Array:
     if is_runs:
-        (runs,) = reader.unpack("H")
-        ends = reader.shorts(2 * runs)
-        spans = zip(ends[::2], ends[1::2], strict=True)
-        return pa.array([one for start, more in spans for one in range(start, start + more + 1)], pa.int64())
+        return _numbers_of_runs(reader, count)
     if count <= _LARGEST_LIST:
         return pa.array(reader.shorts(count), pa.int64())
     bits = pa.py_buffer(reader.take(_BITMAP_BYTES))
-    return pc.indices_nonzero(pa.Array.from_buffers(pa.bool_(), 2**16, [None, bits])).cast(pa.int64())
+    numbers = pc.indices_nonzero(pa.Array.from_buffers(pa.bool_(), 2**16, [None, bits]))
+    if len(numbers) != count:
+        raise ValueError(f"the bitmap has {len(numbers)} numbers where it says {count}")
+    return numbers.cast(pa.int64())
+
+
+def _numbers_of_runs(reader: _Reader, count: int) -> pa.Array:
+    (runs,) = reader.unpack("H")
+    ends = reader.shorts(2 * runs)
+    spans = list(zip(ends[::2], ends[1::2], strict=True))
+    if sum(more + 1 for _, more in spans) != count:
+        raise ValueError("the runs of the bitmap do not have as many numbers as it says")
+    numbers = [one for start, more in spans for one in range(start, start + more + 1)]
+    if numbers and max(numbers) >= 2**16:
+        raise ValueError("a run of the bitmap ends behind its container")
+    return pa.array(numbers, pa.int64())

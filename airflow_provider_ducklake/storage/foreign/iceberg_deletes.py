@@ -20,6 +20,7 @@ from airflow_provider_ducklake.storage.deletes.deletion_vectors import reference
 from airflow_provider_ducklake.storage.deletes.merged_deletes import positions_of
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
 from airflow_provider_ducklake.storage.files.parallel import in_threads
+from airflow_provider_ducklake.storage.parquet.footer_end import check_row_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,18 +43,20 @@ class IcebergDeletes:
 def deleted_rows_of(
     deletes: Iterable[IcebergDeletes],
     sequence_numbers: Mapping[str, int],
+    row_counts: Mapping[str, int],
     locate: Callable[[str], Location],
 ) -> dict[str, Positions]:
     """Return the deleted rows of data files, by the path that the metadata has for these.
 
     ``sequence_numbers`` are those of the data files: only deletes that came with them or later count.
+    ``row_counts`` are how many rows they have, deleted ones included.
 
     Raises:
         StorageError: a file is missing or damaged.
     """
     found: defaultdict[str, list[pa.Array]] = defaultdict(list)
     files = list(deletes)
-    for one, rows in zip(files, in_threads(lambda one: _rows(one, locate), files), strict=True):
+    for one, rows in zip(files, in_threads(lambda one: _rows(one, row_counts, locate), files), strict=True):
         for path, positions in rows.items():
             if path in sequence_numbers and one.sequence_number >= sequence_numbers[path]:
                 found[path].append(positions)
@@ -61,12 +64,14 @@ def deleted_rows_of(
 
 
 def _joined(parts: Sequence[pa.Array]) -> pa.Array:
-    return pc.unique(pa.concat_arrays(parts).cast(pa.int64())).sort()
+    return pc.unique(pa.concat_arrays(parts)).sort()
 
 
-def _rows(one: IcebergDeletes, locate: Callable[[str], Location]) -> Mapping[str, pa.Array]:
+def _rows(
+    one: IcebergDeletes, row_counts: Mapping[str, int], locate: Callable[[str], Location]
+) -> Mapping[str, pa.Array]:
     place = locate(one.path)
-    return referenced_vectors(place) if one.is_vectors else _positions(place)
+    return referenced_vectors(place, row_counts) if one.is_vectors else _positions(place)
 
 
 def _positions(place: Location) -> dict[str, pa.Array]:
@@ -76,10 +81,13 @@ def _positions(place: Location) -> dict[str, pa.Array]:
             raise StorageError(
                 f"{place.uri} is not a position delete file: its columns are {file.schema_arrow.names}."
             )
+        check_row_counts(file.metadata, place.uri)
         rows = file.read(columns=[_PATH, _POSITION])
-    if rows[_PATH].null_count or rows[_POSITION].null_count:
-        raise StorageError(f"{place.uri} is damaged: a deleted row has no file or no position.")
-    rows = rows.unify_dictionaries()
+        if rows[_PATH].null_count or rows[_POSITION].null_count:
+            raise StorageError(f"{place.uri} is damaged: a deleted row has no file or no position.")
+        places = rows[_POSITION].cast(pa.int64())
+        paths = rows[_PATH].cast(pa.dictionary(pa.int32(), pa.string()))
+        rows = pa.table({_PATH: paths, _POSITION: places}).unify_dictionaries()
     parts: defaultdict[str, list[pa.Array]] = defaultdict(list)
     for batch in rows.to_batches():
         paths, places = batch.column(_PATH), batch.column(_POSITION)

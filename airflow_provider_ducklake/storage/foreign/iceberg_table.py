@@ -20,7 +20,7 @@ from airflow_provider_ducklake.storage.foreign.iceberg_metadata import load_tabl
 from airflow_provider_ducklake.storage.foreign.iceberg_types import columns_of, ids_of_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from pyiceberg.partitioning import PartitionSpec
@@ -183,9 +183,10 @@ def _files(
 
 
 def _deleted(
-    entries: Iterable[ManifestEntry], data: Iterable[ManifestEntry], places: Places, locate: Locate
+    entries: Iterable[ManifestEntry], data: Collection[ManifestEntry], places: Places, locate: Locate
 ) -> dict[str, Positions]:
     of_data = {one.data_file.file_path: one.sequence_number or 0 for one in data}
+    row_counts = {one.data_file.file_path: one.data_file.record_count for one in data}
     files = {
         IcebergDeletes(
             places.checked(one.data_file.file_path),
@@ -195,7 +196,7 @@ def _deleted(
         for one in entries
         if _content(one.data_file) is DataFileContent.POSITION_DELETES
     }
-    return deleted_rows_of(files, of_data, locate)
+    return deleted_rows_of(files, of_data, row_counts, locate)
 
 
 def _partition(

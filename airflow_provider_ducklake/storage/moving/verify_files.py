@@ -269,7 +269,8 @@ def verify_delete_file(location: Location, asked: DeletesToVerify, newest: int) 
         {"table_id": asked.table_id, "delete_file_id": file.id},
     )
     try:
-        rows = deleted_rows(location, file.format, file.begin_snapshot)
+        most = file.delete_count if asked.record_count is None else asked.record_count
+        rows = deleted_rows(location, file.format, file.begin_snapshot, most)
         sizes = _delete_sizes(location, file)
     except (StorageError, UnsupportedFeatureError) as error:
         return [_unreadable(location, about, error)]

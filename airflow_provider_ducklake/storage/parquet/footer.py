@@ -30,7 +30,7 @@ from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import Physical, format_physical
 from airflow_provider_ducklake.spec.variant_stats import format_path_stats
 from airflow_provider_ducklake.storage.files.filesystem import Location, open_input
-from airflow_provider_ducklake.storage.parquet.footer_end import TAIL_BYTES, footer_length
+from airflow_provider_ducklake.storage.parquet.footer_end import TAIL_BYTES, check_row_counts, footer_length
 from airflow_provider_ducklake.storage.parquet.geometries import geometry_stats
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.path_stats import path_stats
@@ -126,6 +126,7 @@ def read_metadata(location: Location) -> tuple[pq.FileMetaData, int, int]:
             whole_footer = footer_size + TAIL_BYTES <= len(tail) and not is_encrypted
             with pa.BufferReader(tail) if whole_footer else open_parquet(location) as plain:
                 metadata = pq.read_metadata(plain)
+            check_row_counts(metadata, location.uri)
         except (OSError, pa.ArrowException) as error:
             raise StorageError(f"Cannot read the Parquet footer of {location.uri}: {error}") from error
     return metadata, size, footer_size

@@ -1,8 +1,13 @@
-"""The last bytes of a Parquet file: the length of what is before them, and which kind of file it is."""
+"""The end of a Parquet file: its last bytes, and how many rows its footer says that it has."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -27,3 +32,18 @@ def footer_length(tail: bytes, where: str, *, is_encrypted: bool = False) -> int
     if not is_encrypted and magic == ENCRYPTED_MAGIC:
         raise UnsupportedFeatureError(f"{where} is an encrypted Parquet file, and no lake has a key for it.")
     return int.from_bytes(tail[-TAIL_BYTES:-4], "little")
+
+
+def check_row_counts(metadata: pq.FileMetaData, where: str, most: int | None = None) -> None:
+    """Refuse a footer whose numbers of rows do not add up, or that has more than ``most`` rows.
+
+    Raises:
+        StorageError: names ``where`` and the numbers.
+    """
+    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    if min(counts, default=0) < 0 or sum(counts) != metadata.num_rows:
+        raise StorageError(
+            f"{where} is damaged: its footer says {metadata.num_rows} rows, and its row groups {sum(counts)}."
+        )
+    if most is not None and metadata.num_rows > most:
+        raise StorageError(f"{where} is damaged: it has {metadata.num_rows} rows, and may have {most}.")

@@ -133,8 +133,9 @@ def _deleted_by(
             "snapshot_id": pa.array(history.marks.values(), pa.int64()),
         }
     )
+    row_count = history.file.record_count
     parts = [
-        deleted_rows(locate(one.path).with_key(one.encryption_key), one.format, one.begin_snapshot)
+        deleted_rows(locate(one.path).with_key(one.encryption_key), one.format, one.begin_snapshot, row_count)
         for one in history.delete_files
     ]
     deletes = pa.concat_tables([*parts, marks])

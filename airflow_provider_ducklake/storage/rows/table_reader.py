@@ -179,9 +179,8 @@ def gone_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], L
         return marked
     gone = [marked]
     for delete in (*file.older_delete_files, file.delete_file):
-        rows = deleted_rows(
-            locate(delete.path).with_key(delete.encryption_key), delete.format, delete.begin_snapshot
-        )
+        place = locate(delete.path).with_key(delete.encryption_key)
+        rows = deleted_rows(place, delete.format, delete.begin_snapshot, file.record_count)
         gone += rows.filter(pc.less_equal(rows["snapshot_id"], plan.table.snapshot.id))["pos"].chunks
     return pa.concat_arrays(gone)
 

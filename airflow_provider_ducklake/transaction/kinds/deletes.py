@@ -87,13 +87,15 @@ RowPositions: TypeAlias = Positions | PositionsFile
 class UnwrittenDeletes:
     """A delete file that the commit writes into ``root``, since it may have to hold the snapshot's own id.
 
-    It has the rows at ``positions``, and those of ``old``, the live delete file that it replaces, and of
-    ``marks``, inlined deletes that it makes superfluous: positions, with the snapshots that deleted them.
-    ``as_vectors``: it is to be deletion vectors, where the lake's version has them for so many snapshots.
+    Its data file has ``row_count`` rows. It has those at ``positions``, and those of ``old``, the live delete
+    file that it replaces, and of ``marks``, inlined deletes that it makes superfluous: positions, with the
+    snapshots that deleted them. ``as_vectors``: it is to be deletion vectors, where the lake's version has
+    them for so many snapshots.
     """
 
     data_file_id: DataFileId
     data_file_path: str
+    row_count: int
     root: str
     positions: RowPositions
     old: LiveDeleteFile | None = None

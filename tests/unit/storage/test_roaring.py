@@ -1,6 +1,8 @@
 """Roaring bitmaps as another library writes them."""
 
 import random
+import struct
+import tracemalloc
 
 import pytest
 from pyroaring import BitMap64
@@ -27,7 +29,7 @@ def test_every_kind_of_container_is_read(name, is_optimized):
     if is_optimized:
         bitmap.run_optimize()
 
-    assert positions(bitmap.serialize()).to_pylist() == sorted(BITMAPS[name])
+    assert positions(bitmap.serialize(), len(BITMAPS[name])).to_pylist() == sorted(BITMAPS[name])
 
 
 @pytest.mark.parametrize("name", ["list", "bitmap", "several runs"])
@@ -35,4 +37,42 @@ def test_what_is_cut_off_or_none_is_refused(name):
     data = BitMap64(BITMAPS[name]).serialize()
     for wrong in (data[:-1], data[:9], b"", data[:8] + b"\xff" * (len(data) - 8)):
         with pytest.raises(ValueError, match="bitmap"):
-            positions(wrong)
+            positions(wrong, 10**9)
+
+
+def bitmap(high: int, cookie: int, rest: bytes) -> bytes:
+    return struct.pack("<QII", 1, high, cookie) + rest
+
+
+def runs_of_everything(containers: int) -> bytes:
+    """Return a bitmap of containers whose one run, of four bytes, has all 65,536 numbers."""
+    flags = b"\xff" * ((containers + 7) // 8)
+    header = b"".join(struct.pack("<HH", key, 65535) for key in range(containers))
+    offsets = b"\0\0\0\0" * containers
+    runs = struct.pack("<HHH", 1, 0, 65535) * containers
+    return bitmap(0, 12347 | (containers - 1) << 16, flags + header + offsets + runs)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (bitmap(0, 12346, struct.pack("<I", 2**32 - 1) + b"\0" * 12), "cut off"),  # 32 bytes for 4 billion
+        (struct.pack("<Q", 2**64 - 1) + b"\0" * 24, "no bitmap begins with 0"),
+        (runs_of_everything(65536), "more numbers than the 100000 that it may have"),  # 900 KB for 4 billion
+        (bitmap(2**31, 12346, struct.pack("<IHHIH", 1, 0, 0, 0, 5)), "beyond 63 bits"),
+        (bitmap(0, 12347, b"\x01" + struct.pack("<HHHHH", 0, 9, 1, 0, 65535)), "do not have as many"),
+        (bitmap(0, 12347, b"\x01" + struct.pack("<HHHHH", 0, 9, 1, 65530, 9)), "behind its container"),
+        (
+            bitmap(0, 12346, struct.pack("<IHHI", 1, 0, 4096, 16) + b"\xff" * 8192),
+            "has 65536 numbers where it says 4097",
+        ),
+    ],
+    ids=["count", "bitmaps", "runs", "high bits", "run beyond", "run behind", "dense"],
+)
+def test_a_count_is_never_more_than_the_bytes_or_the_rows(data, problem):
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=problem):
+        positions(data, 100_000)
+
+    assert tracemalloc.get_traced_memory()[1] < 32 * 2**20
+    tracemalloc.stop()
