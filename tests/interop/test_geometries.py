@@ -4,13 +4,14 @@ import random
 import shutil
 import struct
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.types.geometry import GeometryStats
-from airflow_provider_ducklake.storage.parquet.geometries import first_invalid
+from airflow_provider_ducklake.storage.parquet.geometries import check_geometries, first_invalid
 from tests.reference.duckdb_lake import open_lake
 
 STATS = "SELECT extra_stats FROM __ducklake_metadata_lake.ducklake_{}_column_stats WHERE column_id = 2"
@@ -18,6 +19,14 @@ STATS = "SELECT extra_stats FROM __ducklake_metadata_lake.ducklake_{}_column_sta
 
 def point(x: float, y: float) -> bytes:
     return struct.pack("<BIdd", 1, 1, x, y)
+
+
+LINE = struct.pack("<BIIdddd", 1, 2, 2, 0, 0, 1, 1)
+HIGH_POINT = struct.pack("<BIddd", 1, 1001, 1, 2, 3)
+
+
+def members(type_: int, *geometries: bytes) -> bytes:
+    return struct.pack("<BII", 1, type_, len(geometries)) + b"".join(geometries)
 
 
 def rows(*points: tuple[float, float] | None, start: int = 0) -> pa.Table:
@@ -94,6 +103,12 @@ def test_a_restore_and_a_compaction_rewrite_geometries(lake, sqlite_catalog):
         (struct.pack("<BII", 1, 2, 2**31), "it is cut off"),
         (struct.pack("<BII", 1, 7, 1) * 200, "it is cut off|nested too deeply"),
         (b"POINT(1 2)", "byte 0 is 80"),
+        (members(4, LINE), "a multipoint has a linestring at byte 9, which DuckDB refuses"),
+        (members(6, members(4)), "a multipolygon has a multipoint at byte 9"),
+        (members(7, HIGH_POINT), "a geometrycollection has a point_z at byte 9"),
+        (members(1007, point(1, 2)), "a geometrycollection_z has a point at byte 9"),
+        (members(7, members(7, members(5, point(1, 2)))), "a multilinestring has a point at byte 27"),
+        (struct.pack("<BII", 1, 7, 1) * 16 + point(1, 2), "nested too deeply"),
     ],
 )
 def test_what_is_no_wkb_is_refused_by_row_and_reason(lake, value, problem):
@@ -120,6 +135,65 @@ def test_bytes_that_were_changed_by_chance_are_refused_or_read_equal(lake, seed,
     with open_lake(sqlite_catalog) as duckdb:
         theirs = duckdb.sql("SELECT id, g::VARCHAR IS NOT NULL FROM t ORDER BY id")
     assert theirs == [(row["id"], True) for row in lake.read_arrow("t").sort_by("id").to_pylist()]
+
+
+def drawn(draw: random.Random, depth: int = 0, within: int = 7, dimensions: int | None = None) -> bytes:
+    """Draw a geometry; one in twenty has another type or other dimensions than the one around it."""
+    if dimensions is None or draw.random() < 0.05:
+        dimensions = draw.choice((0, 0, 1, 2, 3))
+    type_ = within - 3
+    if within == 7 or draw.random() < 0.05:
+        type_ = draw.randrange(1, 8 if depth < 4 else 4)
+    order = draw.choice("<<>")
+    coordinates = (2, 3, 3, 4)[dimensions]
+
+    def points(count: int) -> bytes:
+        numbers = (draw.choice((0.0, 1.5, -7e300, float("nan"))) for _ in range(count * coordinates))
+        return struct.pack(f"{order}{count * coordinates}d", *numbers)
+
+    def counted(parts: list[bytes]) -> bytes:
+        return struct.pack(f"{order}I", len(parts)) + b"".join(parts)
+
+    count = draw.randrange(4)
+    match type_:
+        case 1:
+            content = points(1)
+        case 2:
+            content = counted([points(1) for _ in range(count)])
+        case 3:
+            content = counted([counted([points(1) for _ in range(4)]) for _ in range(count)])
+        case _:
+            content = counted([drawn(draw, depth + 1, type_, dimensions) for _ in range(count)])
+    return struct.pack(f"{order}BI", order == "<", dimensions * 1000 + type_) + content
+
+
+def test_what_the_reference_refuses_is_refused(seed):
+    draw = random.Random(seed)
+    connection = duckdb.connect()
+    refused = 0
+    for number in range(600):
+        geometry = drawn(draw)
+        theirs = takes(connection, geometry)
+        refused += not theirs
+
+        assert is_taken(geometry) == theirs, f"geometry {number}: {geometry.hex()}"
+    assert refused > 20
+
+
+def takes(connection: duckdb.DuckDBPyConnection, geometry: bytes) -> bool:
+    try:
+        connection.execute("SELECT ST_GeomFromWKB(?::BLOB)::VARCHAR", [geometry]).fetchall()
+    except duckdb.InvalidInputException:
+        return False
+    return True
+
+
+def is_taken(geometry: bytes) -> bool:
+    try:
+        check_geometries(pa.chunked_array([pa.array([geometry], pa.binary())]), "g")
+    except InvalidInputError:
+        return False
+    return True
 
 
 def test_a_file_of_geometries_is_added_as_the_reference_adds_it(new_catalog, tmp_path):

@@ -38,6 +38,7 @@ class WkbType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
 
 
 WKB = WkbType()
+_WITH_MEMBERS = ("multi", "geometrycollection")
 
 
 def geometry_stats(chunk: pq.ColumnChunkMetaData) -> GeometryStats | None:
@@ -57,7 +58,10 @@ def _range(low: float | None, high: float | None) -> tuple[float, float] | None:
 
 
 def check_geometries(values: pa.ChunkedArray, column: str) -> None:
-    """Refuse values that are no WKB: Arrow, which parses them for statistics, would write them.
+    """Refuse values that are no WKB, or that DuckDB does not take: Arrow would write them.
+
+    Arrow parses them for statistics, in which a value that it cannot parse leaves no types. It does not
+    compare the members of a collection with it.
 
     Raises:
         InvalidInputError: names the column and the row.
@@ -68,9 +72,13 @@ def check_geometries(values: pa.ChunkedArray, column: str) -> None:
     table = pa.table([pa.chunked_array(_typed(values), WKB)], names=["g"])
     with pq.ParquetWriter(target, table.schema, compression="none", use_dictionary=False) as writer:
         writer.write_table(table, row_group_size=max(1, len(values)))
-    if geometry_stats(writer.writer.metadata.row_group(0).column(0)) is not None:
+    found = geometry_stats(writer.writer.metadata.row_group(0).column(0))
+    if found is not None and not any(one.startswith(_WITH_MEMBERS) for one in found.types):
         return
-    place, problem = first_invalid(values.to_pylist()) or (0, "Arrow does not know it")
+    invalid = first_invalid(values.to_pylist())
+    if invalid is None and found is not None:
+        return
+    place, problem = invalid or (0, "Arrow does not know it")
     raise InvalidInputError(
         f"Column {column}: the value of row {place + 1} of those written together is no geometry in WKB: "
         f"{problem}. Nothing was committed."
