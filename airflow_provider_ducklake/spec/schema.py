@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidNameError
+from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidNameError, InvalidTypeError
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.names.identifiers import check_name, fold, split_parts
 from airflow_provider_ducklake.spec.types.ducklake_types import (
+    DEEPEST,
     DuckLakeType,
     Field,
     catalog_name,
@@ -174,8 +175,13 @@ def assemble(rows: Iterable[tuple[Column, ColumnId | None, str]]) -> TableSchema
     for column, parent, text in rows:
         by_parent.setdefault(parent, []).append((column, text))
 
-    def build(column: Column, text: str) -> Column:
-        children = tuple(build(child, child_text) for child, child_text in by_parent.get(column.id, ()))
+    def build(column: Column, text: str, level: int = 1) -> Column:
+        if level > DEEPEST:
+            raise InvalidTypeError(
+                f"Column {column.id} of ducklake_column has {DEEPEST} columns above it. Correct its "
+                "parent_column, or restore the catalog from a backup."
+            )
+        children = tuple(build(*child, level + 1) for child in by_parent.get(column.id, ()))
         fields = tuple(Field(child.name, child.type) for child in children)
         return replace(column, type=with_children(text, fields), children=children)
 

@@ -84,7 +84,10 @@ def read_predicate(text: str, schema: TableSchema, table: str) -> Predicate:
     tokens = _tokens(text)
     _check_signs(text, tokens)
     reader = _Reader(text, schema, table)
-    predicate = reader.condition(_tree(text), negate=False)
+    try:
+        predicate = reader.condition(_tree(text), negate=False)
+    except RecursionError:
+        raise _error(text, 0, text, _TOO_DEEP) from None
     reader.check_all_read(tokens)
     return predicate
 
@@ -101,6 +104,7 @@ def _shortened(near: str) -> str:
 
 
 _SHOWN = 60
+_TOO_DEEP = "this is nested too deeply."
 
 
 def _tokens(text: str) -> tuple[Token, ...]:
@@ -140,22 +144,24 @@ def _continues(sign: Token, token: Token) -> bool:
 
 
 def _tree(text: str) -> Node:
-    import sqlglot  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
-    from sqlglot import exp  # noqa: PLC0415
+    from sqlglot import exp  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
+    from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
+
+    from airflow_provider_ducklake.sql import trees  # noqa: PLC0415
 
     try:
-        return sqlglot.parse_one(text, into=exp.Condition, dialect="duckdb")
-    except sqlglot.errors.ParseError as error:
+        return trees.parse_one(text, "duckdb", into=exp.Condition)
+    except ParseError as error:
         first = error.errors[0] if error.errors else {}
         near = first.get("highlight") or text
         column = (first.get("col") or len(near)) - len(near) + 1
         raise InvalidPredicateError(
             first.get("line") or 1, column, _shortened(near), f"this cannot be read. {_ALLOWED}"
         ) from error
-    except sqlglot.errors.SqlglotError as error:
+    except trees.TooDeepError as error:
+        raise _error(text, 0, text, _TOO_DEEP) from error
+    except SqlglotError as error:
         raise _error(text, 0, text, f"this cannot be read. {_ALLOWED}") from error
-    except RecursionError as error:
-        raise _error(text, 0, text, "this is nested too deeply.") from error
 
 
 @dataclass

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"
 
 
+_MOST_VIEWS = 50  # each takes a part of the stack, and Spark plans them all as one query
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A table that a task writes; ``base`` is it as it was planned, or what it is to become."""
@@ -137,6 +140,7 @@ class Reads:
     names_of: dict[FoldedName, str] = field(default_factory=dict)
     of_source: set[FoldedName] = field(default_factory=set)
     _views: dict[FoldedName, str] = field(default_factory=dict)
+    _within: list[QualifiedName] = field(default_factory=list)  # views whose queries are being read
     _macros: list[Macro] | None = None
 
     @property
@@ -166,7 +170,8 @@ class Reads:
 
         Raises:
             TableNotFoundError: a name of neither a table nor a view.
-            UnsupportedFeatureError: a view in another dialect than Spark's.
+            UnsupportedFeatureError: a view in another dialect than Spark's, or too many that read each other.
+            InvalidInputError: a view reads itself.
         """
         return query.with_views({key: quoted(self.view_of(name)) for key, name in query.reads.items()})
 
@@ -180,8 +185,25 @@ class Reads:
             try:
                 self.tables[wanted] = self._read(name, wanted)
             except TableNotFoundError:
-                self._add_view(name, wanted)
+                self._enter_view(name, wanted)
+        elif any(name.folded == one.folded for one in self._within):
+            raise InvalidInputError(f"View {name} reads itself{self._through(name)}.")
         return self._views[name.folded]
+
+    def _enter_view(self, name: QualifiedName, wanted: str) -> None:
+        if len(self._within) == _MOST_VIEWS:
+            raise UnsupportedFeatureError(
+                f"View {name} is read{self._through(name)}: a query may have {_MOST_VIEWS} views that each "
+                "read the next, not more. Read a view further down, or its tables."
+            )
+        self._within.append(name)
+        self._add_view(name, wanted)
+        self._within.pop()
+
+    def _through(self, name: QualifiedName) -> str:
+        """Say by which other views one is read: the outermost, and the one that names it."""
+        others = dict.fromkeys(one for one in (self._within[0], self._within[-1]) if one != name)
+        return f" through {' and '.join(map(str, others))}" if others else ""
 
     def _add_view(self, name: QualifiedName, wanted: str) -> None:
         try:
@@ -199,8 +221,6 @@ class Reads:
             text = with_macros(text, self.macros(name.schema))
         text = checked_text(name, text)
         parsed = parse_query(text, name.schema, nested_schemas=nested)
-        if name.folded in parsed.reads:
-            raise InvalidInputError(f"View {name} reads itself.")
         text = self.query(parsed)
         names = ", ".join(map(quoted, found.column_aliases))
         named = f"SELECT * FROM ({text}\n) AS v({names})"  # noqa: S608 - as the view's author wrote it

@@ -24,6 +24,7 @@ from airflow_provider_ducklake.spec.expressions.tree import (
     Other,
     Over,
     Subquery,
+    children,
 )
 from airflow_provider_ducklake.spec.names.keywords import KEYWORDS, NOT_CALLED, RESERVED
 from airflow_provider_ducklake.spec.types.scalars import SCALARS
@@ -72,7 +73,8 @@ _PARTS = _UNITS | {"quarter", "week", "dow", "isodow", "doy", "epoch"}
 _QUERY_WORDS = frozenset({"select", "with", "values", "from"})
 _SPELLINGS = {word: row.name for row in SCALARS.values() for word in row.sql.split()}
 _DECIMALS = frozenset({"decimal", "dec", "numeric"})
-_DEEPEST = 100  # levels; DuckDB has a limit of its own
+_DEEPEST = 100  # levels of parentheses and the like; DuckDB has a limit of its own
+_TALLEST = 250  # levels of the tree: what goes through it goes down as deep
 
 
 def parse_expression(text: str) -> Expression:
@@ -104,7 +106,7 @@ class Parser:
     def __init__(self, text: str, start: int = 0) -> None:
         self._tokens = tokens(text, start)
         self._ahead: list[Token] = []
-        self._depth = 0
+        self._depth = self._height = 0
         self.value_end = start  # of the last expression that is no part of another
         self.columns: list[Token] = []  # the first parts of names that are not functions
         self.passed = start
@@ -199,22 +201,42 @@ class Parser:
             read_query,
         )
 
-        return read_query(self)
+        return self._nested(lambda: read_query(self))
 
     # Operators
 
     def expression(self, least: int = 0) -> Expression:
         """Read operands with operators between them that bind no looser than ``least``."""
+        return self._nested(lambda: self._operators(least))
+
+    def _nested(self, read: Callable[[], Read]) -> Read:
+        """Read what can be a part of itself, and measure how tall the tree gets."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise self.error(f"it has more than {_DEEPEST} levels.")
-        left, ceiling = self._prefix()
-        while (level := self._level()) is not None and least <= level <= ceiling:
-            left = self._infix(left, level)
-            ceiling = level - 1 if level in _NOT_ASSOCIATIVE else level
+        beside, self._height = self._height, 0
+        try:
+            found = read()
+        except RecursionError:
+            raise ExpressionError(self.passed, "it is nested too deeply.") from None
+        self._grow()
+        self._height = max(beside, self._height)
         self._depth -= 1
         if not self._depth:
             self.value_end = self.passed
+        return found
+
+    def _grow(self) -> None:
+        self._height += 1
+        if self._height > _TALLEST:
+            raise self.error(f"it has more than {_TALLEST} operators that each need the one before.")
+
+    def _operators(self, least: int) -> Expression:
+        left, ceiling = self._prefix()
+        while (level := self._level()) is not None and least <= level <= ceiling:
+            left = self._infix(left, level)
+            self._grow()
+            ceiling = level - 1 if level in _NOT_ASSOCIATIVE else level
         return left
 
     def _prefix(self) -> tuple[Expression, int]:
@@ -250,9 +272,17 @@ class Parser:
                 return Operation(f"{operator} ANY", (left, Subquery(self.in_parentheses(self.query))))
             return Operation(operator, (left, self.expression(level + 1)))
         if level in (_AND, _OR):
-            self.take()
-            return _joined(token.word.upper(), left, self.expression(level + 1))
+            return self._joined(left, token.word, level)
         return self._is(left) if level == _IS else self._in(left)
+
+    def _joined(self, left: Expression, word: str, level: int) -> Operation:
+        """Read the rest of a conjunction or disjunction; a chain of them is one, however long it is."""
+        operator = word.upper()
+        is_chain = isinstance(left, Operation) and left.operator == operator
+        operands = [*children(left)] if is_chain else [left]
+        while self.accept(word):
+            operands.append(self.expression(level + 1))
+        return Operation(operator, tuple(operands))
 
     def _is(self, left: Expression) -> Expression:
         self.expect("is")
@@ -285,10 +315,12 @@ class Parser:
         while True:
             if self.accept_symbol("::"):
                 operand = Cast(operand, self.type())
+                self._grow()
             elif self.peek().symbol == "[":
                 self.take()
                 operand = Operation("[]", (operand, self.expression()))
                 self.expect_symbol("]")
+                self._grow()
             else:
                 return operand
 
@@ -534,13 +566,6 @@ class Parser:
         if not token.text.isdecimal() or not token.text.isascii():
             raise self.error("expected a whole number.", at=token)
         return int(token.text)
-
-
-def _joined(operator: str, left: Expression, right: Expression) -> Operation:
-    """Return a conjunction or disjunction; a chain of them is one."""
-    if isinstance(left, Operation) and left.operator == operator:
-        return Operation(operator, (*left.operands, right))
-    return Operation(operator, (left, right))
 
 
 def _text(value: str) -> Argument:

@@ -98,6 +98,7 @@ DuckLakeType: TypeAlias = ScalarType | DecimalType | ListType | StructType | Map
 
 _ALIASES = {word: row.name for row in SCALARS.values() for word in row.aliases.split(", ") if word}
 _DEFAULT_DECIMAL = (18, 3)
+DEEPEST = 100  # levels of a type: whatever goes through it goes down as deep in Python's stack
 _WORDS = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*(?:\s+with\s+time\s+zone)?)", re.IGNORECASE)
 _QUOTED = re.compile(r'\s*"((?:[^"]|"")*)"')
 
@@ -107,13 +108,16 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.position = 0
+        self.position = self.depth = 0
 
     def fail(self, why: str) -> InvalidTypeError:
         return InvalidTypeError(
             f"Cannot read {self.text!r} as a DuckLake type: {why}. Types look like int64, decimal(18,2), "
             "varchar[], struct(a int64, b varchar), map(varchar, int64)."
         )
+
+    def too_deep(self) -> InvalidTypeError:
+        return InvalidTypeError(f"The type {self.text[:80]!r}… has more than {DEEPEST} levels.")
 
     def accept(self, symbol: str) -> bool:
         rest = self.text[self.position :]
@@ -135,12 +139,16 @@ class _Parser:
         return found.group(1)
 
     def number(self) -> int:
-        digits = self.match(re.compile(r"\s*(\d+)"))
+        digits = self.match(re.compile(r"\s*([0-9]{1,9})"))
         if digits is None:
             raise self.fail(f"expected a number at character {self.position}")
         return int(digits)
 
     def type(self) -> DuckLakeType:
+        above = self.depth
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.too_deep()
         word = self.match(_WORDS)
         if word is None:
             raise self.fail(f"expected a type name at character {self.position}")
@@ -148,6 +156,10 @@ class _Parser:
         while self.accept("["):
             self.expect("]")
             parsed = ListType(parsed)
+            self.depth += 1
+            if self.depth > DEEPEST:
+                raise self.too_deep()
+        self.depth = above
         return parsed
 
     def named(self, word: str) -> DuckLakeType:
@@ -283,6 +295,20 @@ def with_children(catalog_text: str, children: tuple[Field, ...]) -> DuckLakeTyp
 def is_float(type_: DuckLakeType) -> bool:
     """Whether values can be NaN."""
     return type_.facts.kind is Kind.FLOAT
+
+
+def check_depth(type_: DuckLakeType, where: str) -> None:
+    """Refuse a type with so many levels that Python's stack may end in what goes through it.
+
+    Raises:
+        InvalidTypeError: names ``where``.
+    """
+    level = [type_]
+    for _ in range(DEEPEST):
+        level = [child.type for one in level for child in children_of(one)]
+        if not level:
+            return
+    raise InvalidTypeError(f"Column {where} has a type of more than {DEEPEST} levels.")
 
 
 def check_storable(type_: DuckLakeType, where: str) -> None:

@@ -19,6 +19,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     MapType,
     ScalarType,
     StructType,
+    check_depth,
     check_storable,
 )
 from airflow_provider_ducklake.spec.types.scalars import SCALARS
@@ -54,6 +55,7 @@ def read_column_type(cursor: Cursor, column: str) -> DuckLakeType:
     start = cursor.position
     type_ = read_type(cursor)
     try:
+        check_depth(type_, column)
         check_storable(type_, column)
     except InvalidTypeError as error:
         raise cursor.error(str(error), at=start) from error

@@ -182,17 +182,19 @@ def read_query(cursor: Cursor) -> str:
 
 def _problem(text: str, cursor: Cursor) -> str | None:
     """Return what is wrong with a view's query; None if it looks right."""
-    import sqlglot  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
-    from sqlglot import exp  # noqa: PLC0415
+    from sqlglot import exp  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
+    from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
+
+    from airflow_provider_ducklake.sql import trees  # noqa: PLC0415
 
     try:
-        trees = sqlglot.parse(text, dialect="duckdb")
-    except sqlglot.errors.ParseError as error:
+        found = trees.parse(text, "duckdb")
+    except ParseError as error:
         return f"cannot read this query at {error.errors[0].get('highlight')!r}."
-    except sqlglot.errors.SqlglotError as error:
+    except SqlglotError as error:
         return f"cannot read this query: {error}"
-    tree = trees[0]
-    if len(trees) != 1 or not isinstance(tree, exp.Query | exp.Values):
+    tree = found[0]
+    if len(found) != 1 or not isinstance(tree, exp.Query | exp.Values):
         return "this is not a single query."
     if tree.find(exp.Into, exp.Command, exp.Insert, exp.Update, exp.Delete, exp.Merge):
         return "a view can only read."

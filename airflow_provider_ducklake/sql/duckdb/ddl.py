@@ -67,7 +67,10 @@ def parse_ddl(
 def _parse_text(text: str, first_number: int, writer: WriteVersion) -> Iterator[ParsedStatement]:
     for number, tokens in enumerate(split_statements(text, first_number), first_number):
         cursor = Cursor(text, tokens, number, writer)
-        statement = _read_statement(cursor)
+        try:
+            statement = _read_statement(cursor)
+        except RecursionError:
+            raise cursor.error("it is nested too deeply here.") from None
         cursor.end()
         yield ParsedStatement(number, cursor.text_from(0), statement)
 

@@ -42,12 +42,14 @@ def stored_name(view: str, definition: ViewDefinition, column: str) -> str:
 
 def _query_names(definition: ViewDefinition) -> list[str] | None:
     """Return the names that a query gives to its columns, empty for those without; None: it does not say."""
-    import sqlglot  # noqa: PLC0415 - a third of a second, and few transactions ask
-    from sqlglot import exp  # noqa: PLC0415
+    from sqlglot import exp  # noqa: PLC0415 - a third of a second, and few transactions ask
+    from sqlglot.errors import SqlglotError  # noqa: PLC0415
+
+    from airflow_provider_ducklake.sql import trees  # noqa: PLC0415
 
     try:
-        tree = sqlglot.parse_one(definition.sql.replace(_LAKE, "lake"), dialect=definition.dialect)
-    except (sqlglot.errors.SqlglotError, ValueError):
+        tree = trees.parse_one(definition.sql.replace(_LAKE, "lake"), definition.dialect)
+    except (SqlglotError, ValueError):
         return None
     if not isinstance(tree, exp.Query) or tree.is_star:
         return None

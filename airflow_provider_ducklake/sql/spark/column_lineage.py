@@ -8,12 +8,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.lineage import Node, lineage
 from sqlglot.optimizer.qualify import qualify
 
 from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.sql import trees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,11 +60,11 @@ def column_lineage(
 
 def _expanded(query: str, views: Mapping[str, str]) -> exp.Query:
     """Return the query with the views' queries in it."""
-    parsed = parse_one(query, dialect=_DIALECT)
+    parsed = trees.parse_one(query, _DIALECT)
     queries: dict[str, exp.Query | Callable[[], exp.Query]] = {
         name: one
         for name, text in views.items()
-        if isinstance(one := parse_one(text, dialect=_DIALECT), exp.Query)
+        if isinstance(one := trees.parse_one(text, _DIALECT), exp.Query)
     }
     expanded = exp.expand(parsed, queries, dialect=_DIALECT) if queries else parsed
     assert isinstance(expanded, exp.Query)

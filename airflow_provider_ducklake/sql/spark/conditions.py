@@ -19,6 +19,7 @@ from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidPredica
 from airflow_provider_ducklake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.spec.names.identifiers import fold, quote
 from airflow_provider_ducklake.spec.types.scalars import NUMBERS, Kind
+from airflow_provider_ducklake.sql import trees
 from airflow_provider_ducklake.sql.predicate import read_predicate
 
 if TYPE_CHECKING:
@@ -172,8 +173,9 @@ def _is_special(name: str) -> bool:
 def _names(expression: str) -> Iterator[list[str]]:
     """Yield the parts of each name that can be nothing but a column, or a field of one."""
     try:
-        (tree,) = Spark().parse_into(exp.Condition, expression)
-    except (SqlglotError, RecursionError, ValueError):
+        with trees.typed_and_quiet():
+            (tree,) = Spark().parse_into(exp.Condition, expression)
+    except (SqlglotError, ValueError):
         return
     if tree is None or tree.find(exp.Alias, exp.Aliases, exp.Kwarg, exp.PropertyEQ, exp.Command):
         return  # it is read in another way than Spark does

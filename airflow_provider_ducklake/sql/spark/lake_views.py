@@ -12,12 +12,12 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.sql import trees
 from airflow_provider_ducklake.sql.spark.view_functions import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ class _View:
             tokens = Spark().tokenize(self._text)
             if not tokens or tokens[0].text.upper() not in _BEGINS:
                 raise self._refused(0, "does not begin with SELECT or WITH")
-            tree = sqlglot.parse_one(self._text, dialect="spark")
-        except (SqlglotError, RecursionError) as error:
-            reason = "is nested too deep" if isinstance(error, RecursionError) else "cannot be parsed"
+            tree = trees.parse_one(self._text, "spark")
+        except SqlglotError as error:
+            reason = "is nested too deep" if isinstance(error, trees.TooDeepError) else "cannot be parsed"
             raise self._refused(0, reason) from None
         self._check_calls(tokens, _defined_at(tree))
         self._check_nodes(tree)

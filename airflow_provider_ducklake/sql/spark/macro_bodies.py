@@ -45,6 +45,8 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+)(?:, (\d+))?\)")
 _DECIMAL_LITERAL = re.compile(r"\(*-?(\d*\.\d+)(?:BD)?\)*")
 _FIXED = re.compile(r"-?\d*\.\d+")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+# Of one call: Spark's parser keeps 5 to 8 kB for each character of them, and takes seconds to read 30,000.
+MOST_CHARACTERS = 20_000
 _MOST_COUNTED = 39  # digits, or characters
 _MOST_DIGITS = 15  # of a decimal literal that is the same double in both engines
 _INT, _LONG = 2**31, 2**63
@@ -78,6 +80,7 @@ class Body:
     has_columns: bool = False
     conditions: list[str] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)  # texts whose types an error tells
+    _texts: dict[int, tuple[Expression, str]] = field(default_factory=dict)  # by the expression's identity
 
     def refuse(self, what: str) -> UnsupportedFeatureError:
         """Return the error for what is not known to mean the same in Spark."""
@@ -106,7 +109,19 @@ class Body:
     # Nodes
 
     def text(self, expression: Expression) -> str:
-        """Return an expression in Spark SQL; its conditions are noted."""
+        """Return an expression in Spark SQL; its conditions are noted.
+
+        What is around an expression may ask for its text several times, and repeat it. So it is written
+        once, and not without bound.
+        """
+        if id(expression) not in self._texts:
+            text = self._written(expression)
+            if len(text) > MOST_CHARACTERS:
+                raise self.refuse(f"a part of it is {len(text):,} characters long in Spark SQL.")
+            self._texts[id(expression)] = expression, text
+        return self._texts[id(expression)][1]
+
+    def _written(self, expression: Expression) -> str:
         match expression:
             case Name(parts):
                 return self._name(parts)

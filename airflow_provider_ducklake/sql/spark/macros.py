@@ -12,7 +12,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError, TokenError
@@ -25,7 +24,8 @@ from airflow_provider_ducklake.spec.macros import DIALECT, EXPRESSION
 from airflow_provider_ducklake.spec.names.identifiers import MAIN, FoldedName, QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.spec.types.scalars import Kind
-from airflow_provider_ducklake.sql.spark.macro_bodies import Body
+from airflow_provider_ducklake.sql import trees
+from airflow_provider_ducklake.sql.spark.macro_bodies import MOST_CHARACTERS, Body
 from airflow_provider_ducklake.sql.spark.statements import quoted
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 _NAMES_OF_TABLES = frozenset({"INTO", "TABLE", "OVERWRITE", "EXISTS", "VIEW"})  # a list of columns may follow
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _BOUND = "arguments_of_macro"
-# Of one call: Spark's parser keeps 5 to 8 kB for each character of them, and takes seconds to read 30,000.
-_FEW_CHARACTERS, _MOST_CHARACTERS = 3_000, 20_000
+_FEW_CHARACTERS = 3_000  # of one call
 _CONSTANT = re.compile(r"\((-? *[\d.]\w*(\.\w*)?|(DATE *)?'[^'\\]*'|NULL|TRUE|FALSE)\)", re.IGNORECASE)
 
 
@@ -94,13 +93,19 @@ def with_macros(text: str, lake: LakeMacros) -> str:
     """
     if not lake.macros:
         return text
-    return _Expansion(lake, _table_calls(text)).text(text)
+    try:
+        return _Expansion(lake, _table_calls(text)).text(text)
+    except RecursionError:
+        raise UnsupportedFeatureError(
+            f"Calls of macros are nested too deeply in {text[:40]!r}…: Python's stack ends before. Write a "
+            "part of the query into a temporary view of its own."
+        ) from None
 
 
 def _table_calls(text: str) -> dict[int, bool]:
     """Return where functions in FROM begin, and whether they have an alias."""
     try:
-        tree = sqlglot.parse_one(text, dialect="spark")
+        tree = trees.parse_one(text, "spark")
     except SqlglotError:
         return {}  # whoever parses it says so
     return {
@@ -221,7 +226,7 @@ class _Expansion:
 
     def _small(self, macro: Macro, text: str) -> str:
         """Return a text that Spark's parser reads with little memory."""
-        if len(text) > _MOST_CHARACTERS:
+        if len(text) > MOST_CHARACTERS:
             raise _refused(macro, f"a call of it is {len(text):,} characters long in Spark SQL.")
         return text
 
@@ -299,7 +304,7 @@ class _Nested:
 
 def _has_query(value: str) -> bool:
     try:
-        return sqlglot.parse_one(value, dialect="spark").find(exp.Query) is not None
+        return trees.parse_one(value, "spark").find(exp.Query) is not None
     except SqlglotError:
         return False  # whoever parses it says so
 
@@ -386,7 +391,7 @@ def _query(macro: Macro, overload: MacroOverload) -> Query:
 def _check_constant(macro: Macro, argument: str) -> None:
     """Refuse an argument that is not a constant: in FROM, Spark would see other columns than DuckDB."""
     try:
-        tree = sqlglot.parse_one(argument, dialect="spark")
+        tree = trees.parse_one(argument, "spark")
     except SqlglotError:
         raise _refused(macro, f"its argument {argument} cannot be read.") from None
     if tree.find(exp.Column, exp.Query, exp.Star):

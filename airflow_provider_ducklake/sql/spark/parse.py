@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import TokenError
+from sqlglot.errors import ParseError, TokenError
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.identifiers import MAIN, FoldedName, QualifiedName, SchemaPath, fold
+from airflow_provider_ducklake.sql import trees
 from airflow_provider_ducklake.sql.lexer import error_at
 from airflow_provider_ducklake.sql.spark.statements import (
     Reference,
@@ -27,11 +27,14 @@ from airflow_provider_ducklake.sql.spark.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from typing import TypeVar
 
     from sqlglot import Token
 
     from airflow_provider_ducklake.errors import InvalidStatementError
+
+    Read = TypeVar("Read")
 
 
 def parse_spark_sql(
@@ -171,6 +174,20 @@ class _Reader:
 
     def statement(self) -> SparkStatement:
         """Return what the statement says."""
+        return self._typed(self._statement)
+
+    def query_alone(self) -> SparkQuery:
+        """Return the whole text as a query."""
+        return self._typed(self._query_alone)
+
+    def _typed(self, read: Callable[[], Read]) -> Read:
+        """Read a tree and what it says; both go down as deep as the text."""
+        try:
+            return read()
+        except (trees.TooDeepError, RecursionError):
+            raise self.error(0, trees.TOO_DEEP) from None
+
+    def _statement(self) -> SparkStatement:
         tree = self._tree()
         if isinstance(tree, exp.Insert):
             return self._insert(tree)
@@ -180,8 +197,7 @@ class _Reader:
             raise self.error(0, f"another operator does this: use {operator}.")
         raise self.error(0, f"this does not write a table of the lake. {_USE}")
 
-    def query_alone(self) -> SparkQuery:
-        """Return the whole text as a query."""
+    def _query_alone(self) -> SparkQuery:
         tree = self._tree()
         if not isinstance(tree, exp.Query):
             raise self.error(0, "this is not a query.")
@@ -198,8 +214,8 @@ class _Reader:
 
     def _tree(self) -> exp.Expr:
         try:
-            tree = sqlglot.parse_one(self._sql, dialect="spark")
-        except sqlglot.errors.ParseError as error:
+            tree = trees.parse_one(self._sql, "spark")
+        except ParseError as error:
             found = error.errors[0]
             line = self._sql.splitlines(keepends=True)[: (found.get("line") or 1) - 1]
             position = min(sum(map(len, line)), len(self._sql))

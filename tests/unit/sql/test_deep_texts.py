@@ -1,0 +1,239 @@
+"""Texts that are nested deeper than Python's stack, or very long: errors of ours, and nothing in the log."""
+
+import logging
+import threading
+
+import pytest
+
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    InvalidStatementError,
+    InvalidTypeError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.spec.expressions.computed import computed
+from airflow_provider_ducklake.spec.expressions.names import columns_of
+from airflow_provider_ducklake.spec.expressions.parse import parse_expression
+from airflow_provider_ducklake.spec.expressions.printing import printed
+from airflow_provider_ducklake.spec.expressions.tokens import ExpressionError
+from airflow_provider_ducklake.spec.ids import ColumnId
+from airflow_provider_ducklake.spec.macros import Macro, MacroDefinition, MacroOverload, MacroParameter
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.spec.schema import Column, TableSchema, assemble
+from airflow_provider_ducklake.spec.sorting import SortField, parse_sort_by
+from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, parse_type
+from airflow_provider_ducklake.spec.views import ViewDefinition
+from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.sql.duckdb.view_columns import stored_name
+from airflow_provider_ducklake.sql.predicate import read_predicate
+from airflow_provider_ducklake.sql.spark import conditions, expressions
+from airflow_provider_ducklake.sql.spark.column_lineage import column_lineage
+from airflow_provider_ducklake.sql.spark.lake_views import checked_text
+from airflow_provider_ducklake.sql.spark.macros import LakeMacros, with_macros
+from airflow_provider_ducklake.sql.spark.parse import parse_query, parse_spark_sql
+
+A, S = Column(ColumnId(1), "a", ScalarType("int64")), Column(ColumnId(2), "s", ScalarType("varchar"))
+SCHEMA = TableSchema((A, S))
+
+
+def around(before: str, after: str = "", inner: str = "a"):
+    return lambda count: before * count + inner + after * count
+
+
+EXPRESSIONS = {
+    "parentheses": around("(", ")"),
+    "not": around("NOT "),
+    "signs": around("- "),
+    "case": around("CASE WHEN a = 1 THEN ", " ELSE 2 END"),
+    "calls": around("abs(", ")"),
+    "lists": around("[", "]"),
+    "casts": around("", "::BIGINT"),
+    "indexes": around("", "[1]"),
+    "sums": around("", " + a"),
+    "texts": around("", " || s", "s"),
+    "queries": around("(SELECT ", ")"),
+    "exists": around("EXISTS (SELECT 1 FROM t WHERE ", ")"),
+}
+QUERIES = {
+    "sources": around("SELECT * FROM (", ")", "SELECT 1"),
+    "parentheses": around("(", ")", "SELECT 1"),
+    "with": around("WITH x AS (", ") SELECT * FROM x", "SELECT 1"),
+    "unions": around("", " UNION ALL SELECT 1", "SELECT 1"),
+}
+TYPES = {
+    "lists": around("", "[]", "INTEGER"),
+    "structs": around("STRUCT(a ", ")", "INTEGER"),
+    "maps": around("MAP(INTEGER, ", ")", "INTEGER"),
+}
+
+
+def use_of_a_tree(text: str) -> None:
+    tree = parse_expression(text)
+    printed(tree)
+    columns_of(tree)
+    computed(tree, SCHEMA)
+    hash(tree)
+
+
+def use_of_a_stored_key(text: str) -> None:
+    key = SortField(text, "duckdb")
+    key.mentions(A)
+    key.computed(SCHEMA)
+
+
+def lake_of(body: str, *, is_table: bool = False) -> LakeMacros:
+    parameters = (MacroParameter("a"), MacroParameter("s"))
+    macro = Macro(
+        QualifiedName.of("main.m"), MacroDefinition((MacroOverload(body, parameters),), is_table=is_table)
+    )
+    return LakeMacros([macro])
+
+
+OF_EXPRESSIONS = {
+    "a tree": use_of_a_tree,
+    "a stored sort key": use_of_a_stored_key,
+    "a sort key": lambda text: parse_sort_by([text], SCHEMA, "t"),
+    "DDL of a sort key": lambda text: parse_ddl(f"ALTER TABLE t SET SORTED BY ({text})"),
+    "DDL of a macro": lambda text: parse_ddl(f"CREATE MACRO m(a, s) AS {text}"),
+    "DDL of a default": lambda text: parse_ddl(f"CREATE TABLE t (a INTEGER DEFAULT {text})"),
+    "a macro": lambda text: with_macros("SELECT main.m(1, 's')", lake_of(text)),
+    "an argument": lambda text: with_macros(f"SELECT main.m({text}, 's')", lake_of("a")),
+    "a filter": lambda text: read_predicate(text, SCHEMA, "t"),
+    "a condition": lambda text: conditions.readable_filter(text, SCHEMA, "t", alias="t"),
+    "columns of it": lambda text: conditions.unknown_column(text, ["a"], alias="t", is_alone=True),
+    "an assignment": lambda text: expressions.check_expression(text, "x"),
+    "an insert": lambda text: parse_spark_sql(f"INSERT INTO t SELECT {text}"),
+    "a view": lambda text: parse_query(f"SELECT {text}"),
+    "a view of the lake": lambda text: checked_text(QualifiedName.of("v"), f"SELECT {text}"),
+    "lineage": lambda text: column_lineage(f"SELECT {text} AS z FROM t", {"t": ["a", "s"]}),
+    "columns of a view": lambda text: stored_name("v", ViewDefinition(f"SELECT {text} AS x", ()), "x"),
+}
+OF_QUERIES = {
+    "an insert": lambda text: parse_spark_sql(f"INSERT INTO t {text}"),
+    "a view": parse_query,
+    "a view of the lake": lambda text: checked_text(QualifiedName.of("v"), text),
+    "DDL of a view": lambda text: parse_ddl(f"CREATE VIEW v AS {text}"),
+    "DDL of a macro": lambda text: parse_ddl(f"CREATE MACRO m(a) AS TABLE {text}"),
+    "a table macro": lambda text: with_macros("SELECT * FROM main.m(1, 's')", lake_of(text, is_table=True)),
+    "lineage": lambda text: column_lineage(text, {"t": ["a"]}),
+}
+OF_TYPES = {
+    "DDL": lambda text: parse_ddl(f"CREATE TABLE t (a {text})"),
+    "an API": lambda text: hash(parse_type(text)),
+}
+
+
+def cases(readers, shapes, count=400):
+    return [
+        pytest.param(read, shape(count), id=f"{count}, {reader}, {name}")
+        for reader, read in readers.items()
+        for name, shape in shapes.items()
+    ]
+
+
+GO_THROUGH_TREES = {
+    name: OF_EXPRESSIONS[name] for name in ("a tree", "a stored sort key", "a macro", "a view")
+}
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        *cases(OF_EXPRESSIONS, EXPRESSIONS),
+        *cases(GO_THROUGH_TREES, EXPRESSIONS, 99),  # of which we make a tree
+        *cases(OF_QUERIES, QUERIES),
+        *cases(OF_TYPES, TYPES),
+    ],
+)
+def test_deep_texts_are_read_or_refused_by_an_error_of_ours(read, text):
+    try:
+        read(text)
+    except (DuckLakeError, ExpressionError) as error:
+        assert len(str(error)) < len(text) + 1000  # noqa: PT017 - or it is read
+
+
+def test_the_error_says_which_statement_is_too_deep_and_where():
+    deep = QUERIES["sources"](500)
+
+    with pytest.raises(
+        InvalidStatementError, match=r"^Statement 2, line 2, column 1, at 'INSERT': it is nested"
+    ):
+        parse_spark_sql(f"INSERT INTO t SELECT 1;\nINSERT INTO t {deep}")
+    with pytest.raises(InvalidStatementError, match=r"^Statement 2, line 2, .*it is nested too deeply"):
+        parse_ddl(f"CREATE SCHEMA x;\nCREATE TABLE t (a {TYPES['structs'](2000)})")
+    with pytest.raises(InvalidStatementError, match=r"^Statement 1, line 1, .*more than 100 levels"):
+        parse_ddl(f"CREATE MACRO m(a) AS {EXPRESSIONS['parentheses'](500)}")
+    with pytest.raises(InvalidInputError, match="more than 250 operators that each need the one before"):
+        parse_sort_by([EXPRESSIONS["sums"](251)], SCHEMA, "t")
+
+
+def test_levels_of_types_have_an_end():
+    assert str(parse_type("INTEGER" + "[]" * 99)) == "int32" + "[]" * 99
+    for text in (TYPES["lists"](100), TYPES["structs"](100), TYPES["maps"](100)):
+        with pytest.raises(InvalidTypeError, match="more than 100 levels"):
+            parse_type(text)
+    deep = [
+        (Column(ColumnId(one), "element", ScalarType("int32")), ColumnId(one - 1) if one else None, "list")
+        for one in range(300)
+    ]
+    with pytest.raises(InvalidTypeError, match="Column 100 of ducklake_column has 100 columns above it"):
+        assemble(deep)
+
+
+def test_a_macro_of_cases_within_cases_is_written_in_its_length():
+    """Each level was written twice, so that 30 of them took a day."""
+    with pytest.raises(UnsupportedFeatureError, match=r"main\.m: .* characters long in Spark SQL"):
+        with_macros("SELECT main.m(1, 's')", lake_of(EXPRESSIONS["case"](60)))
+    assert with_macros("SELECT main.m(1, 's')", lake_of(EXPRESSIONS["case"](5)))
+
+
+def test_macros_that_call_macros_without_end_are_refused():
+    overloads = [MacroOverload("a", (MacroParameter("a"),))]
+    overloads += [MacroOverload(f"m{one}(a)", (MacroParameter("a"),)) for one in range(1500)]
+    macros = [
+        Macro(QualifiedName.of(f"main.m{number}"), MacroDefinition((one,)))
+        for number, one in enumerate(overloads)
+    ]
+
+    with pytest.raises(UnsupportedFeatureError, match="nested too deeply"):
+        with_macros("SELECT main.m1500(1)", LakeMacros(macros))
+
+
+def test_a_chain_of_any_length_is_one_operation():
+    tree = parse_expression(" OR ".join(["a = 1 AND s = 'x'"] * 5_000))
+
+    assert len(tree.operands) == 5_000
+    assert parse_expression("(a OR b) OR c OR (d AND e)") == parse_expression("a OR b OR c OR (d AND e)")
+
+
+class Lines(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def log():
+    handler, logger = Lines(), logging.getLogger("sqlglot")
+    logger.addHandler(handler)
+    yield handler.lines
+    logger.removeHandler(handler)
+
+
+def test_texts_of_statements_are_not_logged(log):
+    for text in ("SET x = 'hunter2'", "ALTER VIEW v SET s = 'hunter2'", "REFRESH TABLE t 'hunter2'"):
+        with pytest.raises(DuckLakeError):
+            parse_spark_sql(text)
+        with pytest.raises(DuckLakeError):
+            checked_text(QualifiedName.of("v"), f"WITH x AS (SELECT 1) {text}")
+        assert column_lineage(text, {}) == {}
+
+    assert log == []
+    other = threading.Thread(target=logging.getLogger("sqlglot").warning, args=("of another thread",))
+    other.start()
+    other.join()
+    assert log == ["of another thread"]
