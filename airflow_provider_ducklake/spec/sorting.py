@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.caches import cached
 from airflow_provider_ducklake.spec.expressions.computed import Computed, computed
 from airflow_provider_ducklake.spec.expressions.names import columns_of, has_subquery, with_names
 from airflow_provider_ducklake.spec.expressions.parse import Parser, parse_expression
@@ -103,7 +103,7 @@ class SortField:
         )
 
 
-@lru_cache
+@cached
 def _parsed(text: str) -> Expression | None:
     try:
         return parse_expression(text)

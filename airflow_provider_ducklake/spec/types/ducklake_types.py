@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
 from airflow_provider_ducklake.errors import InvalidTypeError
+from airflow_provider_ducklake.spec.caches import cached
 from airflow_provider_ducklake.spec.names.identifiers import fold, quote_if_needed
 from airflow_provider_ducklake.spec.types.scalars import DECIMAL, NESTED, SCALARS, Kind, Scalar
 
@@ -218,7 +218,7 @@ class _Parser:
         return StructType(tuple(fields))
 
 
-@lru_cache(maxsize=4096)
+@cached
 def parse_type(text: str) -> DuckLakeType:
     """Return the type that ``text`` spells; SQL's usual names (``bigint``, ``double``, …) are understood too.
 

@@ -8,9 +8,10 @@ metadata, in any order: writers flag it as sorted where it is not.
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.spec.caches import cached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,7 +100,7 @@ def number_at(data: Data, start: int, width: int) -> int:
     return int.from_bytes(data[start : start + width], "little")
 
 
-@lru_cache(maxsize=1024)
+@cached
 def read_names(metadata: bytes) -> tuple[str, ...]:
     """Return the names of fields by their ids.
 
@@ -122,7 +123,7 @@ def read_names(metadata: bytes) -> tuple[str, ...]:
         raise DamagedVariantError("a name in its metadata is not UTF-8") from None
 
 
-@lru_cache(maxsize=1024)
+@cached
 def ids_of_names(metadata: bytes) -> dict[str, int]:
     """Return the id of each name in ``metadata``.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.spec.caches import cached
 from airflow_provider_ducklake.spec.types.variant_bytes import (
     SIZES,
     Basic,
@@ -135,7 +135,7 @@ def _layout_of_arrays(values: pa.Array) -> _Layout:
     return offsets_at, counts, width, pc.add(offsets_at, pc.multiply(pc.add(counts, 1), width))
 
 
-@lru_cache(maxsize=1024)
+@cached
 def _names(key: bytes) -> tuple[str, ...]:
     """Return the names of an object's fields; a key is what is before its offsets, then its metadata."""
     count_bytes = COUNT_BYTES if key[0] >> 6 & 1 else 1
