@@ -17,6 +17,7 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.spec.versions import NEWEST, write_version
 from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
@@ -209,6 +210,13 @@ def test_schemas_that_lie_in_each_other_are_an_error_that_names_one(lake, catalo
 
     with Lake.connect(catalog.sqlalchemy_url) as again, pytest.raises(CatalogError, match="lies in itself"):
         again.tables()
+    with Lake.connect(catalog.sqlalchemy_url) as again:
+        (found,) = again.verify()
+        assert found.code is FindingCode.SCHEMA_CIRCLE
+        assert re.fullmatch(
+            r"The schemas ('\w+' \(id \d+\)(, )?){3} lie in each other: .* in a circle\.", found.sentence
+        )
+        assert again.repair([found], dry_run=False).left == (found,)
 
 
 def test_1_0_has_none(catalog):

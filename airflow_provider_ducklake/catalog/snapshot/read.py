@@ -132,9 +132,14 @@ def _schema_rows(rows: Iterable[Row[Any]], prefix: str) -> dict[int, SchemaRow]:
 
 def all_schema_paths(connection: Connection, tables: CatalogTables) -> dict[int, SchemaPath]:
     """Return the full names of all schemas, of whatever snapshot, by id."""
+    return schema_paths(all_schema_parents(connection, tables))
+
+
+def all_schema_parents(connection: Connection, tables: CatalogTables) -> list[tuple[int, int | None, str]]:
+    """Return all schemas, of whatever snapshot, oldest first: id, the schema in which it lies, and name."""
     schema = tables["schema"]
     rows = connection.execute(select_all(schema, _PARENT).order_by(schema.c.begin_snapshot))
-    return schema_paths((row.schema_id, row.parent_schema_id, row.schema_name) for row in rows)
+    return [(row.schema_id, row.parent_schema_id, row.schema_name) for row in rows]
 
 
 def first_schema_uuid(connection: Connection, tables: CatalogTables) -> str:

@@ -177,16 +177,28 @@ def _partition_values(look: Look) -> Iterator[Finding]:
 
 def _counts(look: Look) -> Iterator[Finding]:
     file = look.tables["data_file"]
-    impossible = or_(file.c.record_count < 0, file.c.file_size_bytes < 0)
+    impossible = or_(
+        file.c.record_count < 0,
+        file.c.record_count >= TRANSACTION_LOCAL,
+        file.c.file_size_bytes < 0,
+        file.c.row_id_start < 0,
+        file.c.row_id_start >= 2 * TRANSACTION_LOCAL,
+    )
     partial = or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > look.newest_id)
     query = select(
-        file.c.data_file_id, file.c.table_id, file.c.record_count, file.c.partial_max, impossible.label("bad")
+        file.c.data_file_id,
+        file.c.table_id,
+        file.c.record_count,
+        file.c.row_id_start,
+        file.c.partial_max,
+        impossible.label("bad"),
     ).where(look.chosen(file.c.table_id), or_(impossible, partial))
     for row in look.few(query):
         objects = {"table_id": row.table_id, "data_file_id": row.data_file_id}
         named = f"Data file {row.data_file_id} of {look.table(row.table_id)}"
         if row.bad:
-            sentence = f"{named} has {row.record_count} rows or a size that is not possible."
+            first = "" if row.row_id_start is None else f" from id {row.row_id_start}"
+            sentence = f"{named} has {row.record_count} rows{first}, or a size, that are not possible."
             yield Finding(FindingCode.COUNT_IMPOSSIBLE, sentence, objects)
         else:
             sentence = f"{named} has rows up to snapshot {row.partial_max}: before its own, or not there yet."
@@ -241,6 +253,7 @@ def _row_counter(look: Look) -> Iterator[Finding]:
             file.c.end_snapshot.is_(None),
             file.c.partial_max.is_(None),
             file.c.row_id_start < TRANSACTION_LOCAL,
+            file.c.record_count < TRANSACTION_LOCAL,
         )
         .group_by(stats.c.table_id, stats.c.next_row_id)
         .having(end > stats.c.next_row_id)

@@ -66,6 +66,7 @@ def numbered_twice(look: Look) -> list[NumberedFile]:
             file.c.end_snapshot.is_(None),
             start < TRANSACTION_LOCAL,
             file.c.record_count > 0,
+            file.c.record_count < TRANSACTION_LOCAL,  # the others are a finding of their own
             look.chosen(file.c.table_id),
         )
         .subquery()

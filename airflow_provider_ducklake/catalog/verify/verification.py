@@ -21,6 +21,7 @@ from airflow_provider_ducklake.catalog.verify.live_row_ids import check_live_row
 from airflow_provider_ducklake.catalog.verify.look import look_at
 from airflow_provider_ducklake.catalog.verify.paths import check_paths, misleading_paths
 from airflow_provider_ducklake.catalog.verify.row_ids import check_row_ids, numbered_twice
+from airflow_provider_ducklake.catalog.verify.schema_circles import check_schema_circles
 from airflow_provider_ducklake.catalog.verify.statistics import Known, check_statistics
 from airflow_provider_ducklake.catalog.verify.values import missing_values
 from airflow_provider_ducklake.errors import InvalidInputError
@@ -56,6 +57,8 @@ def verify(  # noqa: PLR0913 - three say what, three how
         read_snapshots.check_version(connection, catalog.tables)
         if missing := list(missing_values(connection, catalog)):
             return missing  # rows with a hole cannot be read, and the rest would go by them
+        if circles := list(check_schema_circles(connection, catalog.tables)):
+            return circles  # no table has a name
         only = table_ids(connection, catalog, tables)
         look = look_at(connection, catalog, only)
         if misleading := list(misleading_paths(look)):

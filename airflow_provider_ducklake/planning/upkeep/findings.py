@@ -64,6 +64,10 @@ class FindingCode(StrEnum):
         "Migrate the lake to the version that has them with DuckLakeMigrateOperator, or drop them.",
     )
     NO_COLUMNS = "no-columns", "Drop the table with DuckLakeDDLOperator, or restore its columns."
+    SCHEMA_CIRCLE = (
+        "schema-circle",
+        "Correct parent_schema_id of one of them in ducklake_schema, or restore the catalog from a backup.",
+    )
     SCHEMA_MISSING = "schema-missing", "Restore the schema's row, or end everything in the schema."
     TYPE_UNKNOWN = "type-unknown", "Correct the type in ducklake_column; until then DuckDB refuses the lake."
     PARENT_MISSING = "parent-missing", _RESTORE

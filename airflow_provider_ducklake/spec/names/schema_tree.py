@@ -8,7 +8,7 @@ from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 def schema_paths(rows: Iterable[tuple[int, int | None, str]]) -> dict[int, SchemaPath]:
@@ -27,6 +27,24 @@ def schema_paths(rows: Iterable[tuple[int, int | None, str]]) -> dict[int, Schem
     for schema_id in named:
         _find(schema_id, named, found)
     return {schema_id: path for schema_id, path in found.items() if path is not None}
+
+
+def schema_circles(parents: Mapping[int, int | None]) -> Iterator[tuple[int, ...]]:
+    """Yield the schemas of each circle; ``parents`` are the schemas in which they lie, by id.
+
+    >>> list(schema_circles({1: 2, 2: 3, 3: 2, 4: 4, 5: None, 6: 9}))
+    [(2, 3), (4,)]
+    """
+    seen: set[int] = set()
+    for start in parents:
+        way: dict[int, int] = {}
+        above: int | None = start
+        while above is not None and above in parents and above not in seen and above not in way:
+            way[above] = len(way)
+            above = parents[above]
+        if above in way:
+            yield tuple(way)[way[above] :]
+        seen.update(way)
 
 
 def _find(start: int, named: dict[int, tuple[int | None, str]], found: dict[int, SchemaPath | None]) -> None:
