@@ -39,9 +39,13 @@ matrix: ## Run chosen tests with other versions of Airflow, Spark, Python and Du
 check: ## Lock, format, lint, layer contracts, types
 	@$(RUN) scripts/check
 
-audit: ## Look the locked dependencies up among known vulnerabilities; needs api.osv.dev, or AUDIT="--service-url …"
+audit: ## Look the locked dependencies up among known vulnerabilities; needs api.osv.dev, or FILE=advisories.json
+ifdef FILE
+	@$(RUN) python scripts/audit.py "$(FILE)"
+else
 	@$(RUN) uv audit --locked $(AUDIT)
 	@$(RUN) uv audit --locked --project tests/reference/next $(AUDIT)
+endif
 
 format: ## Format the code and apply the safe lint fixes
 	@$(RUN) ruff format

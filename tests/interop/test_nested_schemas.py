@@ -216,7 +216,6 @@ def test_schemas_that_lie_in_each_other_are_an_error_that_names_one(lake, catalo
         assert re.fullmatch(
             r"The schemas ('\w+' \(id \d+\)(, )?){3} lie in each other: .* in a circle\.", found.sentence
         )
-        assert again.repair([found], dry_run=False).left == (found,)
 
 
 def test_1_0_has_none(catalog):
