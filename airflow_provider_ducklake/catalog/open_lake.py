@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog.database.connect import shown
+from airflow_provider_ducklake.catalog.database.connect import first_line, shown
 from airflow_provider_ducklake.catalog.dialects.opened import Catalog
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.read_files import key_length
@@ -296,7 +296,7 @@ def translated(dialect: CatalogDialect) -> Iterator[None]:
             f"({error}). DuckLakeVerifyOperator lists rows that are wrong; restore the catalog from a backup."
         ) from error
     except DBAPIError as error:
-        catalog, reason = shown(dialect.engine.url), str(error.orig).strip().splitlines()[0]
+        catalog, reason = shown(dialect.engine.url), first_line(error.orig)
         if error.connection_invalidated or (_is_connection_error(error) and not dialect.is_refusal(error)):
             hint = _GRANTS if dialect.is_missing_right(error) else _CHECK
             raise CatalogUnavailableError(catalog, f"{reason.rstrip('. ')}. {hint}") from None

@@ -25,6 +25,7 @@ from airflow_provider_ducklake.catalog.committing.delete_writer import (
 )
 from airflow_provider_ducklake.catalog.committing.locked_facts import locked_facts, questions_of
 from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, PlannedCommit, Stage
+from airflow_provider_ducklake.catalog.database.connect import driver_error
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.effects import effects_of
@@ -113,7 +114,7 @@ def _commit(
     except Exception as error:  # after COMMIT a signal handler may raise as well: the files must stay
         if not sent:
             raise
-        raise CommitStateUnknownError(sent[-1], type(error).__name__) from error
+        raise CommitStateUnknownError(sent[-1], type(error).__name__) from driver_error(error)
 
 
 def _note(catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy) -> CommittedSnapshot | None:
@@ -315,7 +316,7 @@ def _finish(connection: Connection, dialect: CatalogDialect, writer: Writer, sen
         if dialect.is_lost_race(error) or dialect.is_refusal(error):
             sent.clear()
             raise
-        raise _unknown(connection, sent[-1], error.orig) from error
+        raise _unknown(connection, sent[-1], error.orig) from driver_error(error)
     except Exception as error:  # raised by a signal handler, say
         raise _unknown(connection, sent[-1], error) from error
     except BaseException:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DisconnectionError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.pool import NullPool
 
 from airflow_provider_ducklake.errors import CatalogUnavailableError, InvalidInputError
@@ -132,6 +132,11 @@ def _is_installed(module: str) -> bool:
         return False
 
 
+def _engine(url: URL, **options: Any) -> Engine:  # noqa: ANN401 - those of SQLAlchemy
+    """Return an engine that shows no values in logs and errors: the keys of files are among them."""
+    return create_engine(url, hide_parameters=True, **options)
+
+
 # psycopg reads times in no other style, and all digits only where they are sent; intervals are read as text.
 _POSTGRES_SESSION = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1"
 
@@ -145,14 +150,38 @@ def _postgres_engine(url: URL) -> Engine:
         "prepare_threshold": None,  # of no use for texts that hold their values; and poolers like it
     }
     arguments = {key: value for key, value in arguments.items() if key not in url.query}
-    return _server_engine(url, arguments, use_native_hstore=False)  # looking for it takes three round trips
+    # Looking for hstore would take three round trips.
+    engine = _server_engine(url, arguments, use_native_hstore=False)
+
+    @event.listens_for(engine, "handle_error")
+    def leave_out_values(context: ExceptionContext) -> None:
+        """Keep the first line: DETAIL and the text at the error show rows, which may hold keys."""
+        original, wrapped = context.original_exception, context.sqlalchemy_exception
+        for error in filter(None, (original, wrapped)):
+            error.args = (first_line(error),)
+
+    return engine
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return what a driver says, without what it shows of the rows and of the statement."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+class DriverError(Exception):
+    """What a driver said, as the cause of an error of ours: without the statement and its values."""
+
+
+def driver_error(error: BaseException) -> BaseException:
+    """Return the cause that a traceback may show, of an error that holds a statement's values."""
+    if not isinstance(error, DBAPIError):
+        return error
+    return DriverError(f"{type(error.orig).__name__}: {first_line(error.orig)}")
 
 
 def _server_engine(url: URL, arguments: dict[str, Any], **options: bool) -> Engine:
     """Return an engine that asks a connection whether it still lives where it lay idle for a moment."""
-    engine = create_engine(
-        url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2, **options
-    )
+    engine = _engine(url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2, **options)
     _leave_connections_to_their_process(engine)
 
     @event.listens_for(engine, "checkin")
@@ -224,11 +253,11 @@ def duckdb_engine(url: URL, *, read_only: bool = False) -> Engine:
         "autoinstall_known_extensions": False,
         "storage_compatibility_version": _STORAGE_VERSION,
     }
-    return create_engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
+    return _engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    engine = create_engine(url, pool_size=2, connect_args={"timeout": LOCK_TIMEOUT_SECONDS})
+    engine = _engine(url, pool_size=2, connect_args={"timeout": LOCK_TIMEOUT_SECONDS})
     _leave_connections_to_their_process(engine)
     _follow_the_file(engine, Path(url.database or ""))
 

@@ -29,6 +29,7 @@ from airflow_provider_ducklake.catalog.dialects.effect import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
     from sqlalchemy import Connection, CursorResult, Dialect
     from sqlalchemy.sql.elements import ClauseElement
@@ -47,6 +48,21 @@ _SHOWN = 80  # characters of a statement in an error
 MEMORY = "SET LOCAL work_mem = '64MB'"
 
 
+class _Text(str):
+    """SQL with its values, for the server; a log or an error, which take ``str`` of it, show it without."""
+
+    _shown: str
+
+    def __new__(cls, text: str, shown: str) -> Self:
+        """Return the text; ``shown`` is the same without values."""
+        made = super().__new__(cls, text)
+        made._shown = shown
+        return made
+
+    def __str__(self) -> str:
+        return self._shown
+
+
 @dataclass(frozen=True, slots=True)
 class _Compiled:
     """A statement's text; its own parameters; what turns Python's values into the driver's, and back."""
@@ -62,7 +78,8 @@ class _Compiled:
         bound = {**self.own, **values}
         for name, binder in self.binders.items():
             bound[name] = binder(bound[name])
-        return self.text % {self.names.get(name, name): literal(value) for name, value in bound.items()}
+        literals = {self.names.get(name, name): literal(value) for name, value in bound.items()}
+        return _Text(self.text % literals, self.text)
 
 
 class _Literals:
@@ -176,10 +193,11 @@ class BatchWriter(Writer):
 
 def _run(connection: Connection, texts: Sequence[str]) -> CursorResult[Any]:
     options = {"no_parameters": True}  # else a % would mean something
+    shown = f"{len(texts)} statements, from {str(texts[0])[:_SHOWN]} to {str(texts[-1])[:_SHOWN]}"
     try:
-        return connection.exec_driver_sql(";\n".join(texts), execution_options=options)
-    except DBAPIError as error:  # its text would hold them all, with the values
-        error.statement = f"{len(texts)} statements, from {texts[0][:_SHOWN]} to {texts[-1][:_SHOWN]}"
+        return connection.exec_driver_sql(_Text(";\n".join(texts), shown), execution_options=options)
+    except DBAPIError as error:
+        error.statement = shown
         raise
 
 

@@ -35,7 +35,12 @@ from airflow_provider_ducklake.catalog.database.column_types import (
     CatalogTimestamp,
     CatalogUuid,
 )
-from airflow_provider_ducklake.catalog.database.connect import CONNECT_TIMEOUT_SECONDS, duckdb_engine, shown
+from airflow_provider_ducklake.catalog.database.connect import (
+    CONNECT_TIMEOUT_SECONDS,
+    duckdb_engine,
+    first_line,
+    shown,
+)
 from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 from airflow_provider_ducklake.errors import CatalogUnavailableError
@@ -114,9 +119,8 @@ class DuckDbDialect(CatalogDialect):
         try:
             connection: Connection = retrying(engine.connect)
         except DBAPIError as error:
-            said = str(error.orig).strip().splitlines()[0]
             advice = _advice_on_file(error) or _ADVICE
-            raise CatalogUnavailableError(shown(engine.url), f"{said} {advice}") from error
+            raise CatalogUnavailableError(shown(engine.url), f"{first_line(error.orig)} {advice}") from error
         return connection
 
     def insert_rows(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:

@@ -17,6 +17,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from airflow_provider_ducklake.catalog.database.connect import driver_error
 from airflow_provider_ducklake.errors import CommitRetriesExceededError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _once(dialect: CatalogDialect, attempt: Callable[[], T]) -> T:
         return attempt()
     except DBAPIError as error:
         if dialect.is_lost_race(error):
-            raise _LostRaceError from error
+            raise _LostRaceError from driver_error(error)
         raise
 
 
