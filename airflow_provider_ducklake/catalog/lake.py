@@ -9,6 +9,7 @@ from airflow_provider_ducklake.catalog.committing.committer import Committer
 from airflow_provider_ducklake.catalog.database.connect import (
     catalog_file,
     check_directory,
+    make_private,
     open_engine,
     parse_url,
     shown,
@@ -270,6 +271,8 @@ class Lake:
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         try:
             with translated(dialect):
+                if encrypted:
+                    make_private(parsed)
                 bootstrap.bootstrap(
                     dialect, catalog_tables(chosen, metadata_schema), data_path, encrypted=encrypted
                 )

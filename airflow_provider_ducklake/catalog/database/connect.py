@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.pool import NullPool
 
+from airflow_provider_ducklake.catalog.database.catalog_files import made_private
 from airflow_provider_ducklake.errors import CatalogUnavailableError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -321,6 +322,25 @@ def check_directory(url: URL) -> None:
         raise CatalogUnavailableError(
             shown(url), f"its directory {file.parent} does not exist. Create it, or correct the path."
         )
+
+
+def make_private(url: URL) -> None:
+    """Make the empty file of a new catalog for its owner alone: a driver lets others read it, too.
+
+    Raises:
+        CatalogUnavailableError: it cannot be made.
+    """
+    file = catalog_file(url)
+    if file is None or file.exists():
+        return
+    try:
+        with made_private(file) as made:
+            engine = open_engine(url.set(database=str(made)))
+            with engine.connect():
+                pass
+            engine.dispose()
+    except OSError as error:
+        raise CatalogUnavailableError(shown(url), f"its file cannot be made: {error.strerror}") from error
 
 
 def extra_of(url: URL) -> str:

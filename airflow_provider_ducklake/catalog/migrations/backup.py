@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.catalog.database.catalog_files import made_private
 from airflow_provider_ducklake.catalog.database.connect import catalog_file
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def back_up(dialect: CatalogDialect, connection: Connection, version: SpecVersion) -> Path | None:
     """Copy the catalog's file and return where to; None: it lies on a server, which has ways of its own.
 
+    Nobody can read the copy who cannot read the original.
     The connection holds the commit lock, and has changed nothing yet.
     """
     file = catalog_file(dialect.engine.url)
@@ -26,9 +28,6 @@ def back_up(dialect: CatalogDialect, connection: Connection, version: SpecVersio
         return None
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     target = file.with_name(f"{file.name}.{version.value}.{now}.backup")
-    try:
-        dialect.copy_file(connection, target)
-    except BaseException:
-        target.unlink(missing_ok=True)
-        raise
+    with made_private(target, like=file) as made:
+        dialect.copy_file(connection, made)
     return target

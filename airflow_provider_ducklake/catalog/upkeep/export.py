@@ -8,11 +8,14 @@ frozen lakes).
 from __future__ import annotations
 
 import logging
+import stat
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.catalog.database.catalog_files import EVERYBODY, readers
+from airflow_provider_ducklake.catalog.database.connect import catalog_file
 from airflow_provider_ducklake.catalog.database.questions import streamed_parts
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.catalog.upkeep.frozen_file import (
@@ -120,9 +123,21 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
         if request.folder is not None and made.paths is not None:
             exported_files.copy_files(made.paths.copies, request.folder, request.storage_options, lake.locate)
         replaces = request.overwrite or own is not None
-        if not exported_files.publish(file, request.path, request.storage_options, replaces=replaces):
+        options, mode = request.storage_options, _mode(lake)
+        if not exported_files.publish(file, request.path, options, mode=mode, replaces=replaces):
             raise ExportExistsError("file", request.path)
     return _summed(_result(lake, request, made.snapshot.id), made)
+
+
+def _mode(lake: OpenLake) -> int:
+    """Return the mode of a local frozen catalog: only for reading, and by nobody who may not read the lake's.
+
+    With the keys of an encrypted lake's files in it, it is for its owner alone.
+    """
+    file = catalog_file(lake.url)
+    if lake.encrypted:
+        return stat.S_IRUSR
+    return EVERYBODY if file is None else readers(file)
 
 
 def _own(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:

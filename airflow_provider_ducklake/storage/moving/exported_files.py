@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.storage.files.filesystem import Location, StorageOptions
     from airflow_provider_ducklake.storage.moving.copied_file import CopiedFile
 
-_READ_ONLY = 0o444
+_PRIVATE = 0o600
 
 
 def copy_files(
@@ -67,8 +67,8 @@ def fetch(path: str, to: Path, options: StorageOptions) -> None:
     copy_file(open_filesystem(path, options), open_filesystem(str(to), {}))
 
 
-def publish(made: Path, path: str, options: StorageOptions, *, replaces: bool) -> bool:
-    """Put a file where it is to be, whole at once and for reading only; return whether it is there.
+def publish(made: Path, path: str, options: StorageOptions, *, mode: int, replaces: bool) -> bool:
+    """Put a file where it is to be, whole at once, on a local disk with a mode; return whether it is there.
 
     False: another one came first, and ``replaces`` is not given. An object store keeps whichever comes last.
 
@@ -80,7 +80,7 @@ def publish(made: Path, path: str, options: StorageOptions, *, replaces: bool) -
         copy_file(open_filesystem(str(made), {}), target)
         return True
     with naming_errors(path, "write"):
-        return _publish_locally(made, Path(target.path), replaces=replaces)
+        return _publish_locally(made, Path(target.path), mode=mode, replaces=replaces)
 
 
 def _linked(made: Path, target: Path) -> bool:
@@ -96,12 +96,13 @@ def _linked(made: Path, target: Path) -> bool:
     return True
 
 
-def _publish_locally(made: Path, target: Path, *, replaces: bool) -> bool:
+def _publish_locally(made: Path, target: Path, *, mode: int, replaces: bool) -> bool:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
+        temporary.touch(_PRIVATE, exist_ok=False)
         shutil.copyfile(made, temporary)
-        temporary.chmod(_READ_ONLY)
+        temporary.chmod(mode)
         with temporary.open("rb") as copied:
             os.fsync(copied.fileno())
         if replaces:
