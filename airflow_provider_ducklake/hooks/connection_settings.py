@@ -365,9 +365,12 @@ def _parameters(url: URL, database: str, quote: str) -> str:
     return " ".join(f"{name}={_quoted(str(value), quote)}" for name, value in values.items() if value)
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]+")  # what is neither a space nor means anything to either
+
+
 def _quoted(value: str, quote: str) -> str:
     """Write a value as libpq and DuckDB's MySQL client read it."""
-    if value and not set(value) & set(" '\"\\="):
+    if _PLAIN.fullmatch(value):
         return value
     escaped = value.replace("\\", "\\\\").replace(quote, f"\\{quote}")
     return f"{quote}{escaped}{quote}"

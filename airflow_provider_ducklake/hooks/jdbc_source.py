@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spark.job.request import check_secrets
+from airflow_provider_ducklake.spark.job.request import check_login, check_secrets
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -48,7 +48,8 @@ def refuse_secrets(
         InvalidOptionError: names the source and its option.
     """
     for name, one in {"source": source, **(sources if isinstance(sources, Mapping) else {})}.items():
-        options = one.get("options") if isinstance(one, Mapping) else None
+        options, path = (one.get("options"), one.get("path")) if isinstance(one, Mapping) else (None, one)
+        check_login(path, name)
         if isinstance(options, Mapping):
             check_secrets(options, name)
 

@@ -99,8 +99,11 @@ def namespace_of(settings: ConnectionSettings) -> str:
     return f"ducklake:{kind}://{url.host}:{port}/{url.database}{schema}"
 
 
+_AZURE = ("abfs", "abfss", "wasb", "wasbs")  # the name before their @ is a container's
+
+
 def dataset_of_path(path: str) -> tuple[str, str]:
-    """Return namespace and name of a path, as OpenLineage's conventions have them.
+    """Return namespace and name of a path, as OpenLineage's conventions have them, without a login.
 
     >>> dataset_of_path("s3a://bucket/raw/orders/"), dataset_of_path("/data/orders.csv")
     (('s3://bucket', 'raw/orders'), ('file', '/data/orders.csv'))
@@ -109,7 +112,9 @@ def dataset_of_path(path: str) -> tuple[str, str]:
     if not parts.netloc:
         return "file", parts.path.rstrip("/") or "/"
     scheme = {"s3a": "s3", "s3n": "s3"}.get(parts.scheme, parts.scheme)
-    return f"{scheme}://{parts.netloc}", parts.path.strip("/") or "/"
+    login, _, host = parts.netloc.rpartition("@")
+    is_container = scheme in _AZURE and ":" not in login
+    return f"{scheme}://{parts.netloc if is_container else host}", parts.path.strip("/") or "/"
 
 
 def reads_of(sources: Mapping[str, object]) -> dict[str, Read]:

@@ -5,10 +5,16 @@ from pathlib import Path
 import duckdb
 import pytest
 from airflow.sdk import Connection
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy.engine import URL
 
 from airflow_provider_ducklake.catalog.database.connect import open_engine, parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.hooks.connection_settings import attach_statement, read_settings
+from airflow_provider_ducklake.hooks.connection_settings import (
+    ConnectionSettings,
+    attach_statement,
+    read_settings,
+)
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from tests.airflow.conftest import connection_fields
 from tests.reference.catalogs import CatalogDatabase
@@ -97,3 +103,14 @@ def test_the_statement_holds_no_password(catalog_type):
     assert "s3cret-word" not in statement
     quote = "''" if catalog_type == "postgres" else '"'
     assert f"={quote}my lake{quote} host=db user=" in statement
+
+
+@pytest.mark.parametrize("name", ["a\tb", "a\nb", "a\x0bb", "\n", "it's = \\ all", "é b", "a-b.c:d/e@f+g_1"])
+def test_postgresql_reads_each_value_of_the_statement_as_it_is(name):
+    url = URL.create("postgresql+psycopg", username=name, host=f"/run/{name}", port=5432, database=name)
+
+    statement = attach_statement(ConnectionSettings("lake", url), "lake")
+
+    literal = statement.removeprefix("ATTACH 'ducklake:postgres:").removesuffix("' AS lake")
+    read = conninfo_to_dict(literal.replace("''", "'"))
+    assert read == {"dbname": name, "user": name, "host": f"/run/{name}", "port": "5432"}

@@ -506,11 +506,36 @@ def test_a_source_that_cannot_be_meant_fails_before_any_job(submit, source, mess
         ({"url": "jdbc:x", "password": "pa55"}, "'password' holds a secret"),
         ({"url": "jdbc:x://h/d?password=pa55"}, "'url' holds a secret"),
         ({"url": "jdbc:x://reader:pa55@h/d"}, "'url' holds a secret"),
+        ({"URL": "jdbc:oracle:thin:scott/pa55@//h:1521/x"}, "'URL' holds a secret"),
+        ({"connection.uri": "mongodb://reader:pa55@h/d"}, "'connection.uri' holds a secret"),
+        ({"url": "jdbc:x", "pem_private_key": "pa55"}, "'pem_private_key' holds a secret"),
         ({"url": "jdbc:x", "password": "{{ var.value.pa55word }}"}, "'password' holds a secret"),
     ],
 )
 def test_a_secret_in_a_source_is_an_import_error_of_the_dag(options, message):
-    jdbc = {"format": "jdbc", "options": options}
+    refused_at_import({"format": "jdbc", "options": options}, message)
+
+
+@pytest.mark.parametrize("path", ["https://reader:pa55@h/x.csv", "s3a://KEY:pa55@bucket/x.csv"])
+def test_a_login_in_a_path_is_an_import_error_of_the_dag(path):
+    refused_at_import(path, "its path holds a user and a password")
+    refused_at_import({"format": "csv", "path": path}, "its path holds a user and a password")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "hdfs://namenode:8020/a@b/x.csv",
+        "abfss://container@account.dfs.core.windows.net/x.csv",
+        {"format": "jdbc", "options": {"url": "jdbc:oracle:thin:@//h:1521/x", "dbtable": "t"}},
+        {"format": "jdbc", "options": {"url": "jdbc:oracle:thin:/@alias", "dbtable": "t"}},
+    ],
+)
+def test_what_only_looks_like_a_login_is_taken(source):
+    DuckLakeSparkInsertOperator(task_id="load", table="t", source=source)
+
+
+def refused_at_import(jdbc, message):
     for operator, arguments in (
         (DuckLakeSparkInsertOperator, {"table": "t", "source": jdbc}),
         (DuckLakeSparkInsertOperator, {"table": "t", "sql": "SELECT * FROM s", "sources": {"s": jdbc}}),

@@ -401,6 +401,9 @@ def test_a_parent_that_the_user_gives_stays(told):
         ("/data/x.csv", ("file", "/data/x.csv")),
         ("file:///data/x.csv", ("file", "/data/x.csv")),
         ("abfs://c@account.dfs.core.windows.net/x", ("abfs://c@account.dfs.core.windows.net", "x")),
+        ("https://user:s3cret@host.example/x.csv?sig=abc", ("https://host.example", "x.csv")),
+        ("https://s3cret@host.example:8443/x.csv", ("https://host.example:8443", "x.csv")),
+        ("s3a://KEY:s3cret@bucket/a", ("s3://bucket", "a")),
     ],
 )
 def test_paths_are_named_as_everybody_names_them(path, dataset):

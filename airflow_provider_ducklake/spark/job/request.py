@@ -29,8 +29,13 @@ FORMATS = ("parquet", "csv", "json", "orc", "jdbc")
 
 _RENDERED_NOTHING = ("", "None")
 _SUFFIX = re.compile(r"\.(parquet|csv|json|orc)(?:\.(?:gz|bz2|zst|snappy|lz4))?/?\Z", re.IGNORECASE)
-_SECRET_OPTION = re.compile(r"password|passwd|secret|token|credential", re.IGNORECASE)
-_SECRET_URL = re.compile(r"(?:password|passwd|pwd|secret|token)=|//[^/@:]+:[^/@]+@", re.IGNORECASE)
+_SECRET_OPTION = re.compile(
+    r"password|passwd|secret|token|credential|(?:private|api)[._-]?key", re.IGNORECASE
+)
+_LOGIN = re.compile(r"//[^/@:\s]*:[^/@\s]+@")
+_SECRET_URL = re.compile(
+    r"(?:password|passwd|pwd|secret|token)=|jdbc:oracle:\w+:[^/@]+/[^@]+@", re.IGNORECASE
+)
 _FUNCTION = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*\Z")
 
 
@@ -94,6 +99,7 @@ class Dataset:
             raise InvalidOptionError(f"{name}: a {self.format} source needs a path.")
         if self.password_env is not None and self.format != "jdbc":
             raise InvalidOptionError(f"{name}: only a jdbc source has password_env.")
+        check_login(self.path, name)
         check_secrets(self.options, name)
 
 
@@ -104,11 +110,29 @@ def check_secrets(options: Mapping[str, object], name: str) -> None:
         InvalidOptionError: names the option.
     """
     for key, value in options.items():
-        if _SECRET_OPTION.search(str(key)) or (key == "url" and _SECRET_URL.search(str(value))):
+        is_url = str(key).lower() == "url"
+        if (
+            _SECRET_OPTION.search(str(key))
+            or _LOGIN.search(str(value))
+            or (is_url and _SECRET_URL.search(str(value)))
+        ):
             raise InvalidOptionError(
                 f"{name}: option {key!r} holds a secret, and a job's request is stored in a file. Keep user "
                 "and password in an Airflow connection, and give it as the source's conn_id."
             )
+
+
+def check_login(path: object, name: str) -> None:
+    """Refuse a path with a login in it, which a request, a rendered field or a log would show.
+
+    Raises:
+        InvalidOptionError: names the source, and not the path.
+    """
+    if _LOGIN.search(str(path)):
+        raise InvalidOptionError(
+            f"{name}: its path holds a user and a password, and a job's request is stored in a file. Leave "
+            "them out; the credentials for a store belong into the lake's connection."
+        )
 
 
 def rendered_nothing(name: str, value: object) -> str:

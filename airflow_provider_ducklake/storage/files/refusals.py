@@ -1,11 +1,12 @@
 """What the errors of file systems mean: why a store refused, and what to do about it.
 
 Pure rules, of the codes that S3 answers with ("Error responses" in the reference of Amazon's S3 API), as
-botocore and Arrow report them.
+botocore and Arrow report them, and of the numbers of the operating system's errors.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -78,6 +79,12 @@ _OF_CLASSES = {
     "ConnectionClosedError": _AWAY,
     "HTTPClientError": _AWAY,
 }
+_FULL = Refusal("the disk is full", "Make room there, or write elsewhere; then run this again")
+_QUOTA = Refusal(
+    "the quota of this process's user is used up there",
+    "Make room, or have the quota raised; then run this again",
+)
+_OF_NUMBERS = {errno.ENOSPC: _FULL, errno.EDQUOT: _QUOTA}
 _RIGHTS = {
     "HeadObject": "s3:GetObject (and s3:ListBucket)",
     "HeadBucket": "s3:ListBucket",
@@ -130,10 +137,14 @@ def right_for(operation: str) -> str:
 def _refusal(error: BaseException) -> tuple[Refusal | None, str]:
     for one in _chain(error):
         code, operation = _answer(one)
-        found = _OF_CODES.get(_normal(code)) or _OF_CLASSES.get(type(one).__name__)
+        found = _OF_CODES.get(_normal(code)) or _OF_CLASSES.get(type(one).__name__) or _of_number(one)
         if found is not None:
             return found, operation
     return (_NOT_FOUND if isinstance(error, FileNotFoundError) else None), ""
+
+
+def _of_number(error: BaseException) -> Refusal | None:
+    return _OF_NUMBERS.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
