@@ -447,14 +447,13 @@ class TableDraft:
         if self.is_truncated and self.base is not None:
             yield Truncate(self.base.table_id, self.base.name)
         if self.files:
-            root = self.root if any(file.mapping is not None for file in self.files) else ""
             yield AppendFiles(
                 self.ref,
                 self.name,
                 self.columns,
                 self.files,
                 self.partition_id,
-                root,
+                self.root,
                 is_partitioned=bool(self.partition_by),
             )
         if self.inlined:

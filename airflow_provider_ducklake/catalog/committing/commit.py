@@ -37,7 +37,8 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.transaction.changes import changes_catalog, check_changes
+from airflow_provider_ducklake.storage.files.durable import sync_added
+from airflow_provider_ducklake.transaction.changes import AppendFiles, changes_catalog, check_changes
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import check_conflicts
@@ -75,10 +76,13 @@ def commit(
         ZombieCommitError: a later generation of the same task has committed; nothing landed.
         CommitRetriesExceededError: every attempt lost the race; nothing landed.
         CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
+        StorageError: a local file of the commit cannot be made to last.
     """
     if not planned.makes_snapshot:
         return _note(catalog, planned, retry) if planned.changes or planned.consumed is not None else None
     planned = replace(planned, stages=[with_marks_in_files(catalog, stage) for stage in planned.stages])
+    added = (path for change in planned.changes if isinstance(change, AppendFiles) for path in change.paths)
+    sync_added(added, catalog.data_path)
     deletes = DeleteWriter(planned.changes, locate, catalog.check_writable)
     try:
         committed = _commit(catalog, planned, deletes, retry)

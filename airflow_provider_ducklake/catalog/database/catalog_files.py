@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.storage.files.durable import sync_directory
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,6 +41,7 @@ def made_private(target: Path, like: Path | None = None) -> Iterator[Path]:
         if like is not None:
             _open_as(made, like.stat())
         _place(made, target)
+        sync_directory(target.parent)
 
 
 def _open_as(made: Path, like: os.stat_result) -> None:

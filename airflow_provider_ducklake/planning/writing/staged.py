@@ -102,7 +102,7 @@ def _append_to_new(creator: StagedWrite, ref: NewTableRef, one: StagedWrite) -> 
     if not result.data_files:
         return ()
     files = placed_below(creator.target.root, result)
-    return (AppendFiles(ref, creator.target.name, made.schema, files),)
+    return (AppendFiles(ref, creator.target.name, made.schema, files, root=creator.target.root),)
 
 
 def with_staged(

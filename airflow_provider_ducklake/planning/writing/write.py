@@ -227,7 +227,9 @@ def create_and_append(
         *definition_changes(ref, None, definition),
     ]
     if result.data_files:
-        changes.append(AppendFiles(ref, table.name, result.schema, placed_below(table.root, result)))
+        changes.append(
+            AppendFiles(ref, table.name, result.schema, placed_below(table.root, result), root=table.root)
+        )
     return tuple(changes)
 
 
@@ -254,10 +256,9 @@ def append_to_existing(
     if not result.data_files:
         return ()
     files = placed_below(table.root, result)
-    partition_id, root = spec.id if spec else None, table.root if is_staged else ""
-    return (
-        AppendFiles(table.table_id, table.name, table.schema, files, partition_id, root, is_staged=is_staged),
-    )
+    partition_id = spec.id if spec else None
+    named = table.table_id, table.name, table.schema
+    return (AppendFiles(*named, files, partition_id, table.root, is_staged=is_staged),)
 
 
 def same_columns(left: TableSchema, right: TableSchema) -> bool:

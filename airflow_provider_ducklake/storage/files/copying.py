@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.storage.files.durable import make_parents, sync_directory
 from airflow_provider_ducklake.storage.files.filesystem import fsspec_of, naming_errors, open_input
 from airflow_provider_ducklake.storage.files.output_file import OutputFile
 
@@ -30,11 +31,12 @@ def copy_file(source: Location, target: Location) -> None:
 
 
 def _copy_locally(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_parents(target)
     try:
         shutil.copyfile(source, target)
         with target.open("rb+") as copied:
             os.fsync(copied.fileno())
+        sync_directory(target.parent)
     except BaseException:
         target.unlink(missing_ok=True)
         raise

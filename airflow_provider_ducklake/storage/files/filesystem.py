@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from airflow_provider_ducklake.errors import DuckLakeError, StorageError
+from airflow_provider_ducklake.storage.files.durable import make_parents, sync_directory
 from airflow_provider_ducklake.storage.files.process_options import process_options
 from airflow_provider_ducklake.storage.files.refusals import explained
 
@@ -201,14 +202,17 @@ def write_bytes(
 
 
 def _write_local(path: Path, content: bytes, *, private: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_parents(path)
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     mode = _PRIVATE_FILE if private else 0o666
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
         temporary.replace(path)
+        sync_directory(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -265,8 +269,10 @@ def move_file(source: str, target: str, storage_options: StorageOptions | None =
     start, end = open_filesystem(source, storage_options), open_filesystem(target, storage_options)
     with naming_errors(target, "write"):
         if end.is_local:
-            Path(end.path).parent.mkdir(parents=True, exist_ok=True)
+            make_parents(Path(end.path))
         start.filesystem.move(start.path, end.path)
+        if end.is_local:
+            sync_directory(Path(end.path).parent)
 
 
 def file_sizes(path: str, storage_options: StorageOptions | None = None) -> dict[str, int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.storage.files.durable import make_parents, sync_directory
 from airflow_provider_ducklake.storage.files.filesystem import delete_file_at, fsspec_of
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class OutputFile:
         if self._location.is_local:
             self._stream.flush()
             os.fsync(self._stream.fileno())
+            sync_directory(Path(self._location.path).parent)
         self._stream.close()
 
     def abort(self) -> None:
@@ -76,7 +78,7 @@ def _open_output(location: Location) -> Any:  # noqa: ANN401
         try:
             return path.open("xb")
         except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_parents(path)
             return path.open("xb")
     fsspec_filesystem = fsspec_of(location)
     if fsspec_filesystem is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.storage.files.copying import copy_file
+from airflow_provider_ducklake.storage.files.durable import make_parents, sync_directory
 from airflow_provider_ducklake.storage.files.filesystem import (
     child,
     exists,
@@ -97,7 +98,7 @@ def _linked(made: Path, target: Path) -> bool:
 
 
 def _publish_locally(made: Path, target: Path, *, mode: int, replaces: bool) -> bool:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_parents(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         temporary.touch(_PRIVATE, exist_ok=False)
@@ -107,7 +108,9 @@ def _publish_locally(made: Path, target: Path, *, mode: int, replaces: bool) -> 
             os.fsync(copied.fileno())
         if replaces:
             temporary.replace(target)
-            return True
-        return _linked(temporary, target)
+        elif not _linked(temporary, target):
+            return False
+        sync_directory(target.parent)
+        return True
     finally:
         temporary.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_provider_ducklake.spec.names.paths import relative_to
+from airflow_provider_ducklake.spec.names.paths import is_absolute, relative_to
 from airflow_provider_ducklake.transaction.conflicts import Operation
 from airflow_provider_ducklake.transaction.declared import (
     Declared,
@@ -44,9 +44,9 @@ class AppendFiles(OfAnyTable):
 
     File paths are relative to the table's directory, or absolute where they lie outside it. ``schema`` is the
     table's at the commit; ``partition_id`` that of the files' partition values, None for keys that the same
-    transaction sets. ``root`` is the table's directory where the commit has to look whether the lake has a
-    file already: one that is mapped by name was there before, so somebody else may add it too. With
-    ``is_staged`` it looks for each: documents name them, of which somebody may have made copies.
+    transaction sets. ``root`` is the table's directory. The commit looks whether the lake has a file already
+    that is mapped by name: it was there before, so somebody else may add it too. With ``is_staged`` it looks
+    for each: documents name them, of which somebody may have made copies.
     ``is_partitioned``: the table has partition keys, and files without values belong to none of
     them.
     """
@@ -90,6 +90,11 @@ class AppendFiles(OfAnyTable):
             for file in self.files
             if self.is_staged or file.mapping is not None
         )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Full paths of the files."""
+        return tuple(one.path if is_absolute(one.path) else self.root + one.path for one in self.files)
 
     @property
     def record_count(self) -> int:
