@@ -245,7 +245,11 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         submitter = SparkSubmitter(
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )
-        if submitter.deploy_mode() == "client" and not (self.deferrable or self.wants_durable):
+        if submitter.deploy_mode() != "client":
+            from airflow_provider_ducklake.storage.files import sealing  # noqa: PLC0415 - not for DAG files
+
+            sealing.expect_drivers_without_key()
+        elif not (self.deferrable or self.wants_durable):
             return submitter
         from airflow_provider_ducklake.hooks.cluster_submitter import detached  # noqa: PLC0415 - not for DAG files
 

@@ -25,6 +25,7 @@ from airflow_provider_ducklake.spark.job.stream_io import StreamOwner
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute, job_directory
+from airflow_provider_ducklake.storage.files import sealing
 from airflow_provider_ducklake.storage.files.filesystem import exists
 from airflow_provider_ducklake.writes.detached import attending, finish_earlier, forget
 from airflow_provider_ducklake.writes.run import check, ran, remove_files
@@ -125,6 +126,7 @@ def stream(
 def _commit(verb: Stream, lake: Lake, info: CommitInfo, job_ids: Sequence[str] = ()) -> list[CommittedBatch]:
     """Commit what is staged, and release the jobs that did it."""
     table, checkpoint = lake.table_snapshot(verb.table), verb.directory
+    sealing.learn(checkpoint, sealing.key_of(table.root), sealing.file_of(table.root))
     owner = StreamOwner(str(table.name), table.table_uuid, verb.task)
     stream_io.claim(checkpoint, owner, lake.storage_options)
     committed = []

@@ -111,7 +111,7 @@ def test_a_dag_run_shows_no_key(sqlite_catalog, set_connection, submit, tmp_path
     check_equal(sqlite_catalog)
     with open_lake(sqlite_catalog, encrypted=True) as duckdb:
         assert duckdb.sql("SELECT count(*), count(DISTINCT id) FROM t") == [(10_000, 5_000)]
-    documents = [one for one in seen if one.startswith(b"DLS1")]
+    documents = [one for one in seen if one.startswith(b"DLS2")]
     assert len(documents) > 10, "requests, results, a staged write and records of bins"
     seen |= {file.read_bytes() for file in events.rglob("*") if file.is_file()}
     assert any(b"SparkListenerEnvironmentUpdate" in one for one in seen)

@@ -117,7 +117,7 @@ def test_documents_on_an_encrypted_lake_are_sealed_in_cluster_mode_by_a_key_file
     worker = started(**slow)
     wait_until(cluster.cluster_drivers, "running")
     (request,) = Path(postgres_catalog.data_path).rglob("request.json")
-    assert request.read_bytes().startswith(b"DLS1") == has_file
+    assert request.read_bytes().startswith(b"DLS2") == has_file
     gate.unlink()
     worker.join()
 

@@ -45,6 +45,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     StructType,
     parse_type,
 )
+from airflow_provider_ducklake.storage.files import sealing
 
 JOB_ID = "0190f3c1-0000-7000-8000-000000000001"
 
@@ -307,6 +308,41 @@ def test_the_jobs_error_is_raised_by_the_reader(tmp_path):
 
     with pytest.raises(errors.SchemaMismatchError, match="a is missing"):
         job_io.read_results(request)
+
+
+@pytest.fixture
+def learn(monkeypatch):
+    """Have this process have a key from some moment on."""
+    monkeypatch.setattr(sealing, "_known", {})
+    monkeypatch.setattr(sealing, "_drivers", sealing._Drivers())
+    monkeypatch.delenv(sealing.VARIABLE, raising=False)
+    return lambda directory: sealing.learn(f"{directory}/", sealing.new_key())
+
+
+@pytest.mark.parametrize("forged", ["_DONE", "part-00000.json"])
+def test_a_forged_document_on_an_encrypted_lake_is_not_taken(tmp_path, learn, forged):
+    request = make_request(tmp_path)
+    job_io.write_results(request, [a_result(request, 1)])
+    plain = Path(request.directory + forged).read_bytes()
+    learn(tmp_path)
+    job_io.write_results(request, [a_result(request, 1)])
+    assert len(job_io.read_results(request)) == 1
+    Path(request.directory + forged).write_bytes(plain)
+
+    with pytest.raises(errors.SparkJobError, match=f"{forged} is not sealed"):
+        job_io.read_results(request)
+
+
+def test_what_a_driver_without_the_key_left_is_sealed_for_the_task_that_commits_it(tmp_path, learn):
+    request = make_request(tmp_path)
+    job_io.write_results(request, [a_result(request, 1001)])
+    learn(tmp_path)
+
+    job_io.complete_results(request, [a_result(request, 1001)])
+
+    assert [len(one.data_files) for one in job_io.read_results(request)] == [1001]
+    written = [one.read_bytes()[:4] for one in Path(request.directory).iterdir()]
+    assert written == [b"DLS2"] * 3
 
 
 def test_a_job_given_up_by_its_operator_leaves_no_error_behind(tmp_path):

@@ -73,14 +73,19 @@ def write_json(uri: str, document: Json, storage_options: StorageOptions = None)
     write_bytes(uri, sealed(uri, dumps(document)), storage_options, private=True)
 
 
-def read_document(uri: str, type_: type[_T], storage_options: StorageOptions = None) -> _T:
-    """Return the value that a document says.
+def read_document(
+    uri: str, type_: type[_T], storage_options: StorageOptions = None, *, is_proven: bool = False
+) -> _T:
+    """Return the value that a document says, which the caller compares with the place where it lies.
+
+    ``is_proven``: see ``sealing.opened``.
 
     Raises:
         SparkJobError: a job of this release writes no such document.
     """
     with reading(uri):
-        return decode(loads(opened(uri, read_bytes(uri, storage_options)), uri), type_)
+        content = read_bytes(uri, storage_options)
+        return decode(loads(opened(uri, content, names_its_place=True, is_proven=is_proven), uri), type_)
 
 
 def read_json(uri: str, job_id: str, storage_options: StorageOptions = None) -> Json | None:

@@ -60,7 +60,7 @@ from airflow_provider_ducklake.storage.files.filesystem import (
     read_bytes,
     write_bytes,
 )
-from airflow_provider_ducklake.storage.files.sealing import opened, sealed
+from airflow_provider_ducklake.storage.files.sealing import lacks_seal, opened, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,7 +123,7 @@ def read_request(
         SparkJobError: it is unreadable, or does not lie in the directory it names.
         UntrustedValueError: it is not the one with the digest.
     """
-    content = opened(uri, read_bytes(uri, storage_options))
+    content = opened(uri, read_bytes(uri, storage_options), is_proven=expected_digest is not None)
     if expected_digest is not None and digest_of_bytes(content) != expected_digest:
         raise UntrustedValueError(
             uri,
@@ -154,8 +154,9 @@ def write_results(
 def complete_results(
     request: JobRequest, results: Sequence[WriteResult], storage_options: StorageOptions = None
 ) -> None:
-    """Write what ``write_results`` does, unless the job has done so itself."""
-    if not exists(request.directory + DONE, storage_options):
+    """Write what ``write_results`` does, unless the job has done so itself, and sealed it."""
+    uri = request.directory + DONE
+    if not exists(uri, storage_options) or lacks_seal(uri, read_bytes(uri, storage_options)):
         write_results(request, results, storage_options)
 
 

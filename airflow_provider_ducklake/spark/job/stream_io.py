@@ -53,7 +53,7 @@ def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions =
     if not exists(uri, storage_options):
         write_document(uri, owner, storage_options)
         return
-    known = read_document(uri, StreamOwner, storage_options)
+    known = read_document(uri, StreamOwner, storage_options, is_proven=True)  # all it can do is to refuse
     if known.table_uuid != owner.table_uuid:
         raise InvalidInputError(
             f"The checkpoint {checkpoint} belongs to the table {known.table} ({known.table_uuid}), not to "

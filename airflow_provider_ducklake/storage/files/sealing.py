@@ -4,6 +4,10 @@ They are sealed with a key of the lake's own, which the catalog keeps beside tho
 learns it from the catalog, from a file, or by its environment, which only the same user can read; the
 variable's name has Spark and Airflow hide its value wherever they show settings. Where a process has no key
 for a place, documents are written there as they are.
+
+Who can write the store, and has no key, can forge nothing: where a process has the key it takes no document
+without a seal, and a seal is for one place: a name in the directory of one job. That place is the same
+however the lake's data path is spelled.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,9 +40,22 @@ class _Known:
         return hashlib.sha256(b"ducklake document key" + self.key).digest()[:_ID_BYTES]
 
 
+@dataclass(slots=True)
+class _Drivers:
+    """What this process expects of the drivers of its jobs."""
+
+    may_lack_key: bool = False
+
+
 VARIABLE = "DUCKLAKE_DOCUMENT_SECRET"
-_MAGIC = b"DLS1"
+_MAGIC = b"DLS2"
+_UNBOUND = b"DLS1"  # as older releases sealed, for any place
+_PLACES = (
+    re.compile(r".*/(ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/.+)", re.DOTALL),
+    re.compile(r".*/(ducklake/.+)", re.DOTALL),  # in the checkpoint of a stream
+)
 _KEY_BYTES, _ID_BYTES, _NONCE_BYTES = 32, 8, 12
+_drivers = _Drivers()
 _known: dict[str, _Known] = {}  # by the directory that a key is for; "" is every other
 
 
@@ -81,6 +99,14 @@ def learn_from_file(directory: str, file: str) -> None:
     learn(directory, text, file)
 
 
+def expect_drivers_without_key() -> None:
+    """Take documents that are not sealed from now on, of lakes whose key is in no file.
+
+    In cluster mode there is no way to hand that key to a driver.
+    """
+    _drivers.may_lack_key = True
+
+
 def file_of(uri: str) -> str | None:
     """Return the file from which the key for ``uri`` was learned; None: it was no file."""
     known = _known_for(uri)
@@ -112,18 +138,35 @@ def sealed(uri: str, content: bytes) -> bytes:
     if known is None:
         return content
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    body: bytes = _aes(known.key).encrypt(nonce, content, None)
+    body: bytes = _aes(known.key).encrypt(nonce, content, _place(uri))
     return _MAGIC + known.id + nonce + body
 
 
-def opened(uri: str, content: bytes) -> bytes:
+def lacks_seal(uri: str, content: bytes) -> bool:
+    """Whether a document is not sealed, although this process has the key for its place."""
+    return _known_for(uri) is not None and not content.startswith((_MAGIC, _UNBOUND))
+
+
+def opened(uri: str, content: bytes, *, names_its_place: bool = False, is_proven: bool = False) -> bytes:
     """Return the document that lies at ``uri``.
 
+    ``names_its_place``: the document itself says for what it is, which the caller compares; it may be one
+    that an older release sealed. ``is_proven``: the caller tells it from every other by other means, so that
+    it needs no seal.
+
     Raises:
-        SparkJobError: it was sealed with a key that this process does not have, or was changed.
+        SparkJobError: it is not sealed; it was sealed for another place, or with a key that this process does
+            not have; or it was changed.
     """
-    if not content.startswith(_MAGIC):
+    if not content.startswith((_MAGIC, _UNBOUND)):
+        _check_plain(uri, is_proven=is_proven)
         return content
+    is_bound = content.startswith(_MAGIC)
+    if not (is_bound or names_its_place or is_proven):
+        raise SparkJobError(
+            f"{uri} was sealed by an older release, for any place, and is not used. Run the task that wrote "
+            "it again."
+        )
     body = content[len(_MAGIC) + _ID_BYTES :]
     _known_for(uri)  # learns that of the environment
     name = content[len(_MAGIC) : len(_MAGIC) + _ID_BYTES]
@@ -136,10 +179,30 @@ def opened(uri: str, content: bytes) -> bytes:
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra brings it
 
     try:
-        plain: bytes = _aes(known.key).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], None)
+        plain: bytes = _aes(known.key).decrypt(
+            body[:_NONCE_BYTES], body[_NONCE_BYTES:], _place(uri) if is_bound else None
+        )
     except (InvalidTag, ValueError):
-        raise SparkJobError(f"{uri} was changed after it was sealed, and is not used.") from None
+        raise SparkJobError(
+            f"{uri} was changed after it was sealed, or was sealed for another place, and is not used."
+        ) from None
     return plain
+
+
+def _check_plain(uri: str, *, is_proven: bool) -> None:
+    known = _known_for(uri)
+    is_expected = known is None or (known.file is None and _drivers.may_lack_key)
+    if not (is_expected or is_proven):
+        raise SparkJobError(
+            f"{uri} is not sealed, although the documents of this lake's jobs are, and is not used. Run the "
+            "task that wrote it again. If that does not help, find out who else writes there."
+        )
+
+
+def _place(uri: str) -> bytes:
+    """Return for which place a document is sealed: the job's directory and the name in it, if it has one."""
+    found = next(filter(None, (place.fullmatch(uri) for place in _PLACES)), None)
+    return (uri if found is None else found[1]).encode()
 
 
 def _aes(key: bytes) -> Any:  # noqa: ANN401 - of a package that an extra brings

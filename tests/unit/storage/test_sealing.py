@@ -14,6 +14,7 @@ DOCUMENT = b'{"v": 4}'
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
     monkeypatch.setattr(sealing, "_known", {})
+    monkeypatch.setattr(sealing, "_drivers", sealing._Drivers())
     monkeypatch.delenv(sealing.VARIABLE, raising=False)
 
 
@@ -77,3 +78,78 @@ def test_no_key_shows_when_it_is_printed():
 
     assert OUTER not in repr(sealing._known)
     assert repr(base64.b64decode(OUTER)) not in repr(sealing._known)
+
+
+# --- documents that somebody put where they do not belong ---
+
+JOB = "ducklake-01a21a71-f427-7899-b6a0-1de1e74e231a"
+OTHER_JOB = "ducklake-01a21a71-f427-7899-b6a0-000000000000"
+
+
+def test_a_plain_document_is_refused_where_documents_are_sealed():
+    sealing.learn("/lake/", OUTER)
+
+    with pytest.raises(SparkJobError, match=r"/lake/t/_DONE is not sealed.*Run the task that wrote it again"):
+        sealing.opened("/lake/t/_DONE", DOCUMENT)
+    assert sealing.lacks_seal("/lake/t/_DONE", DOCUMENT)
+    assert not sealing.lacks_seal("/other/_DONE", DOCUMENT)
+
+
+def test_a_plain_document_that_is_proven_by_other_means_is_taken():
+    sealing.learn("/lake/", OUTER)
+
+    assert sealing.opened("/lake/t/request.json", DOCUMENT, is_proven=True) == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        f"/lake/main/t/{OTHER_JOB}/_DONE",
+        f"/lake/main/t/{JOB}/part-00000.json",
+        f"/lake/main/t/{JOB}/bins/_DONE",
+        "/lake/_DONE",
+    ],
+)
+def test_a_document_that_was_moved_is_refused(other):
+    sealing.learn("/lake/", OUTER)
+    content = sealing.sealed(f"/lake/main/t/{JOB}/_DONE", DOCUMENT)
+
+    with pytest.raises(SparkJobError, match="was sealed for another place"):
+        sealing.opened(other, content)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (f"s3a://bucket/lake/t/{JOB}/_DONE", f"s3://bucket/lake/t/{JOB}/_DONE"),
+        (f"/lake/ducklake/t/{JOB}/_DONE", f"/mnt/lake/ducklake/t/{JOB}/_DONE"),
+        ("/checkpoints/a/ducklake/q/3.json", "file:///checkpoints/a/ducklake/q/3.json"),
+    ],
+)
+def test_a_document_is_the_same_by_every_spelling_of_its_directory(written, read):
+    sealing.learn("", OUTER)
+
+    assert sealing.opened(read, sealing.sealed(written, DOCUMENT)) == DOCUMENT
+
+
+def test_a_document_of_an_older_release_is_taken_only_where_it_names_its_place():
+    sealing.learn("/lake/", OUTER)
+    known = sealing._known["/lake/"]
+    nonce = bytes(12)
+    content = b"DLS1" + known.id + nonce + sealing._aes(known.key).encrypt(nonce, DOCUMENT, None)
+
+    with pytest.raises(SparkJobError, match=r"sealed by an older release.*Run the task that wrote it again"):
+        sealing.opened(f"/lake/{JOB}/_DONE", content)
+    assert sealing.opened("/lake/x", content, names_its_place=True) == DOCUMENT
+
+
+def test_drivers_without_the_key_leave_plain_documents_unless_they_have_it_in_a_file(tmp_path):
+    (tmp_path / "key").write_text(INNER)
+    sealing.learn("/lake/", OUTER)
+    sealing.learn_from_file("/lake/inner/", str(tmp_path / "key"))
+
+    sealing.expect_drivers_without_key()
+
+    assert sealing.opened("/lake/t/_DONE", DOCUMENT) == DOCUMENT
+    with pytest.raises(SparkJobError, match="is not sealed"):
+        sealing.opened("/lake/inner/_DONE", DOCUMENT)
