@@ -55,19 +55,44 @@ cures an ``InvalidInputError``, a ``NotFoundError``, a ``CatalogError`` other th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
 
+_UNSEEN = re.compile(  # control characters but \t and \n, and what ends lines or turns the way they run
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+_LINE = re.compile(r"\n(?!  - )")
+
+
+def visible(text: str) -> str:
+    r"""Return a text with its control characters as escapes, but for the ends of lines.
+
+    >>> visible("or\x1b[31mders\u202e")
+    'or\\x1b[31mders\\u202e'
+    """
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """Return a text with its control characters and the ends of its lines as escapes."""
+    return visible(text.replace("\n", "\\n"))
+
+
 class DuckLakeError(Exception):
     """Base class of every error this package raises on purpose.
 
-    One with fields is a dataclass: the fields, in order, are its ``args``, by which it is pickled.
+    One with fields is a dataclass: the fields, in order, are its ``args``, by which it is pickled. No name in
+    its text ends a line or has control characters as they are: it would look like a line of the log, or
+    change how the log looks. ``_has_lines``: its text is a log, or has lines that are no items of a list.
     """
+
+    _has_lines: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -75,9 +100,18 @@ class DuckLakeError(Exception):
                 setattr(self, name, tuple(value))
         self.args = tuple(vars(self).values())
 
+    def __str__(self) -> str:
+        text = self._text()
+        return visible(text if self._has_lines else _LINE.sub(r"\\n", text))
+
+    def _text(self) -> str:
+        return super().__str__()
+
 
 class CatalogError(DuckLakeError):
     """The catalog database cannot be used."""
+
+    _has_lines: ClassVar[bool] = True
 
 
 @dataclass(eq=False, repr=False)
@@ -87,7 +121,7 @@ class NotADuckLakeError(CatalogError):
     catalog: str
     problem: str = "holds no DuckLake catalog"
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.catalog} {self.problem}. Check the database and the metadata schema, or create a lake "
             "there with DuckLakeDDLOperator(create_lake=True) or Lake.create(...)."
@@ -103,7 +137,7 @@ class UnsupportedVersionError(CatalogError):
     what_to_do: str = ""
     catalog: str = ""
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.catalog or 'The catalog'} has DuckLake version {self.found!r}; this operation supports "
             f"{', '.join(self.supported)}. {self.what_to_do}".rstrip()
@@ -117,7 +151,7 @@ class CatalogMigratedError(CatalogError):
     opened: str
     version: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"The lake was opened as DuckLake {self.opened} and migrated to {self.version} since then. "
             "Nothing was read or committed; run this again, on a lake that is opened again."
@@ -131,7 +165,7 @@ class CatalogUnavailableError(CatalogError):
     catalog: str
     reason: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"Cannot open the catalog database {self.catalog}: {self.reason.rstrip('. ')}."
 
 
@@ -147,7 +181,7 @@ class CatalogRefusedError(CatalogError):
     statement: str
     way_out: str = "Fix the database or the privileges of its user"
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"The catalog database {self.catalog} refused ({self.reason}), at: {self.statement}. Nothing "
             f"was committed. {self.way_out}, then run this again."
@@ -165,7 +199,7 @@ class SchemaNotFoundError(NotFoundError):
     schema: str
     snapshot_id: int
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         catalog, dot, _ = self.schema.partition(".")
         hint = f" If {catalog} is the name of a lake, leave it out: the connection names it." if dot else ""
         return f"Schema {self.schema!r} does not exist at snapshot {self.snapshot_id}. Create it first.{hint}"
@@ -178,7 +212,7 @@ class TableNotFoundError(NotFoundError):
     table: str
     snapshot_id: int
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"Table {self.table} does not exist at snapshot {self.snapshot_id}. "
             "Check the name, or let the operator create it with create_table=True."
@@ -192,7 +226,7 @@ class ViewNotFoundError(NotFoundError):
     view: str
     snapshot_id: int
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"View {self.view} does not exist at snapshot {self.snapshot_id}. Check the name."
 
 
@@ -204,7 +238,7 @@ class MacroNotFoundError(NotFoundError):
     snapshot_id: int
     kind: str = "macro"
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.kind.capitalize()} {self.macro} does not exist at snapshot {self.snapshot_id}. Check the "
             "name; DROP MACRO and DROP MACRO TABLE name different macros."
@@ -220,10 +254,10 @@ class ColumnNotFoundError(NotFoundError):
     columns: Sequence[str]
     expression: str = ""
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         of = f" of {self.expression!r}" if self.expression else ""
         hint = " Correct the name; put strings in single quotes." if self.expression else ""
-        columns = ", ".join(self.columns)
+        columns = ", ".join(map(one_line, self.columns))
         return f"Column {self.column!r}{of} is not in {self.table}; its columns are: {columns}.{hint}"
 
 
@@ -236,7 +270,7 @@ class SnapshotNotFoundError(NotFoundError):
     newest: int
     made: tuple[datetime, ...] = ()
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         made = f", made from {self.made[0]} to {self.made[1]}" if self.made else ""
         return (
             f"No snapshot found at {self.wanted}; the lake holds snapshots {self.oldest} to {self.newest}"
@@ -251,7 +285,7 @@ class TagNotFoundError(NotFoundError):
     name: str
     tags: Sequence[str]
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         shown = ", ".join(map(repr, self.tags[:_SHOWN])) or "none"
         more = f" and {len(self.tags) - _SHOWN} more" if len(self.tags) > _SHOWN else ""
         return (
@@ -268,7 +302,7 @@ class TaggedSnapshotLostError(NotFoundError):
     snapshot_id: int
     made: datetime
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"The tag {self.name!r} names snapshot {self.snapshot_id}, made at {self.made}, which has "
             "expired all the same: a client that does not know tags, such as DuckDB's "
@@ -286,7 +320,7 @@ class ChangesExpiredError(NotFoundError):
     upto: int
     oldest: int
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"The changes of {self.table} after snapshot {self.after} up to snapshot {self.upto} are no "
             f"longer complete: snapshots in this range have expired (the oldest one left is {self.oldest}). "
@@ -303,7 +337,7 @@ class ChangesUndoneError(NotFoundError):
     consumed: int
     restored_at: int
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"Snapshot {self.restored_at} restored {self.table} as a new table. Changes consumed up to "
             f"snapshot {self.consumed} are not in it, or it can no longer be determined whether they are. "
@@ -319,7 +353,7 @@ class SourceNotFoundError(DuckLakeError):
     name: str
     path: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.name}: {self.path} does not exist. Nothing was written. Correct the path, or let the "
             "task's retries wait for the file."
@@ -333,7 +367,7 @@ class AlreadyExistsError(DuckLakeError):
     kind: str
     name: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"A {self.kind} named {self.name} already exists. Choose another name or drop it first."
 
 
@@ -344,7 +378,7 @@ class TagExistsError(AlreadyExistsError):
     snapshot_id: int
     wanted: int
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"The tag {self.name!r} names snapshot {self.snapshot_id}, and was to name snapshot "
             f"{self.wanted}. Choose another name, or give replace=True to move it; its old snapshot may "
@@ -356,7 +390,7 @@ class TagExistsError(AlreadyExistsError):
 class ExportExistsError(AlreadyExistsError):
     """Where a frozen lake is to be written, there is a file."""
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"There is a {self.kind} {self.name} already, and nothing was replaced. Choose another path, "
             "with the date in it, say, or give overwrite=True."
@@ -393,7 +427,7 @@ class InvalidStatementError(InvalidInputError):
     near: str
     problem: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"Statement {self.number}, line {self.line}, column {self.column}, at {self.near}: "
             f"{self.problem} Nothing was run."
@@ -409,7 +443,7 @@ class InvalidPredicateError(InvalidInputError):
     near: str
     problem: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"The filter, line {self.line}, column {self.column}, at {self.near}: {self.problem} "
             "Nothing was read."
@@ -423,7 +457,7 @@ class SharedDataPathError(InvalidInputError):
     data_path: str
     evidence: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"The data path {self.data_path} may be shared with another lake: {self.evidence} Nothing was "
             "deleted."
@@ -436,7 +470,7 @@ class SnapshotTaggedError(InvalidInputError):
 
     snapshots: Sequence[str]
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"versions names tagged snapshots, which do not expire: {'; '.join(self.snapshots)}. Leave them "
             "out, or remove the tags first, with DuckLakeTagOperator(action='untag') or lake.untag(...)."
@@ -447,11 +481,13 @@ class SnapshotTaggedError(InvalidInputError):
 class SchemaMismatchError(InvalidInputError):
     """Incoming columns do not fit the table; lists every difference, not only the first."""
 
+    _has_lines: ClassVar[bool] = True
+
     table: str
     differences: Sequence[str]
 
-    def __str__(self) -> str:
-        lines = "".join(f"\n  - {difference}" for difference in self.differences)
+    def _text(self) -> str:
+        lines = "".join(f"\n  - {one_line(difference)}" for difference in self.differences)
         return f"The incoming columns do not fit {self.table}; nothing was written:{lines}\n{_ADAPT}"
 
 
@@ -462,12 +498,14 @@ _ADAPT = "Select and convert the columns in the query, or change the table (for 
 class InvalidValueError(InvalidInputError):
     """Values that no reader could read: names each column, the number of values, and one of them."""
 
+    _has_lines: ClassVar[bool] = True
+
     table: str
     problems: Sequence[str]
     ways_out: Sequence[str] = ()
 
-    def __str__(self) -> str:
-        lines = "".join(f"\n  - {problem}" for problem in self.problems)
+    def _text(self) -> str:
+        lines = "".join(f"\n  - {one_line(problem)}" for problem in self.problems)
         hints = "".join(f"\n{way_out}" for way_out in self.ways_out)
         return f"Values cannot be stored in {self.table}; nothing was written:{lines}{hints}"
 
@@ -491,7 +529,7 @@ class UntrustedValueError(DuckLakeError):
     value: str
     problem: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         value = repr(self.value)
         shown = value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…"
         return (
@@ -506,6 +544,8 @@ _LONGEST_VALUE = 300
 class StorageError(DuckLakeError):
     """A file or directory cannot be read or written; names it."""
 
+    _has_lines: ClassVar[bool] = True
+
 
 @dataclass(eq=False, repr=False)
 class FilesNotDeletedError(StorageError):
@@ -514,11 +554,13 @@ class FilesNotDeletedError(StorageError):
     ``failures`` are strings: the path and the reason.
     """
 
+    _has_lines: ClassVar[bool] = True
+
     deleted: int
     failures: Sequence[str]
 
-    def __str__(self) -> str:
-        shown = "".join(f"\n  - {failure}" for failure in self.failures[:_SHOWN])
+    def _text(self) -> str:
+        shown = "".join(f"\n  - {one_line(failure)}" for failure in self.failures[:_SHOWN])
         more = f"\n  and {len(self.failures) - _SHOWN} more" if len(self.failures) > _SHOWN else ""
         return (
             f"{self.deleted} files were deleted, {len(self.failures)} could not be deleted; the next run "
@@ -540,7 +582,7 @@ class FilesGivenUpError(CommitError):
     job_id: str
     way_out: str = "run the task that wrote them again"
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"The files of job {self.job_id} have already been committed or discarded by someone else, or "
             "released by a clean-up of orphaned files, which waits for a job no longer than stage_ttl. "
@@ -557,7 +599,7 @@ class TransactionConflictError(CommitError):
     table: str
     snapshot_id: int
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"Conflict on {self.table}: this commit was to {self.ours}, but snapshot {self.snapshot_id} "
             f"{self.theirs}. Nothing was committed; rerun the task: it plans again on the newest snapshot."
@@ -572,7 +614,7 @@ class ZombieCommitError(CommitError):
     newest: int
     snapshot_id: int
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"This attempt belongs to generation {self.generation} of its task. The task was cleared since, "
             f"and generation {self.newest} has committed snapshot {self.snapshot_id}. Nothing was "
@@ -587,7 +629,7 @@ class CommitRetriesExceededError(CommitError):
     attempts: int
     seconds: float
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"Lost the race for the next snapshot {self.attempts} times in {self.seconds:.1f} s; nothing was "
             "committed. Rerun the task, or look for a writer that commits in a tight loop."
@@ -601,7 +643,7 @@ class CommitStateUnknownError(DuckLakeError):
     snapshot_id: int
     reason: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"The connection was lost during COMMIT of snapshot {self.snapshot_id} ({self.reason}): it may "
             "have been committed. Its files are kept. A retry with the same commit key finds out; without "
@@ -611,6 +653,8 @@ class CommitStateUnknownError(DuckLakeError):
 
 class SparkJobError(DuckLakeError):
     """The Spark job failed or left no complete result."""
+
+    _has_lines: ClassVar[bool] = True
 
 
 class ClusterUnavailableError(DuckLakeError):
@@ -622,7 +666,7 @@ class ClusterUnavailableError(DuckLakeError):
         self.address = address
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"Cannot ask {self.manager} at {self.address}: {self.reason}. "
             "The job may still run, and keeps its files; the next try looks for it. Check that the manager "

@@ -5,6 +5,7 @@ import struct
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from airflow_provider_ducklake.errors import one_line
 from airflow_provider_ducklake.spec.names.identifiers import (
     QualifiedName,
     SchemaPath,
@@ -80,6 +81,14 @@ def test_a_qualified_name_reads_back_from_its_text(schema, table):
 
     assert QualifiedName.of(str(name)) == name
     assert SchemaPath.of(str(name.schema)) == name.schema
+
+
+@given(st.text("a\n\t\r\x1b\x7f\x85\u202e\u2028\\\"'. &U0Aé", min_size=1))
+def test_a_name_is_one_line_that_reads_back_whatever_it_holds(table):
+    name = QualifiedName.of(("main", table))
+
+    assert QualifiedName.of(str(name)) == name
+    assert one_line(str(name)) == str(name)
 
 
 @given(st.lists(names, min_size=1, max_size=4))

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import unicodedata
 from datetime import UTC, datetime
 
 import pytest
@@ -43,6 +44,7 @@ from airflow_provider_ducklake.errors import (
     ViewNotFoundError,
     ZombieCommitError,
 )
+from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 CLASSES = [
     value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, DuckLakeError)
@@ -119,3 +121,43 @@ def test_the_tree_in_the_docstring_is_the_tree_of_the_classes():
     real = [f"{' '.join(base.__name__ for base in one.__bases__)} > {one.__name__}" for one in CLASSES]
 
     assert drawn == real
+
+
+HOSTILE = "x\n[2026-11-26] ERROR - call us\x1b[31m\x1b]0;t\x07\r\x85\u2028\u202e\u2066"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.InvalidInputError(f"Column {HOSTILE} is not there. Correct the name."),
+        errors.TableNotFoundError(str(QualifiedName.of(("main", HOSTILE))), 3),
+        errors.ColumnNotFoundError(HOSTILE, "main.t", [HOSTILE, "b"]),
+        errors.SchemaMismatchError("main.t", [f"column {HOSTILE} is not in the table"]),
+        errors.TransactionConflictError(f"rename {HOSTILE}", f"dropped {HOSTILE}", "main.t", 3),
+        errors.InvalidValueError("main.t", [f"{HOSTILE}: 1 value"]),
+        errors.FilesNotDeletedError(1, [f"/lake/{HOSTILE}: no"]),
+        errors.StorageError(f"Cannot read /lake/{HOSTILE[:1]}{HOSTILE[2:]}."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_no_name_ends_a_line_or_controls_a_terminal(error):
+    text = str(error)
+
+    assert "call us" in text
+    assert [one for one in text.splitlines() if one.startswith("[")] == []
+    assert not [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl") and char != "\n"]
+
+
+def test_other_names_are_shown_as_they_are():
+    assert str(errors.InvalidInputError("Column Straße 日本 é 😀 is not there.")) == (
+        "Column Straße 日本 é 😀 is not there."
+    )
+
+
+def test_an_error_of_a_list_keeps_its_lines():
+    assert str(errors.InvalidInputError("Not these:\n  - a\n  - b")).splitlines() == [
+        "Not these:",
+        "  - a",
+        "  - b",
+    ]
+    assert str(errors.SparkJobError("The job failed.\nat line 2")).count("\n") == 1

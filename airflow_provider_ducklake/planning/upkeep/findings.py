@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from airflow_provider_ducklake.errors import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -197,7 +199,7 @@ class Finding:
         return self.code in NOTES
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.sentence}"
+        return one_line(f"{self.code}: {self.sentence}")
 
     def as_json(self) -> dict[str, object]:
         """Return it as plain values."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.errors import InvalidNameError
+from airflow_provider_ducklake.errors import InvalidNameError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEFAULT_SCHEMA = "main"
-_PART = re.compile(r'"(?:[^"]|"")*"|[^".]+')
+_PART = re.compile(r'(?:[Uu]&)?"(?:[^"]|"")*"|[^".]+')
+_ESCAPE = re.compile(r"\\(\\|[0-9A-Fa-f]{4})")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -34,6 +35,19 @@ def quote_if_needed(name: str) -> str:
     ('orders', '"or ders"')
     """
     return name if _PLAIN.match(name) else quote(name)
+
+
+def shown(name: str) -> str:
+    r"""Return ``name`` as people read it in a line, and ``split_parts`` reads it back.
+
+    >>> print(shown("orders"), shown("or ders"), shown("or\nders"))
+    orders "or ders" U&"or\000Aders"
+    """
+    if one_line(name) == name:
+        return quote_if_needed(name)
+    kept = name.replace("\\", "\\\\")
+    escaped = "".join(char if one_line(char) == char else f"\\{ord(char):04X}" for char in kept)
+    return f"U&{quote(escaped)}"
 
 
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate pairs
@@ -74,6 +88,8 @@ def fold(name: str) -> str:
 def split_parts(text: str) -> list[str]:
     """Split a dotted name into its parts, honouring double quotes.
 
+    In standard SQL's ``U&"…"`` a backslash and four digits are a character.
+
     >>> split_parts('sales."or.ders"')
     ['sales', 'or.ders']
 
@@ -89,13 +105,25 @@ def split_parts(text: str) -> list[str]:
                 f"Cannot read {text!r} as a name. Quote parts with special characters: 'schema.\"odd name\"'."
             )
         part = match.group()
-        parts.append(part[1:-1].replace('""', '"') if part.startswith('"') else part)
+        parts.append(_unquoted(part))
         position = match.end()
         if position == len(text):
             return parts
         if text[position] != ".":
             raise InvalidNameError(f"Cannot read {text!r} as a name: unexpected {text[position:]!r}.")
         position += 1
+
+
+def _unquoted(part: str) -> str:
+    if not part.endswith('"'):
+        return part
+    prefix, _, quoted = part.partition('"')
+    name = quoted[:-1].replace('""', '"')
+    return _ESCAPE.sub(_character, name) if prefix else name
+
+
+def _character(escape: re.Match[str]) -> str:
+    return "\\" if escape[1] == "\\" else chr(int(escape[1], 16))
 
 
 FoldedName: TypeAlias = tuple[str, ...]
@@ -154,7 +182,7 @@ class SchemaPath:
         return cls(tuple(check_name(part, "schema") for part in parts))
 
     def __str__(self) -> str:
-        return ".".join(map(quote_if_needed, self.parts))
+        return ".".join(map(shown, self.parts))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -196,7 +224,7 @@ class QualifiedName:
         return cls(SchemaPath.of(tuple(above) or MAIN), check_name(name, "table"))
 
     def __str__(self) -> str:
-        return f"{self.schema}.{quote_if_needed(self.name)}"
+        return f"{self.schema}.{shown(self.name)}"
 
 
 MAIN = SchemaPath((DEFAULT_SCHEMA,))
