@@ -182,11 +182,11 @@ class Lake:
     ) -> Self:
         """Open an existing lake.
 
-        ``metadata_schema`` is the database schema of the catalog's tables (PostgreSQL; None: the connection's
-        default); ``storage_options`` are fsspec's, for the files. ``data_path`` is the current location of
-        the files, for a lake that was moved or that others open with ``OVERRIDE_DATA_PATH``; the catalog
-        keeps its own record. ``foreign_files``: the lake may write and delete files outside its data path if
-        its catalog says so; reading files that were added there needs no permission. ``to_migrate``: also
+        ``metadata_schema`` is the database schema of the catalog's tables (PostgreSQL; None: where the
+        user's search path finds them); ``storage_options`` are fsspec's, for the files. ``data_path`` is the
+        current location of the files, for a lake that was moved or that others open with
+        ``OVERRIDE_DATA_PATH``; the catalog keeps its own record. ``foreign_files``: the lake may write and
+        delete files outside its data path if its catalog says so; reading files that were added there needs no permission. ``to_migrate``: also
         open a catalog whose migration to 1.1 has not finished, which nothing but ``migrate`` works on.
         ``max_version``: refuse a lake newer than ``"1.0"``, say, and to migrate it beyond that.
         ``key_bytes``: how long the keys of new files of an encrypted lake are, 16, 24 or 32; None: as long as
@@ -216,7 +216,7 @@ class Lake:
                 stored = read.stored_catalog(dialect, metadata_schema)
             version = _version(stored.options, shown(parsed), to_migrate=to_migrate)
             check_newest(version, newest, shown(parsed))
-            tables = catalog_tables(version, metadata_schema)
+            tables = catalog_tables(version, stored.schema)
             check_complete(stored.columns, tables, shown(parsed))
         except BaseException:
             dialect.engine.dispose()
@@ -271,6 +271,7 @@ class Lake:
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         try:
             with translated(dialect):
+                metadata_schema = dialect.home(metadata_schema)
                 if encrypted:
                     make_private(parsed)
                 bootstrap.bootstrap(

@@ -12,7 +12,9 @@ from sqlalchemy.engine import Engine
 
 _REQUEST = re.compile(r"^F\t\d+\t(?:Query|Sync)(.*)$", re.MULTILINE)
 # What SQLAlchemy asks the first connection of each engine.
-_FIRST_ASKED = re.compile(r"\t \"BEGIN[^\n]*\n[^\n]*pg_catalog\.version.*?\"ROLLBACK\"\n", re.DOTALL)
+_FIRST_ASKED = re.compile(
+    r"^[^\n]*pg_catalog\.version.*?standard_conforming_strings\"\n", re.DOTALL | re.MULTILINE
+)
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def shown(url: URL) -> str:
 
 
 def open_engine(url: URL) -> Engine:
-    """Return an engine with the transactions that commits need: READ COMMITTED, or SQLite's own BEGINs.
+    """Return an engine with the transactions that commits need: READ COMMITTED, or BEGINs of our own.
 
     Raises:
         CatalogUnavailableError: the driver is not installed.
@@ -143,16 +143,23 @@ _POSTGRES_SESSION = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres 
 
 
 def _postgres_engine(url: URL) -> Engine:
+    """Return an engine whose transactions begin with the text of ``dialects.postgres``.
+
+    ``options`` of the URL are kept. Of two settings of one name the last counts: a user's may replace our
+    limits, but not how values are read.
+    """
+    own = url.query.get("options", ())
+    options = " ".join([own] if isinstance(own, str) else own)
     arguments: dict[str, Any] = {
         "connect_timeout": CONNECT_TIMEOUT_SECONDS,
         "client_encoding": "utf8",  # names and values are any text, whatever the server's default
-        "options": f"-c lock_timeout={LOCK_TIMEOUT_SECONDS}s {_POSTGRES_SESSION}",
+        "options": f"-c lock_timeout={LOCK_TIMEOUT_SECONDS}s {options} {_POSTGRES_SESSION}",
         "application_name": "airflow_provider_ducklake",
         "prepare_threshold": None,  # of no use for texts that hold their values; and poolers like it
     }
-    arguments = {key: value for key, value in arguments.items() if key not in url.query}
+    arguments = {key: one for key, one in arguments.items() if key == "options" or key not in url.query}
     # Looking for hstore would take three round trips.
-    engine = _server_engine(url, arguments, use_native_hstore=False)
+    engine = _server_engine(url, arguments, isolation_level="AUTOCOMMIT", use_native_hstore=False)
 
     @event.listens_for(engine, "handle_error")
     def leave_out_values(context: ExceptionContext) -> None:
@@ -180,9 +187,9 @@ def driver_error(error: BaseException) -> BaseException:
     return DriverError(f"{type(error.orig).__name__}: {first_line(error.orig)}")
 
 
-def _server_engine(url: URL, arguments: dict[str, Any], **options: bool) -> Engine:
+def _server_engine(url: URL, arguments: dict[str, Any], **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy's
     """Return an engine that asks a connection whether it still lives where it lay idle for a moment."""
-    engine = _engine(url, connect_args=arguments, isolation_level="READ COMMITTED", pool_size=2, **options)
+    engine = _engine(url, connect_args=arguments, pool_size=2, **options)
     _leave_connections_to_their_process(engine)
 
     @event.listens_for(engine, "checkin")
@@ -230,7 +237,7 @@ def _mysql_engine(url: URL) -> Engine:
     arguments = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "charset": "utf8mb4"}
     arguments = {key: value for key, value in arguments.items() if key not in url.query}
     arguments["init_command"] = _MYSQL_SESSION
-    engine = _server_engine(url, arguments)
+    engine = _server_engine(url, arguments, isolation_level="READ COMMITTED")
 
     @event.listens_for(engine, "handle_error")
     def recognise_lost_connections(context: ExceptionContext) -> None:
@@ -248,13 +255,42 @@ def duckdb_engine(url: URL, *, read_only: bool = False) -> Engine:
     """Return an engine that keeps no connection: an open one shuts all other clients out.
 
     Nothing is fetched from the network in the middle of a commit, so no extension installs itself. A new file
-    is one that every DuckDB 1.x opens, whichever DuckDB makes it; an existing one keeps its version.
+    is one that every DuckDB 1.x opens, whichever DuckDB makes it; an existing one keeps its version. What
+    others put into the file reaches no other one, and no network: ``copy_of`` names the only exception.
     """
-    config = {
+    config: dict[str, Any] = {
         "autoinstall_known_extensions": False,
         "storage_compatibility_version": _STORAGE_VERSION,
     }
-    return _engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
+    if read_only:  # connections of one process share what the first one of them set
+        config |= {"enable_external_access": False, "lock_configuration": True}
+    engine = _engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
+    if not read_only:
+        event.listen(engine, "connect", _stay_beside(Path(url.database or "")))
+    return engine
+
+
+def _stay_beside(file: Path) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
+    """Return what keeps a connection from all files but the catalog's own, and its copy."""
+    copy = str(copy_of(file)).replace("'", "''")
+    allowed = ", ".join(f"'{copy}{end}'" for end in _FILES_OF_DUCKDB)
+
+    def stay(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+        cursor = connection.cursor()
+        cursor.execute(f"SET allowed_paths = [{allowed}]")
+        cursor.execute("SET enable_external_access = false")
+        cursor.execute("SET lock_configuration = true")
+        cursor.close()
+
+    return stay
+
+
+_FILES_OF_DUCKDB = ("", ".wal", ".wal.recovery", ".wal.checkpoint")
+
+
+def copy_of(file: Path) -> Path:
+    """Return the only other file that DuckDB may open: where it copies a catalog to."""
+    return file.with_name(f"{file.name}.copy")
 
 
 def _sqlite_engine(url: URL) -> Engine:
@@ -265,6 +301,7 @@ def _sqlite_engine(url: URL) -> Engine:
     @event.listens_for(engine, "connect")
     def leave_transactions_to_us(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None
+        connection.execute("PRAGMA trusted_schema = OFF")  # the file may be anybody's
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

@@ -10,7 +10,7 @@ from collections import namedtuple
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -46,6 +46,19 @@ _SHOWN = 80  # characters of a statement in an error
 # but of tables without statistics, as new ones are, it expects one row, and reads one of them again for each
 # row of the other.
 MEMORY = "SET LOCAL work_mem = '64MB'"
+# Who may create in a lake's schema may create operators and functions that fit better than PostgreSQL's own.
+# Rows that a policy hides would be missing without a word.
+SETTINGS = "SET LOCAL search_path = pg_catalog, pg_temp", "SET LOCAL row_security = off", MEMORY
+# Where the server can, it itself refuses views and foreign tables, whoever makes one after we looked.
+_NO_VIEWS = "SET LOCAL restrict_nonsystem_relation_kind = 'view, foreign-table'"
+_NO_VIEWS_SINCE = {12: 20, 13: 16, 14: 13, 15: 8, 16: 4}  # minor releases; every later major one has it
+
+
+def settings(connection: Connection) -> tuple[str, ...]:
+    """Return the texts that begin a transaction, before any other."""
+    major, minor = divmod(_driver(connection).info.server_version, 10_000)
+    has_it = minor >= _NO_VIEWS_SINCE.get(major, 0) and major >= min(_NO_VIEWS_SINCE)
+    return (*SETTINGS, _NO_VIEWS) if has_it else SETTINGS
 
 
 class _Text(str):
@@ -130,24 +143,31 @@ class Batches:
         connection: Connection,
         questions: Mapping[str, Question[Any]],
         *,
+        first: Mapping[str, Question[Any]] = MappingProxyType({}),
         begin: Sequence[str] = (),
         end: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Return the answers to the questions, asked between statements, by their names."""
-        if not questions:
+        """Return the answers to the questions, asked between statements, by their names.
+
+        ``first`` are asked before all, as soon as ``begin[0]`` began the transaction.
+        """
+        asked = {**first, **questions}
+        if not asked and not begin:
             return {}
         literal = _Literals(_driver(connection))
-        compiled = [self._of(question.query) for question in questions.values()]
+        compiled = [self._of(question.query) for question in asked.values()]
         texts = [
             one.with_values(question.parameters, literal)
-            for one, question in zip(compiled, questions.values(), strict=True)
+            for one, question in zip(compiled, asked.values(), strict=True)
         ]
-        result = _run(connection, [*begin, MEMORY, *texts, *end])
+        before = len(first)
+        result = run(connection, [*begin[:1], *texts[:before], *begin[1:], *texts[before:], *end])
         cursor: Any = result.cursor
         answers = {}
-        for (name, question), one in zip(questions.items(), compiled, strict=True):
+        for (name, question), one in zip(asked.items(), compiled, strict=True):
             answers[name] = question.read([one.row(values) for values in cursor.fetchall()])
             cursor.nextset()
+            continue_to_rows(cursor)
         result.close()
         return answers
 
@@ -187,11 +207,18 @@ class BatchWriter(Writer):
         self._texts += self._batches.texts_of(effect, self._literal)
 
     def commit(self) -> None:
-        _run(self._connection, [*self._texts, "COMMIT"]).close()
+        run(self._connection, [*self._texts, "COMMIT"]).close()
         super().commit()  # nothing is left to do for the driver, but SQLAlchemy is to know
 
 
-def _run(connection: Connection, texts: Sequence[str]) -> CursorResult[Any]:
+def continue_to_rows(cursor: psycopg.Cursor[Any]) -> None:
+    """Go on to the next answer, beyond the results of commands."""
+    while cursor.description is None and cursor.nextset():
+        pass
+
+
+def run(connection: Connection, texts: Sequence[str]) -> CursorResult[Any]:
+    """Execute texts in one round trip; the result is that of the first that has one."""
     options = {"no_parameters": True}  # else a % would mean something
     shown = f"{len(texts)} statements, from {str(texts[0])[:_SHOWN]} to {str(texts[-1])[:_SHOWN]}"
     try:

@@ -14,7 +14,7 @@ from sqlalchemy.schema import CreateSchema
 
 from airflow_provider_ducklake.catalog.database.questions import Question, parameters, values_of
 from airflow_provider_ducklake.catalog.dialects.effect import Writer
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.errors import UnsupportedFeatureError, UntrustedValueError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.grants import Wanted
     from airflow_provider_ducklake.spec.inlined_form import InlinedForm
     from airflow_provider_ducklake.spec.schema import TableSchema
+
+
+ONLY_PLAIN = ", where only a plain table is safe to use"  # ends the problem of a relation
 
 
 class CatalogDialect(ABC):
@@ -146,6 +149,22 @@ class CatalogDialect(ABC):
         """Return a sentence about the rights that the user lacks, where such an error leaves it open."""
         return ""
 
+    @contextmanager
+    def opening_after(
+        self, schema: str | None, questions: Mapping[str, Question[Any]]
+    ) -> Iterator[tuple[Connection, str | None, dict[str, Any]]]:
+        """Like ``reading_after``, and also yield the schema of the catalog's tables, given or found."""
+        with self.reading_after(questions) as (connection, answers):
+            yield connection, schema, answers
+
+    def home(self, schema: str | None) -> str | None:
+        """Return the schema that a new catalog's tables are to be in, given or found.
+
+        Raises:
+            InvalidInputError: none is given, and the database has no default.
+        """
+        return schema
+
     def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
         """Create the database schema that holds the catalog's tables, where the database has such a thing."""
         if name is not None:
@@ -161,7 +180,7 @@ class CatalogDialect(ABC):
         """
         return None
 
-    def schema_of(self, connection: Connection, table: Table) -> str:  # noqa: ARG002 - a server knows its default
+    def schema_of(self, connection: Connection, table: Table) -> str:  # noqa: ARG002 - for MySQL
         """Return the schema that a table of the catalog is in, by its own name."""
         return table.schema or ""
 
@@ -178,20 +197,28 @@ class CatalogDialect(ABC):
 
     @staticmethod
     @abstractmethod
-    def all_columns(schema: str | None) -> Select[Any]:
-        """Return the query for the columns of all tables of a schema, in order: the two names of each."""
+    def relations(schema: str | None) -> Select[Any]:
+        """Return the query for the tables of a schema, and for what is in the place of one.
+
+        Of each there is the name, a column or a list of all in their order, and why it is not to be used:
+        what somebody made who may create things in the catalog must not run as who reads or writes rows.
+        """
 
     def which_columns(self, like: Collection[str], schema: str | None) -> Question[dict[str, list[str]]]:
-        """Ask for the columns, in order, of each table whose name is like one of some patterns."""
-        return Question(_columns_like(type(self), schema, len(like)), _by_table, values_of(like))
+        """Ask for the columns, in order, of each table whose name is like one of some patterns, with ``%``.
+
+        The answer raises an UntrustedValueError where there is anything but a plain table.
+        """
+        patterns = [one.replace("_", f"{_ESCAPE}_") for one in like]
+        return Question(_columns_like(type(self), schema, len(like)), _by_table, values_of(patterns))
 
     def has_table(self, connection: Connection, name: str, schema: str | None) -> bool:
         """Whether the database has a table of that name."""
         return name in self.which_columns((name,), schema).ask(connection)
 
     def table_names(self, connection: Connection, schema: str | None) -> set[str]:
-        """Return the names of all tables of the database, or of a schema of it."""
-        return set(inspect(connection).get_table_names(schema))
+        """Return the names of a lake's tables in the database, or in a schema of it."""
+        return set(self.which_columns(("ducklake_%", "airflow_ducklake_%"), schema).ask(connection))
 
     def index_names(self, connection: Connection, table: str, schema: str | None) -> set[str]:
         """Return the names of a table's indexes."""
@@ -214,15 +241,20 @@ class CatalogDialect(ABC):
         raise NotImplementedError
 
 
+_ESCAPE = "|"
+
+
 @lru_cache
 def _columns_like(dialect: type[CatalogDialect], schema: str | None, count: int) -> Select[Any]:
-    query = dialect.all_columns(schema)
+    query = dialect.relations(schema)
     name = next(iter(query.selected_columns))
-    return query.where(or_(*(name.like(one) for one in parameters(count, String()))))
+    return query.where(or_(*(name.like(one, escape=_ESCAPE) for one in parameters(count, String()))))
 
 
 def _by_table(rows: Iterable[Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for table, column in rows:
-        found.setdefault(table, []).append(column)
+    for name, columns, problem in rows:
+        if problem is not None:
+            raise UntrustedValueError("The catalog", name, problem)
+        found.setdefault(name, []).extend([columns] if isinstance(columns, str) else columns)
     return found

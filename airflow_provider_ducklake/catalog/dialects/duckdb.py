@@ -7,6 +7,7 @@ moment, and then named in an error.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -19,6 +20,7 @@ from sqlalchemy import (
     and_,
     case,
     cast,
+    exists,
     func,
     select,
     text,
@@ -37,23 +39,24 @@ from airflow_provider_ducklake.catalog.database.column_types import (
 )
 from airflow_provider_ducklake.catalog.database.connect import (
     CONNECT_TIMEOUT_SECONDS,
+    copy_of,
     duckdb_engine,
     first_line,
     shown,
 )
-from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
-from airflow_provider_ducklake.errors import CatalogUnavailableError
+from airflow_provider_ducklake.errors import CatalogUnavailableError, UntrustedValueError
 from airflow_provider_ducklake.spec.types.ducklake_types import holds_variants
 from airflow_provider_ducklake.spec.types.literals import format_literal, parse_cast
 from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
     from sqlalchemy import Column, Select, Table
 
+    from airflow_provider_ducklake.catalog.database.questions import Question
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
@@ -61,9 +64,9 @@ _INDEX_NAMES = text(
     "SELECT index_name FROM duckdb_indexes() WHERE database_name = current_database()"
     " AND schema_name = :schema AND table_name = :table"
 )
-_TABLE_NAMES = text(
-    "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
-    " AND schema_name = :schema"
+_MACROS = text(
+    "SELECT function_name FROM system.main.duckdb_functions() WHERE NOT internal AND function_name IN"
+    " (SELECT function_name FROM system.main.duckdb_functions() WHERE internal)"
 )
 _CURRENT = text("SELECT current_database()")
 _COPY = "airflow_ducklake_copy"
@@ -156,33 +159,62 @@ class DuckDbDialect(CatalogDialect):
         return isinstance(error.orig, duckdb.ConstraintException | duckdb.TransactionException)
 
     def copy_file(self, connection: Connection, target: Path) -> None:
-        """Copy by DuckDB itself, and end the transaction: one can write to one file alone."""
+        """Copy by DuckDB itself, and end the transaction: one can write to one file alone.
+
+        It is allowed one file beside the catalog, by whatever name the copy is to have then.
+        """
         quote = connection.dialect.identifier_preparer.quote_identifier
         source = quote(connection.execute(_CURRENT).scalar_one())
-        path = str(target).replace("'", "''")
+        made = copy_of(Path(self.engine.url.database or ""))
+        made.unlink(missing_ok=True)  # of a process that was killed
+        path = str(made).replace("'", "''")
         connection.commit()
-        for statement in (
-            f"ATTACH '{path}' AS {_COPY}",
-            f"COPY FROM DATABASE {source} TO {_COPY}",
-            f"DETACH {_COPY}",
-        ):
-            connection.exec_driver_sql(statement)
-            connection.commit()
+        try:
+            for statement in (
+                f"ATTACH '{path}' AS {_COPY}",
+                f"COPY FROM DATABASE {source} TO {_COPY}",
+                f"DETACH {_COPY}",
+            ):
+                connection.exec_driver_sql(statement)
+                connection.commit()
+            made.rename(target)
+        finally:
+            made.unlink(missing_ok=True)
+
+    @contextmanager
+    def opening_after(
+        self, schema: str | None, questions: Mapping[str, Question[Any]]
+    ) -> Iterator[tuple[Connection, str | None, dict[str, Any]]]:
+        """Refuse first what our own statements would call in the place of a function of DuckDB's.
+
+        Raises:
+            UntrustedValueError: the file has a macro of a function's or an operator's name.
+        """
+        with self.reading() as connection:
+            if (name := connection.execute(_MACROS).scalar()) is not None:
+                raise UntrustedValueError(
+                    "The catalog", name, "is a macro with the name of a function of DuckDB's"
+                )
+            yield connection, schema, self.ask(connection, questions)
 
     @staticmethod
-    def all_columns(schema: str | None) -> Select[Any]:
+    def relations(schema: str | None) -> Select[Any]:
         """Ask DuckDB's own tables; its SQLAlchemy dialect asks PostgreSQL's, which DuckDB has not all of."""
         names = ("database_name", "schema_name", "table_name", "column_name", "column_index")
-        found = func.duckdb_columns().table_valued(*names)
-        is_there = and_(
-            found.c.database_name == func.current_database(), found.c.schema_name == (schema or "main")
+        found = func.system.main.duckdb_columns().table_valued(*names)
+        views = func.system.main.duckdb_views().table_valued("database_name", "schema_name", "view_name")
+        is_view = exists().where(
+            views.c.database_name == found.c.database_name,
+            views.c.schema_name == found.c.schema_name,
+            views.c.view_name == found.c.table_name,
         )
-        query = select(found.c.table_name, found.c.column_name).where(is_there)
+        is_there = and_(
+            found.c.database_name == func.system.main.current_database(),
+            found.c.schema_name == (schema or "main"),
+        )
+        problem = case((is_view, "is a view" + ONLY_PLAIN))
+        query = select(found.c.table_name, found.c.column_name, problem.label("problem")).where(is_there)
         return query.order_by(found.c.table_name, found.c.column_index)
-
-    def table_names(self, connection: Connection, schema: str | None) -> set[str]:
-        """Ask DuckDB's own tables, as ``all_columns`` does."""
-        return set(connection.execute(_TABLE_NAMES, {"schema": schema or "main"}).scalars())
 
     def index_names(self, connection: Connection, table: str, schema: str | None) -> set[str]:
         """Ask DuckDB's own indexes: its SQLAlchemy dialect knows none."""

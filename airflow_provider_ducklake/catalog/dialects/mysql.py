@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, LargeBinary, cast, column, func, select, table, text
+from sqlalchemy import Connection, Engine, LargeBinary, case, cast, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from airflow_provider_ducklake.catalog.database.column_types import CatalogTimestamp
 from airflow_provider_ducklake.catalog.database.connect import LOCK_TIMEOUT_SECONDS
-from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.grants import Wanted, mysql_grants
 from airflow_provider_ducklake.errors import DuckLakeError
 
@@ -118,12 +118,20 @@ class MySqlDialect(CatalogDialect):
         return cast(text, LargeBinary)
 
     @staticmethod
-    def all_columns(schema: str | None) -> Select[Any]:
-        names = ("table_schema", "table_name", "column_name", "ordinal_position")
+    def relations(schema: str | None) -> Select[Any]:
+        """Ask for views, too, which may run as who reads them; triggers run as who made them."""
+        names = ("table_schema", "table_name", "column_name", "ordinal_position", "extra")
         found = table("columns", *map(column, names), schema="information_schema")
-        is_there = found.c.table_schema == (schema or func.database())
-        query = select(found.c.table_name, found.c.column_name).where(is_there)
-        return query.order_by(found.c.table_name, found.c.ordinal_position)
+        kinds = table("tables", *map(column, names[:2]), column("table_type"), schema="information_schema")
+        place = schema or func.database()
+        is_other = (kinds.c.table_schema == place) & (kinds.c.table_type != "BASE TABLE")
+        problem = case(
+            (found.c.table_name.in_(select(kinds.c.table_name).where(is_other)), "is a view" + ONLY_PLAIN),
+            (found.c.extra.like("%GENERATED%"), "has a column with an expression as its value" + ONLY_PLAIN),
+        )
+        query = select(found.c.table_name, found.c.column_name, problem.label("problem"))
+        ordered = query.order_by(found.c.table_name, found.c.ordinal_position)
+        return ordered.where(found.c.table_schema == place)
 
     def why_not_alter(self, connection: Connection, table: Table) -> str | None:
         """Ask by a statement that alters nothing: rights come by many ways."""

@@ -6,6 +6,7 @@ import hashlib
 import re
 import secrets
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     MetaData,
+    String,
     Table,
     collate,
     column,
@@ -21,17 +23,27 @@ from sqlalchemy import (
     func,
     inspect,
     literal,
+    literal_column,
     select,
     table,
     text,
+    true,
 )
 from sqlalchemy.schema import CreateTable
 
 from airflow_provider_ducklake.catalog.database.column_types import CatalogTimestamp
 from airflow_provider_ducklake.catalog.database.questions import Question
-from airflow_provider_ducklake.catalog.dialects.batches import MEMORY, Batches, BatchWriter, is_busy
-from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.catalog.dialects.batches import (
+    Batches,
+    BatchWriter,
+    continue_to_rows,
+    is_busy,
+    run,
+    settings,
+)
+from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.grants import postgres_grants
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.inlined_form import InlinedForm
 from airflow_provider_ducklake.spec.types.scalars import BYTES, Kind
 
@@ -54,7 +66,25 @@ _LOST_RACE = {
 _MISSING_RIGHT = "42501"  # insufficient_privilege: "must be owner of table …"
 # Connection lost, completion unknown, shutdown, trouble of the system: a pooler may say so and stay open.
 _OPEN = ("08", "40003", "57P", "58")
-_BEGIN, _END = "BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK"
+_BEGIN_OPTION = "ducklake_begin"  # execution option: what begins a transaction; none: a text does
+_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
+_READ, _END = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", "ROLLBACK"
+_READ_ONCE = "SET LOCAL transaction_read_only = on"
+# The schema where the session's own search path finds a lake, else its first one; kept for the transaction.
+# Asked before that path is ours, it takes nothing from it.
+_SCHEMA = "airflow_ducklake.schema"
+_FOUND = (
+    "(SELECT n.nspname FROM pg_catalog.pg_class c"
+    " JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace"
+    " WHERE c.relname OPERATOR(pg_catalog.=) CAST('ducklake_metadata' AS pg_catalog.name)"
+    " AND pg_catalog.pg_table_is_visible(c.oid))"
+)
+_FIRST = "pg_catalog.current_schema(), CAST('' AS pg_catalog.name)"
+_HOME = literal_column(f"CAST(COALESCE({_FOUND}, {_FIRST}) AS pg_catalog.text)", String())
+_WHICH_SCHEMA = Question(
+    select(func.pg_catalog.set_config(_SCHEMA, _HOME, true(), type_=String()).label("name")),
+    lambda rows: str(rows[0].name),
+)
 
 # Its system columns, and the words that only it reserves: DuckDB writes them bare.
 _WORDS = """
@@ -73,11 +103,69 @@ _ATTRIBUTE = table(
 _TYPE = table("pg_type", *map(column, ("oid", "typname")), schema="pg_catalog")
 
 
-def _pass_commands(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_rest: object) -> None:
+# What runs code of whoever made it, or changed it, as whoever reads or writes rows: the planner also computes
+# what is constant in indexes and statistics. ``relhas…`` only say where to look, and stay after a DROP.
+_PROBLEM = literal_column(
+    """
+    CASE
+    WHEN c.relkind <> 'r' THEN CASE c.relkind WHEN 'v' THEN 'is a view' WHEN 'm' THEN 'is a materialized view'
+        WHEN 'f' THEN 'is a foreign table' ELSE 'is a partitioned table' END
+    WHEN c.relhasrules AND EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) THEN 'has a rule'
+    WHEN c.relhastriggers AND EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid) THEN 'has a trigger'
+    WHEN c.relrowsecurity THEN 'has row security'
+    WHEN EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid OR inhparent = c.oid)
+        THEN 'inherits from a table, or is inherited from'
+    WHEN c.relchecks > 0 THEN 'has a check constraint'
+    WHEN c.relhasindex AND EXISTS (
+        SELECT FROM pg_index WHERE indrelid = c.oid
+        AND (indexprs IS NOT NULL OR indpred IS NOT NULL OR indisexclusion)
+    ) THEN 'has an index on an expression or a condition'
+    WHEN EXISTS (SELECT FROM pg_statistic_ext WHERE stxrelid = c.oid AND 'e' = ANY(stxkind))
+        THEN 'has statistics on an expression'
+    WHEN EXISTS (
+        SELECT FROM pg_attrdef WHERE adrelid = c.oid AND CAST(adbin AS text) NOT LIKE '{CONST %'
+    ) THEN 'has a column with an expression as its value'
+    WHEN EXISTS (
+        SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+        WHERE a.attrelid = c.oid AND a.attnum > 0
+        AND (t.typtype <> 'b' OR t.typnamespace <> CAST('pg_catalog' AS regnamespace))
+    ) THEN 'has a column of a type that is not PostgreSQL''s own'
+    END || ' (its owner is ' || pg_get_userbyid(c.relowner) || ')'
+    """,
+    String(),
+)
+
+
+@lru_cache
+def _relations(schema: str | None) -> Select[Any]:
+    columns = (
+        "ARRAY(SELECT CAST(attname AS text) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0"
+        " AND NOT attisdropped ORDER BY attnum)"
+    )
+    name = func.current_setting(_SCHEMA) if schema is None else literal(schema)
+    query: Select[Any] = (
+        select(
+            literal_column("c.relname", String()).label("relname"),
+            literal_column(columns).label("columns"),
+            (_PROBLEM + ONLY_PLAIN).label("problem"),
+        )
+        .select_from(text("pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"))
+        .where(literal_column("n.nspname", String()) == name, text("c.relkind IN ('r', 'p', 'v', 'm', 'f')"))
+    )
+    return query
+
+
+def _continue_to_rows(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_rest: object) -> None:
     """Go on to the first answer: SQLAlchemy closes a cursor whose first result has no rows."""
-    if statement.startswith((_BEGIN, MEMORY)):
-        while cursor.description is None and cursor.nextset():
-            pass
+    if statement.startswith(("BEGIN", "SET LOCAL")):
+        continue_to_rows(cursor)
+
+
+def _begin(connection: Connection) -> None:
+    """Begin a transaction with our settings, in one round trip, unless its first text does."""
+    begin = connection.get_execution_options().get(_BEGIN_OPTION, _WRITE)
+    if begin is not None:
+        run(connection, [begin, *settings(connection)]).close()
 
 
 # ``owner`` is NULL where the user has the owner's rights, ``lacking`` where it has them all
@@ -87,8 +175,8 @@ _RIGHTS = text(
     " (SELECT string_agg(wanted, ', ' ORDER BY number)"
     " FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) WITH ORDINALITY AS rights(wanted, number)"
     " WHERE NOT has_table_privilege(c.oid, wanted)) AS lacking"
-    " FROM pg_class c JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relname = :name"
-    " AND CASE WHEN CAST(:schema AS text) IS NULL THEN pg_table_is_visible(c.oid) ELSE nspname = :schema END"
+    " FROM pg_class c JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+    " WHERE relname = :name AND nspname = :schema"
 )
 _TABLE_OF_LAKE = re.compile(r"\b(airflow_)?ducklake_\w+")
 _OWNERS = text(
@@ -115,13 +203,17 @@ class PostgresDialect(CatalogDialect):
 
     def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
         super().__init__(engine)
-        self._metadata_schema = metadata_schema
-        digest = hashlib.sha256(f"ducklake commit {metadata_schema or 'public'}".encode()).digest()
+        self._batches = Batches(engine.dialect)
+        self._lives_in(metadata_schema or "public")  # until it is found where none is given
+        event.listen(engine, "begin", _begin)
+        event.listen(engine, "after_cursor_execute", _continue_to_rows)
+
+    def _lives_in(self, schema: str) -> None:
+        self._schema = schema
+        digest = hashlib.sha256(f"ducklake commit {schema}".encode()).digest()
         self.lock_key = int.from_bytes(digest[:8], "big", signed=True)
         # A statement of its own: together with the head, the waiter would read the state before its wait.
         self._lock = Question(select(func.pg_advisory_xact_lock(self.lock_key)), len)
-        self._batches = Batches(engine.dialect)
-        event.listen(engine, "after_cursor_execute", _pass_commands)
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -135,6 +227,16 @@ class PostgresDialect(CatalogDialect):
                 raise
 
     @contextmanager
+    def _asking(
+        self, begin: str, questions: Mapping[str, Question[Any]], **first: Question[Any]
+    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+        """Ask in the round trip that begins the transaction; ``first`` as the session's user finds names."""
+        with self._connection() as connection:
+            connection.execution_options(**{_BEGIN_OPTION: None})
+            texts = (begin, *settings(connection))
+            yield connection, self._batches.ask(connection, questions, first=first, begin=texts)
+
+    @contextmanager
     def writing(self) -> Iterator[Connection]:
         with self._connection() as connection:
             self._lock.ask(connection)
@@ -144,13 +246,12 @@ class PostgresDialect(CatalogDialect):
     def writing_after(
         self, questions: Mapping[str, Question[Any]]
     ) -> Iterator[tuple[Connection, dict[str, Any]]]:
-        with self._connection() as connection:
-            yield connection, self._batches.ask(connection, {"lock": self._lock, **questions})
+        with self._asking(_WRITE, {"lock": self._lock, **questions}) as asked:
+            yield asked
 
     def ask_at_once(self, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
-        with self._connection() as connection:  # without round trips for BEGIN and ROLLBACK
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            return self._batches.ask(connection, questions)
+        with self._asking(_READ_ONCE, questions) as (_, answers):  # no round trips for BEGIN and ROLLBACK
+            return answers
 
     def writer(self, connection: Connection) -> Writer:
         return BatchWriter(connection, self._batches)
@@ -158,15 +259,31 @@ class PostgresDialect(CatalogDialect):
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         with self._connection() as connection:
-            yield connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection.execution_options(**{_BEGIN_OPTION: _READ})
 
     @contextmanager
     def reading_after(
         self, questions: Mapping[str, Question[Any]]
     ) -> Iterator[tuple[Connection, dict[str, Any]]]:
-        with self._connection() as connection:  # BEGIN goes with the questions, not in a round trip before
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            yield connection, self._batches.ask(connection, questions, begin=(_BEGIN,))
+        with self._asking(_READ, questions) as asked:
+            yield asked
+
+    @contextmanager
+    def opening_after(
+        self, schema: str | None, questions: Mapping[str, Question[Any]]
+    ) -> Iterator[tuple[Connection, str | None, dict[str, Any]]]:
+        first = {} if schema is not None else {"schema": _WHICH_SCHEMA}
+        with self._asking(_READ, questions, **first) as (connection, answers):
+            self._lives_in(found := answers.pop("schema", schema))
+            yield connection, found, answers
+
+    def home(self, schema: str | None) -> str | None:
+        with self.opening_after(schema, {}) as (_, found, _answers):
+            if not found:
+                raise InvalidInputError(
+                    "The search path of the catalog's user names no schema that exists: give metadata_schema."
+                )
+            return found
 
     def ask(
         self, connection: Connection, questions: Mapping[str, Question[Any]], *, is_last: bool = False
@@ -177,27 +294,20 @@ class PostgresDialect(CatalogDialect):
         return collate(text, "C")
 
     @staticmethod
-    def all_columns(schema: str | None) -> Select[Any]:
-        of_table, of_schema = _CLASS.c.oid == _ATTRIBUTE.c.attrelid, _NAMESPACE.c.oid == _CLASS.c.relnamespace
-        is_there = (
-            func.pg_table_is_visible(_CLASS.c.oid) if schema is None else _NAMESPACE.c.nspname == schema
-        )
-        return (
-            select(_CLASS.c.relname, _ATTRIBUTE.c.attname)
-            .join_from(_ATTRIBUTE, _CLASS, of_table)
-            .join(_NAMESPACE, of_schema)
-            .where(is_there, _ATTRIBUTE.c.attnum > 0, ~_ATTRIBUTE.c.attisdropped)
-            .where(_CLASS.c.relkind.in_([literal(one) for one in "rpvmf"]))  # tables and views
-            .order_by(_CLASS.c.relname, _ATTRIBUTE.c.attnum)
-        )
+    def relations(schema: str | None) -> Select[Any]:
+        return _relations(schema)
 
     def inlined_types(self, connection: Connection, schema: str | None) -> dict[str, dict[str, str]]:
-        is_inlined = _CLASS.c.relname.like("ducklake_inlined_data_%")
-        typed = self.all_columns(schema).add_columns(_TYPE.c.typname).where(is_inlined)
+        query = (
+            select(_CLASS.c.relname, _ATTRIBUTE.c.attname, _TYPE.c.typname)
+            .join_from(_ATTRIBUTE, _CLASS, _CLASS.c.oid == _ATTRIBUTE.c.attrelid)
+            .join(_NAMESPACE, _NAMESPACE.c.oid == _CLASS.c.relnamespace)
+            .join(_TYPE, _TYPE.c.oid == _ATTRIBUTE.c.atttypid)
+            .where(_NAMESPACE.c.nspname == schema, _CLASS.c.relname.like("ducklake_inlined_data_%"))
+            .where(_ATTRIBUTE.c.attnum > 0, ~_ATTRIBUTE.c.attisdropped)
+        )
         found: dict[str, dict[str, str]] = {}
-        for name, column_name, type_ in connection.execute(
-            typed.join(_TYPE, _TYPE.c.oid == _ATTRIBUTE.c.atttypid)
-        ):
+        for name, column_name, type_ in connection.execute(query):
             found.setdefault(name, {})[column_name] = type_
         return found
 
@@ -207,6 +317,7 @@ class PostgresDialect(CatalogDialect):
             super().create_metadata_schema(connection, name)
 
     def try_to_create_table(self, schema: str | None) -> None:
+        schema = self.home(schema)
         with self._connection() as connection:
             self.create_metadata_schema(connection, schema)
             name = f"airflow_ducklake_check_{secrets.token_hex(8)}"
@@ -222,15 +333,6 @@ class PostgresDialect(CatalogDialect):
             f"Run it as their owner, {owner}, or as a member of that role, or make the user the owner: "
             'DuckLakeHook.grants("maintainer") returns the statements.'
         )
-
-    def schema_of(self, connection: Connection, table: Table) -> str:
-        if table.schema is not None:
-            return table.schema
-        found = select(_NAMESPACE.c.nspname).join_from(
-            _CLASS, _NAMESPACE, _NAMESPACE.c.oid == _CLASS.c.relnamespace
-        )
-        is_it = (_CLASS.c.relname == table.name) & func.pg_table_is_visible(_CLASS.c.oid)
-        return str(connection.execute(found.where(is_it)).scalar_one())
 
     def grants(self, connection: Connection, wanted: Wanted, schema: str) -> list[str]:
         database = str(connection.execute(select(func.current_database())).scalar_one())
@@ -248,7 +350,7 @@ class PostgresDialect(CatalogDialect):
         named = _TABLE_OF_LAKE.search(str(error.orig))
         if named is None:
             return ""
-        values = {"name": named[0], "schema": self._metadata_schema}
+        values = {"name": named[0], "schema": self._schema}
         with self._connection() as connection:
             found = connection.execute(_RIGHTS, values).first()
         if found is None or found.lacking is None:

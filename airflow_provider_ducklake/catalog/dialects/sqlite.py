@@ -6,10 +6,10 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import String, and_, column, func, select, table, type_coerce
+from sqlalchemy import String, and_, case, column, exists, func, select, table, type_coerce
 
 from airflow_provider_ducklake.catalog.database.connect import WRITES
-from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 from airflow_provider_ducklake.spec.inlined_form import InlinedForm
 from airflow_provider_ducklake.spec.types.scalars import Kind
@@ -66,11 +66,19 @@ class SqliteDialect(CatalogDialect):
         return and_(text.like(_OWN_FORM), text.not_like(_WITH_LAST_ZERO))
 
     @staticmethod
-    def all_columns(schema: str | None) -> Select[Any]:
-        of_schema = table("sqlite_master", column("name"), column("type"), schema=schema)
+    def relations(schema: str | None) -> Select[Any]:
+        of_schema = table("sqlite_master", *map(column, ("name", "type", "tbl_name", "sql")), schema=schema)
+        trigger = of_schema.alias("trigger_of")
+        has_trigger = exists().where(trigger.c.type == "trigger", trigger.c.tbl_name == of_schema.c.name)
+        problem = case(
+            (of_schema.c.type != "table", "is a view" + ONLY_PLAIN),
+            (of_schema.c.sql.like("CREATE VIRTUAL %"), "is a virtual table" + ONLY_PLAIN),
+            (has_trigger, "has a trigger" + ONLY_PLAIN),
+        )
         info = func.pragma_table_info(of_schema.c.name).table_valued("cid", "name", joins_implicitly=True)
-        query = select(of_schema.c.name, info.c.name.label("column_name")).select_from(of_schema, info)
-        return query.where(of_schema.c.type == "table").order_by(of_schema.c.name, info.c.cid)
+        query = select(of_schema.c.name, info.c.name.label("column_name"), problem.label("problem"))
+        is_one = of_schema.c.type.in_(("table", "view"))
+        return query.select_from(of_schema, info).where(is_one).order_by(of_schema.c.name, info.c.cid)
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", 0)

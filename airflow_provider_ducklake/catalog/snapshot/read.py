@@ -27,7 +27,6 @@ from sqlalchemy import (
 )
 
 from airflow_provider_ducklake.catalog.database.column_types import check_filled, maybe
-from airflow_provider_ducklake.catalog.database.found_columns import telling
 from airflow_provider_ducklake.catalog.database.questions import AT, Question
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.spec.ids import (
@@ -347,22 +346,28 @@ def which_options(tables: CatalogTables) -> Question[list[OptionRow]]:
 class StoredCatalog:
     """The options of a catalog of whatever version, ``version`` among them; none: it is no lake.
 
-    ``columns`` are those of tables that not all versions have alike, by the table's name.
+    ``columns`` are those of its tables, by the table's name; ``schema`` is the one that they are in, None for
+    the only one that there is.
     """
 
     options: Sequence[OptionRow] = ()
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    schema: str | None = None
 
 
 def stored_catalog(dialect: CatalogDialect, metadata_schema: str | None) -> StoredCatalog:
-    """Return what a catalog says that may be of any version, or no catalog."""
-    newest = catalog_tables(NEWEST, metadata_schema)
-    name = newest["metadata"].name
-    first = {"columns": dialect.which_columns((name, *telling()), metadata_schema)}
-    with dialect.reading_after(first) as (connection, answers):
-        if name not in answers["columns"]:
+    """Return what a catalog says that may be of any version, or no catalog.
+
+    Raises:
+        UntrustedValueError: one of its tables is not a plain table.
+    """
+    known = {table.name for one in SpecVersion for table in catalog_tables(one).metadata.sorted_tables}
+    first = {"columns": dialect.which_columns((*sorted(known), "airflow_ducklake_%"), metadata_schema)}
+    with dialect.opening_after(metadata_schema, first) as (connection, schema, answers):
+        columns = answers["columns"].get(catalog_tables(NEWEST)["metadata"].name)
+        if columns is None:
             return StoredCatalog()
-        has_scopes = {"scope", "scope_id"} <= set(answers["columns"][name])  # half a migration has one
-        tables = newest if has_scopes else catalog_tables(SpecVersion.V0_1, metadata_schema)
+        has_scopes = {"scope", "scope_id"} <= set(columns)  # half a migration has one
+        tables = catalog_tables(NEWEST if has_scopes else SpecVersion.V0_1, schema)
         found: list[OptionRow] = dialect.ask(connection, {"all": which_options(tables)}, is_last=True)["all"]
-        return StoredCatalog(found, answers["columns"])
+        return StoredCatalog(found, answers["columns"], schema)

@@ -14,7 +14,7 @@ from sqlalchemy.schema import CreateTable
 from airflow_provider_ducklake.catalog.database.connect import open_engine, parse_url
 from airflow_provider_ducklake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.catalog.dialects import dialect_of
-from airflow_provider_ducklake.errors import CatalogUnavailableError
+from airflow_provider_ducklake.errors import CatalogUnavailableError, UntrustedValueError
 from airflow_provider_ducklake.spec.frozen import FROZEN, ExportFormat, FrozenMark
 from airflow_provider_ducklake.spec.versions import DEFAULT
 
@@ -117,15 +117,20 @@ def _opened(file: Path, format_: ExportFormat) -> Iterator[tuple[CatalogDialect,
 
 
 def mark_of(file: Path) -> FrozenMark | None:
-    """Return of what a file is a frozen catalog; None: it is none, or cannot be opened here."""
+    """Return of what a file is a frozen catalog; None: it is none, or cannot be opened here.
+
+    It is whatever was found at the target of an export.
+    """
     with file.open("rb") as opened:
         is_sqlite = opened.read(len(_SQLITE)) == _SQLITE
     metadata = catalog_tables(DEFAULT)["metadata"]
     query = select(metadata.c.value).where(metadata.c.key == FROZEN)
     try:
-        with _opened(file, ExportFormat.SQLITE if is_sqlite else ExportFormat.DUCKDB) as (_, connection):
+        format_ = ExportFormat.SQLITE if is_sqlite else ExportFormat.DUCKDB
+        with _opened(file, format_) as (dialect, connection):
+            dialect.has_table(connection, metadata.name, None)  # or something in its place
             text = connection.execute(query).scalar()
-    except (DBAPIError, CatalogUnavailableError):
+    except (DBAPIError, CatalogUnavailableError, UntrustedValueError):
         return None
     return None if text is None else FrozenMark.parse(text)
 
