@@ -186,8 +186,9 @@ class Lake:
         user's search path finds them); ``storage_options`` are fsspec's, for the files. ``data_path`` is the
         current location of the files, for a lake that was moved or that others open with
         ``OVERRIDE_DATA_PATH``; the catalog keeps its own record. ``foreign_files``: the lake may write and
-        delete files outside its data path if its catalog says so; reading files that were added there needs no permission. ``to_migrate``: also
-        open a catalog whose migration to 1.1 has not finished, which nothing but ``migrate`` works on.
+        delete files outside its data path if its catalog says so; reading files that were added there needs
+        no permission. ``to_migrate``: also open a catalog whose migration to 1.1 has not finished, which
+        nothing but ``migrate`` works on.
         ``max_version``: refuse a lake newer than ``"1.0"``, say, and to migrate it beyond that.
         ``key_bytes``: how long the keys of new files of an encrypted lake are, 16, 24 or 32; None: as long as
         that of its newest file, or as the version's clients make them. ``document_key_file``: a local file

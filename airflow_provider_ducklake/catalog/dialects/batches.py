@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import Escaping, TransactionStatus
-from sqlalchemy import Select, bindparam, func, insert, select
+from sqlalchemy import Select, TableClause, bindparam, func, insert, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.schema import DDLElement
+from sqlalchemy.schema import CreateTable, DDLElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert, UpdateBase
 
@@ -28,7 +28,7 @@ from airflow_provider_ducklake.catalog.database.column_types import CatalogType
 from airflow_provider_ducklake.catalog.dialects.effect import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Self
 
     from sqlalchemy import Connection, CursorResult, Dialect
@@ -195,20 +195,52 @@ class Batches:
 
 
 class BatchWriter(Writer):
-    """Keeps the effects until they go to the server together with the COMMIT."""
+    """Keeps the effects until they go to the server together with the COMMIT.
 
-    def __init__(self, connection: Connection, batches: Batches) -> None:
+    Tables of inlined rows belong to whoever made them. ``which`` asks whether they are safe to write to:
+    while they are locked, their owner cannot give them a trigger.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        batches: Batches,
+        which: Callable[[Collection[str], str | None], Question[Any]],
+    ) -> None:
         super().__init__(connection)
         self._batches = batches
+        self._which = which
         self._literal = _Literals(_driver(connection))
         self._texts: list[str] = []
+        self._of_others: dict[str, TableClause] = {}
+        self._made: set[str] = set()
 
     def send(self, effect: Effect) -> None:
+        statement = effect.statement
+        if isinstance(statement, CreateTable):
+            self._made.add(statement.element.name)
+        elif isinstance(statement, UpdateBase):
+            assert isinstance(statement.table, TableClause)
+            name = statement.table.name
+            if name.startswith(_OF_WRITERS) and name != _REGISTRY and name not in self._made:
+                self._of_others[name] = statement.table
         self._texts += self._batches.texts_of(effect, self._literal)
 
     def commit(self) -> None:
+        if self._of_others:
+            self._lock_and_check([*self._of_others.values()])
         run(self._connection, [*self._texts, "COMMIT"]).close()
         super().commit()  # nothing is left to do for the driver, but SQLAlchemy is to know
+
+    def _lock_and_check(self, tables: Sequence[TableClause]) -> None:
+        name_of: Any = self._connection.dialect.identifier_preparer.format_table  # takes either
+        names = ", ".join(f"ONLY {name_of(one)}" for one in tables)
+        found = self._which([one.name for one in tables], tables[0].schema)
+        lock = f"LOCK TABLE {names} IN ROW EXCLUSIVE MODE"
+        self._batches.ask(self._connection, {"found": found}, begin=(lock,))
+
+
+_OF_WRITERS, _REGISTRY = "ducklake_inlined_", "ducklake_inlined_data_tables"
 
 
 def continue_to_rows(cursor: psycopg.Cursor[Any]) -> None:

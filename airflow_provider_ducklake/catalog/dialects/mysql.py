@@ -119,19 +119,26 @@ class MySqlDialect(CatalogDialect):
 
     @staticmethod
     def relations(schema: str | None) -> Select[Any]:
-        """Ask for views, too, which may run as who reads them; triggers run as who made them."""
-        names = ("table_schema", "table_name", "column_name", "ordinal_position", "extra")
-        found = table("columns", *map(column, names), schema="information_schema")
-        kinds = table("tables", *map(column, names[:2]), column("table_type"), schema="information_schema")
+        """Ask for views, too, which may run as who reads them; triggers run as who made them.
+
+        Of a view that calls what its reader may not call, the server names no columns.
+        """
+        names = ("table_schema", "table_name")
+        found = table("tables", *map(column, (*names, "table_type")), schema="information_schema")
+        of_found = ("column_name", "ordinal_position", "extra")
+        columns = table("columns", *map(column, (*names, *of_found)), schema="information_schema")
         place = schema or func.database()
-        is_other = (kinds.c.table_schema == place) & (kinds.c.table_type != "BASE TABLE")
         problem = case(
-            (found.c.table_name.in_(select(kinds.c.table_name).where(is_other)), "is a view" + ONLY_PLAIN),
-            (found.c.extra.like("%GENERATED%"), "has a column with an expression as its value" + ONLY_PLAIN),
+            (found.c.table_type != "BASE TABLE", "is a view" + ONLY_PLAIN),
+            (
+                columns.c.extra.like("%GENERATED%"),
+                "has a column with an expression as its value" + ONLY_PLAIN,
+            ),
         )
-        query = select(found.c.table_name, found.c.column_name, problem.label("problem"))
-        ordered = query.order_by(found.c.table_name, found.c.ordinal_position)
-        return ordered.where(found.c.table_schema == place)
+        is_of = (columns.c.table_schema == place) & (columns.c.table_name == found.c.table_name)
+        query = select(found.c.table_name, columns.c.column_name, problem.label("problem"))
+        ordered = query.order_by(found.c.table_name, columns.c.ordinal_position)
+        return ordered.join_from(found, columns, is_of, isouter=True).where(found.c.table_schema == place)
 
     def why_not_alter(self, connection: Connection, table: Table) -> str | None:
         """Ask by a statement that alters nothing: rights come by many ways."""

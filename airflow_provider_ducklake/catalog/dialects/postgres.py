@@ -157,7 +157,7 @@ def _relations(schema: str | None) -> Select[Any]:
 
 def _continue_to_rows(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_rest: object) -> None:
     """Go on to the first answer: SQLAlchemy closes a cursor whose first result has no rows."""
-    if statement.startswith(("BEGIN", "SET LOCAL")):
+    if statement.startswith(("BEGIN", "SET LOCAL", "LOCK TABLE")):
         continue_to_rows(cursor)
 
 
@@ -254,7 +254,7 @@ class PostgresDialect(CatalogDialect):
             return answers
 
     def writer(self, connection: Connection) -> Writer:
-        return BatchWriter(connection, self._batches)
+        return BatchWriter(connection, self._batches, self.which_columns)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -23,7 +23,9 @@ from airflow_provider_ducklake.catalog.database.column_types import (
 from airflow_provider_ducklake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_delete_name, inlined_table_name
 from airflow_provider_ducklake.catalog.snapshot.read_tags import tags_by_snapshot
+from airflow_provider_ducklake.errors import UntrustedValueError
 from airflow_provider_ducklake.planning.upkeep.expiry import (
     ExpiryPlan,
     ExpiryRule,
@@ -291,9 +293,13 @@ class _Expiry:
     def _forget_inlined(self, table_ids: Collection[int]) -> None:
         registry = self.tables["inlined_data_tables"]
         registered = self.connection.execute(
-            select(registry.c.table_name).where(registry.c.table_id.in_(table_ids))
-        ).scalars()
-        self.inlined += [*registered, *(f"ducklake_inlined_delete_{table_id}" for table_id in table_ids)]
+            select(registry.c.table_id, registry.c.table_name).where(registry.c.table_id.in_(table_ids))
+        )
+        for table_id, name in registered:
+            if not name.startswith(inlined_table_name(table_id, "")):
+                raise UntrustedValueError(registry.name, name, f"holds no inlined rows of table {table_id}")
+            self.inlined.append(name)
+        self.inlined += map(inlined_delete_name, table_ids)
 
     def drop_inlined(self) -> None:
         """Drop the inlined rows of tables nobody can reach."""
