@@ -6,7 +6,12 @@ import pytest
 from sqlalchemy import text
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import AlreadyExistsError, CatalogRefusedError, InvalidInputError
+from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
+    CatalogRefusedError,
+    InvalidInputError,
+    UntrustedValueError,
+)
 from tests.catalogs.database_roles import run
 
 
@@ -90,3 +95,21 @@ def test_nothing_is_written_while_reading(postgres):
             lake._lake.reading() as connection,
         ):
             connection.execute(tables["tag"].delete())
+
+
+def test_an_expiry_drops_no_table_that_cannot_hold_rows_of_the_lost_one(postgres):
+    with Lake.create(postgres.sqlalchemy_url, postgres.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        with lake.transaction() as tx:
+            tx.drop_table("t")
+        run(
+            postgres,
+            "CREATE TABLE payroll (id int)",
+            "INSERT INTO ducklake_inlined_data_tables VALUES (1, 'payroll', 1)",
+        )
+
+        with pytest.raises(UntrustedValueError, match="names 'payroll'"):
+            lake.expire_snapshots(keep_last=1)
+
+        run(postgres, "SELECT FROM payroll")

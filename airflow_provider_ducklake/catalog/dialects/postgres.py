@@ -143,16 +143,17 @@ def _relations(schema: str | None) -> Select[Any]:
         " AND NOT attisdropped ORDER BY attnum)"
     )
     name = func.current_setting(_SCHEMA) if schema is None else literal(schema)
-    query: Select[Any] = (
-        select(
-            literal_column("c.relname", String()).label("relname"),
-            literal_column(columns).label("columns"),
-            (_PROBLEM + ONLY_PLAIN).label("problem"),
-        )
-        .select_from(text("pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"))
-        .where(literal_column("n.nspname", String()) == name, text("c.relkind IN ('r', 'p', 'v', 'm', 'f')"))
+    found: tuple[ColumnElement[Any], ...] = (
+        literal_column("c.relname", String()).label("relname"),
+        literal_column(columns).label("columns"),
+        (_PROBLEM + ONLY_PLAIN).label("problem"),
     )
-    return query
+    is_there = literal_column("n.nspname", String()) == name
+    return (
+        select(*found)
+        .select_from(text("pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"))
+        .where(is_there, text("c.relkind IN ('r', 'p', 'v', 'm', 'f')"))
+    )
 
 
 def _continue_to_rows(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_rest: object) -> None:
