@@ -272,9 +272,9 @@ class Lake:
         dialect = dialect_of(open_engine(parsed), metadata_schema)
         try:
             with translated(dialect):
-                metadata_schema = dialect.home(metadata_schema)
                 if encrypted:
                     make_private(parsed)
+                metadata_schema = dialect.home(metadata_schema)
                 bootstrap.bootstrap(
                     dialect, catalog_tables(chosen, metadata_schema), data_path, encrypted=encrypted
                 )
