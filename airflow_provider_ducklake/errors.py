@@ -6,6 +6,7 @@ DuckLakeError
 │  ├─ UnsupportedVersionError
 │  ├─ CatalogMigratedError
 │  ├─ CatalogUnavailableError
+│  ├─ LockTimeoutError
 │  └─ CatalogRefusedError
 ├─ NotFoundError
 │  ├─ SchemaNotFoundError
@@ -49,8 +50,8 @@ DuckLakeError
 
 A ``CommitError`` says that nothing landed; a ``CommitStateUnknownError`` says that it may have. No retry
 cures an ``InvalidInputError``, a ``NotFoundError``, a ``CatalogError`` other than
-``CatalogMigratedError``, ``CatalogUnavailableError`` and ``CatalogRefusedError``, an
-``UnsupportedFeatureError``, or an ``UntrustedValueError``.
+``CatalogMigratedError``, ``CatalogUnavailableError``, ``LockTimeoutError`` and ``CatalogRefusedError``,
+an ``UnsupportedFeatureError``, or an ``UntrustedValueError``.
 """
 
 from __future__ import annotations
@@ -167,6 +168,25 @@ class CatalogUnavailableError(CatalogError):
 
     def _text(self) -> str:
         return f"Cannot open the catalog database {self.catalog}: {self.reason.rstrip('. ')}."
+
+
+@dataclass(eq=False, repr=False)
+class LockTimeoutError(CatalogError):
+    """Somebody else held a lock of the catalog for too long; nothing landed.
+
+    ``holder`` describes who, as far as the database shows it.
+    """
+
+    catalog: str
+    seconds: float
+    holder: str
+
+    def __str__(self) -> str:
+        return (
+            f"Waited {self.seconds:g} s for a lock of the catalog database {self.catalog}. It is held by "
+            f"{self.holder}. Nothing was committed. Let that one finish, or end it if it hangs, then run "
+            "this again; lock_timeout_seconds in the connection is how long a task waits."
+        )
 
 
 @dataclass(eq=False, repr=False)

@@ -23,6 +23,7 @@ from airflow_provider_ducklake.errors import (
     CatalogUnavailableError,
     FrozenLakeError,
     InvalidInputError,
+    LockTimeoutError,
     NotFoundError,
     TransactionConflictError,
     UnsupportedFeatureError,
@@ -297,6 +298,9 @@ def translated(dialect: CatalogDialect) -> Iterator[None]:
         ) from error
     except DBAPIError as error:
         catalog, reason = shown(dialect.engine.url), first_line(error.orig)
+        if dialect.is_lock_timeout(error):
+            waited = dialect.limits.lock_timeout_seconds
+            raise LockTimeoutError(catalog, waited, dialect.lock_holder(error)) from None
         if error.connection_invalidated or (_is_connection_error(error) and not dialect.is_refusal(error)):
             hint = _GRANTS if dialect.is_missing_right(error) else _CHECK
             raise CatalogUnavailableError(catalog, f"{reason.rstrip('. ')}. {hint}") from None

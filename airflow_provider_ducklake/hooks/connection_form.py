@@ -144,6 +144,18 @@ DOCUMENT_KEY_FILE = ExtraField(
     "on an encrypted lake, which name keys of files (empty: a key that the catalog keeps, in client mode).",
     {"type": ["string", "null"]},
 )
+LOCK_TIMEOUT = ExtraField(
+    "lock_timeout_seconds",
+    "Lock timeout",
+    "Seconds that a task waits for a lock of the catalog that somebody else holds (empty: 300).",
+    {"type": ["number", "null"]},
+)
+STATEMENT_TIMEOUT = ExtraField(
+    "statement_timeout_seconds",
+    "Statement timeout",
+    "Seconds that a statement may take in which the catalog's server says nothing (empty: 600).",
+    {"type": ["number", "null"]},
+)
 EXTRA_FIELDS = (
     CATALOG_TYPE,
     METADATA_SCHEMA,
@@ -157,6 +169,8 @@ EXTRA_FIELDS = (
     ENCRYPTED,
     KEY_BYTES,
     DOCUMENT_KEY_FILE,
+    LOCK_TIMEOUT,
+    STATEMENT_TIMEOUT,
 )
 
 HOST = StandardField("host", "Host", "catalog.example.com (empty for SQLite and DuckDB)")

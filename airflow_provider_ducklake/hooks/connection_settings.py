@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus
 
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_ducklake.errors import InvalidOptionError
+from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
 from airflow_provider_ducklake.hooks.connection_form import (
     CATALOG_TYPE,
     CATALOG_TYPES,
@@ -31,15 +31,18 @@ from airflow_provider_ducklake.hooks.connection_form import (
     FOREIGN_FILES,
     HOST,
     KEY_BYTES,
+    LOCK_TIMEOUT,
     MAX_VERSION,
     METADATA_SCHEMA,
     PORT,
+    STATEMENT_TIMEOUT,
     STORAGE_CONN_ID,
     STORAGE_OPTIONS,
     ExtraField,
     StandardField,
 )
 from airflow_provider_ducklake.spec.encryption import KEY_BYTES as LENGTHS_OF_KEYS
+from airflow_provider_ducklake.spec.limits import Limits
 from airflow_provider_ducklake.spec.names.paths import directory_path
 from airflow_provider_ducklake.spec.names.quoting import written
 from airflow_provider_ducklake.spec.versions import WRITABLE, SpecVersion
@@ -98,7 +101,7 @@ def read_settings(
     ducklake_version, max_version = _versions(named, extra)
     return ConnectionSettings(
         connection.conn_id,
-        _url(connection, named, catalog_type),
+        _url(connection, named, catalog_type).update_query_dict(_limits(named, extra)),
         _metadata_schema(named, catalog_type, extra.get(METADATA_SCHEMA.name)),
         _data_path(named, extra.get(DATA_PATH.name)),
         storage_options,
@@ -253,6 +256,17 @@ def _document_key_file(named: str, value: object) -> str | None:
     if not isinstance(value, str) or not PurePath(value).is_absolute():
         raise _invalid(named, DOCUMENT_KEY_FILE, f"{value!r} is not the absolute path of a file.")
     return value
+
+
+def _limits(named: str, extra: Mapping[str, Any]) -> dict[str, str]:
+    """Return the limits that are set, as the catalog's URL has them."""
+    given = {of.name: str(extra[of.name]) for of in (LOCK_TIMEOUT, STATEMENT_TIMEOUT) if of.name in extra}
+    try:
+        Limits.of(given)
+    except InvalidInputError as error:
+        field = LOCK_TIMEOUT if str(error).startswith(LOCK_TIMEOUT.name) else STATEMENT_TIMEOUT
+        raise _invalid(named, field, str(error)) from None
+    return given
 
 
 def _versions(named: str, extra: Mapping[str, Any]) -> tuple[SpecVersion | None, SpecVersion | None]:

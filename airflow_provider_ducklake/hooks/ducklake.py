@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
@@ -29,6 +31,7 @@ from airflow_provider_ducklake.hooks.version_pins import (
     newest_version,
     version_of_new_lake,
 )
+from airflow_provider_ducklake.spec.limits import Limits
 from airflow_provider_ducklake.spec.roles import DEFAULT_NAMES
 from airflow_provider_ducklake.spec.versions import READABLE, WRITABLE, opened_by
 
@@ -49,7 +52,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.writes.session import LakeSession
     from airflow_provider_ducklake.writes.staged import Staged
 
-_TEST_TIMEOUT_SECONDS = 5
+_TEST_TIMEOUT_SECONDS = 5  # for a connection
+_TEST_PATIENCE_SECONDS = 20.0  # for an answer
 _MIGRATE = "DuckLakeMigrateOperator"
 
 
@@ -335,9 +339,17 @@ def _check_rights(settings: ConnectionSettings) -> None:
 def _url(settings: ConnectionSettings, timeout_seconds: int | None) -> URL:
     from airflow_provider_ducklake.catalog.database.connect import catalog_file  # noqa: PLC0415
 
-    if timeout_seconds is not None and catalog_file(settings.url) is None:
-        return settings.url.update_query_dict({"connect_timeout": str(timeout_seconds)})
-    return settings.url
+    if timeout_seconds is None:
+        return settings.url
+    url = _limited(settings.url, _TEST_PATIENCE_SECONDS)
+    if catalog_file(url) is None:
+        return url.update_query_dict({"connect_timeout": str(timeout_seconds)})
+    return url
+
+
+def _limited(url: URL, seconds: float) -> URL:
+    """Return the URL for somebody who has only so many seconds for an answer."""
+    return url.update_query_dict(Limits.of(url.query).within(seconds).as_texts())
 
 
 def _missing_connection(conn_id: str) -> InvalidInputError:
@@ -361,13 +373,16 @@ async def connection_of(conn_id: str) -> Connection:
         raise _missing_connection(conn_id) from None
 
 
-def open_catalog(connection: Connection) -> Lake:
+def open_catalog(connection: Connection, seconds: float = math.inf) -> Lake:
     """Open a connection's lake to ask its catalog only: no credentials for its files are looked up.
+
+    No statement then waits for longer than so many seconds, whatever the connection's own limits are.
 
     Raises:
         InvalidOptionError, NotADuckLakeError, UnsupportedFeatureError: as ``DuckLakeHook.lake``.
     """
-    return _open(read_settings(connection, with_storage=False))
+    settings = read_settings(connection, with_storage=False)
+    return _open(replace(settings, url=_limited(settings.url, seconds)))
 
 
 def _open(

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.errors import (
     CommitRetriesExceededError,
     CommitStateUnknownError,
     FilesGivenUpError,
+    LockTimeoutError,
     StorageError,
     TransactionConflictError,
 )
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _LOST = (TransactionConflictError, CommitRetriesExceededError, FilesGivenUpError, CatalogMigratedError)
-_DOWN = (CatalogUnavailableError, CatalogRefusedError, StorageError, ClusterUnavailableError)
+_DOWN = (
+    CatalogUnavailableError,
+    LockTimeoutError,
+    CatalogRefusedError,
+    StorageError,
+    ClusterUnavailableError,
+)
 _SOON = 5.0  # seconds: so that tasks that met do not meet again
 _FIRST_WAIT, _LONGEST_WAIT = 10.0, 600.0  # seconds
 
@@ -37,8 +44,8 @@ class DuckLakeRetryPolicy(RetryPolicy):
 
     - A conflict, a lost race, a migration meanwhile: within 5 seconds; the retry plans again.
     - ``CommitStateUnknownError``: at once; the retry finds out whether it was committed.
-    - A catalog, a store or a cluster that cannot be reached, or refuses: after 10 seconds, 20, 40, … at most
-      10 minutes.
+    - A catalog, a store or a cluster that cannot be reached, refuses, or is locked for long: after 10
+      seconds, 20, 40, … at most 10 minutes.
     - Bad input, something that does not exist, a lake that cannot be used: never.
     """
 

@@ -19,6 +19,7 @@ from airflow_provider_ducklake.errors import (
     CatalogRefusedError,
     CatalogUnavailableError,
     InvalidInputError,
+    LockTimeoutError,
     NotFoundError,
     UnsupportedFeatureError,
     UntrustedValueError,
@@ -52,7 +53,7 @@ _INCURABLE = (
 )
 
 
-_CURABLE = (CatalogUnavailableError, CatalogRefusedError, CatalogMigratedError)
+_CURABLE = (CatalogUnavailableError, LockTimeoutError, CatalogRefusedError, CatalogMigratedError)
 
 
 def is_incurable(error: BaseException) -> bool:

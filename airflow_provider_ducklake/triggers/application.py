@@ -12,6 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_provider_ducklake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import Application, State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments
+from airflow_provider_ducklake.triggers.threads import in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -83,7 +84,7 @@ class SparkApplicationTrigger(BaseTrigger):
         manager, failures = from_arguments(self.manager), 0
         while True:
             try:
-                found = await asyncio.to_thread(manager.look, self.application)
+                found = await in_own_thread(manager.look, self.application)
             except ClusterUnavailableError as error:
                 if failures == 0:
                     self.log.warning("%s", error)
@@ -103,7 +104,7 @@ class SparkApplicationTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """Stop the application and remove what it wrote: a person has ended the task."""
-        await asyncio.to_thread(self._stop)
+        await in_own_thread(self._stop)
 
     def _stop(self) -> None:
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook  # noqa: PLC0415 - needed here alone

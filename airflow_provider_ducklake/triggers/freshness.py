@@ -8,7 +8,6 @@ does not find a function of a DAG file.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from bisect import bisect_left
 from contextlib import closing
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import NotFoundError
 from airflow_provider_ducklake.hooks.ducklake import connection_of, open_catalog
+from airflow_provider_ducklake.triggers.threads import in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ async def report_freshness(
         DuckLakeError: the lake cannot be opened.
     """
     connection = await connection_of(ducklake_conn_id)
-    text = described(table, await asyncio.to_thread(_look, connection, table), context["dag_run"])
+    text = described(table, await in_own_thread(_look, connection, table), context["dag_run"])
     log.warning("%s", text)
     return text
 

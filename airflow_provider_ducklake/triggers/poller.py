@@ -1,7 +1,8 @@
 """Ask a lake for its newest snapshot, once per interval for everybody in this process who waits for one.
 
 A poll is one statement while nothing is new, on a connection that is closed before the poller sleeps. It
-runs in a thread, since a catalog that hangs must not stop the triggerer's event loop.
+runs in a thread of the lake's own, since a catalog that hangs must stop neither the triggerer's event loop
+nor the polls of other lakes.
 """
 
 from __future__ import annotations
@@ -13,8 +14,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_provider_ducklake.errors import CatalogMigratedError, TransactionConflictError
+from airflow_provider_ducklake.errors import (
+    CatalogMigratedError,
+    CatalogUnavailableError,
+    TransactionConflictError,
+)
 from airflow_provider_ducklake.hooks.ducklake import connection_of, open_catalog
+from airflow_provider_ducklake.triggers.threads import LakeThreads, in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -28,7 +34,9 @@ T = TypeVar("T")
 
 _LONGEST_WAIT = 60.0  # seconds between two tries while a catalog cannot be asked
 _JITTER = 0.1  # of an interval, so that many triggerers do not ask at the same moment
-_LOOKS_AT_ONCE = 4
+_LOOKS_AT_ONCE = 4  # beside a poll
+_PATIENCE = 60.0  # seconds for a question
+_SECONDS_TO_CLOSE = 5.0
 _KEPT = 10_000  # snapshots
 
 
@@ -119,6 +127,7 @@ class LakePoller:
         self._opening = asyncio.Lock()
         self._in_use = 0
         self._looks = asyncio.Semaphore(_LOOKS_AT_ONCE)
+        self._threads = LakeThreads(_LOOKS_AT_ONCE + 1, _PATIENCE)
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
@@ -169,22 +178,35 @@ class LakePoller:
             return await self._asked(question)
 
     async def _asked(self, question: Callable[[Lake], T]) -> T:
-        """Ask in a thread; when nobody is asking any more, keep no connection."""
+        """Ask in a thread; when nobody is asking any more, keep no connection.
+
+        Raises:
+            CatalogUnavailableError: there is no answer in time.
+        """
         self._in_use += 1
         lake = None
         try:
             lake = await self._opened()
-            return await asyncio.to_thread(question, lake)
+            return await self._threads.run(question, lake)
+        except TimeoutError:
+            raise self._silence() from None
         finally:
             self._in_use -= 1
             if lake is not None and not self._in_use:
-                await asyncio.to_thread(lake.close)
+                await asyncio.wait([in_own_thread(lake.close)], timeout=_SECONDS_TO_CLOSE)
+
+    def _silence(self) -> CatalogUnavailableError:
+        return CatalogUnavailableError(
+            f"of connection {self.conn_id}",
+            f"it has not answered within {_PATIENCE:g} s. So many questions wait for it and hold a thread: "
+            f"{self._threads.hung}. Check that the database runs, and that its network answers",
+        )
 
     async def _opened(self) -> Lake:
         async with self._opening:
             if self._lake is None:
                 connection = await connection_of(self.conn_id)
-                self._lake = await asyncio.to_thread(open_catalog, connection)
+                self._lake = await self._threads.run(open_catalog, connection, _PATIENCE)
             return self._lake
 
     async def _poll_forever(self) -> None:

@@ -50,6 +50,25 @@ def test_a_connection_may_name_the_namespace_of_commits():
     assert postgres({"commit_namespace": "prod"}).commit_namespace == "prod"
 
 
+def test_a_connection_may_limit_how_long_a_task_waits():
+    settings = sqlite(lock_timeout_seconds=30, statement_timeout_seconds="40.5")
+
+    assert settings.url.query == {"lock_timeout_seconds": "30", "statement_timeout_seconds": "40.5"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "field"),
+    [
+        ({"lock_timeout_seconds": "soon"}, r"field Lock timeout \(lock_timeout_seconds\): .*'soon'"),
+        ({"statement_timeout_seconds": -1}, r"field Statement timeout \(statement_timeout_seconds\): .*-1"),
+        ({"lock_timeout_seconds": 700}, r"field Statement timeout .* 600, lock_timeout_seconds 700"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_by_the_name_of_its_field(extra, field):
+    with pytest.raises(InvalidOptionError, match=field):
+        sqlite(**extra)
+
+
 def test_a_mysql_connection_names_server_user_and_database():
     settings = postgres({"catalog_type": "mysql"}, login="etl", password=SECRET, port=3307)
 

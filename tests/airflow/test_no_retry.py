@@ -19,6 +19,7 @@ FOR_GOOD = [
 WORTH_ANOTHER_TRY = [
     errors.CatalogMigratedError("1.0", "1.1"),
     errors.CatalogUnavailableError("postgresql://db/lake", "connection refused"),
+    errors.LockTimeoutError("postgresql://db/lake", 300.0, "the session 4711"),
     errors.CatalogRefusedError("postgresql://db/lake", "disk full", "INSERT INTO t"),
     errors.TransactionConflictError("append", "dropped it", "sales.orders", 7),
     errors.CommitRetriesExceededError(10, 4.0),

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
@@ -55,13 +56,13 @@ def test_clients_exclude_each_other_whether_the_schema_is_given_or_found(postgre
     url = _with(postgres.sqlalchemy_url, f"-c search_path={schema}")
     Lake.create(url, postgres.data_path).close()
 
-    with Lake.connect(url) as found, Lake.connect(url, metadata_schema=schema) as given:
+    hasty = _with(postgres.sqlalchemy_url, f"-c search_path={schema} -c lock_timeout=200")
+    with Lake.connect(url) as found, Lake.connect(hasty, metadata_schema=schema) as given:
         one, other = (lake._lake.catalog.dialect for lake in (found, given))
-        with one.writing(), other.reading() as connection:
-            free = connection.execute(
-                text(f"SELECT pg_try_advisory_xact_lock({other.lock_key})")
-            ).scalar_one()
-        assert free is False
+        with one.writing(), pytest.raises(OperationalError, match="lock timeout"), other.writing():
+            pass
+        with other.writing():
+            pass
 
 
 def test_options_of_the_url_are_kept_and_values_are_read_as_ever(postgres):

@@ -20,8 +20,8 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     CatalogRefusedError,
     CatalogUnavailableError,
-    CommitRetriesExceededError,
     CommitStateUnknownError,
+    LockTimeoutError,
     TransactionConflictError,
 )
 from airflow_provider_ducklake.spec.ids import SnapshotId
@@ -289,7 +289,7 @@ def test_an_expiry_that_a_reader_holds_up_is_tried_again_when_the_reader_is_gone
 def test_a_reader_who_never_leaves_ends_the_attempts_with_nothing_committed(sqlite_catalog, sqlite_lake):
     change = CreateSchema(NewSchemaRef(0), SchemaPath.of("s"), "00000000-0000-0000-0000-000000000000")
 
-    with reading(sqlite_catalog), pytest.raises(CommitRetriesExceededError, match="3 times"):
+    with reading(sqlite_catalog), pytest.raises(LockTimeoutError, match="held by another process"):
         sqlite_lake.commit(
             sqlite_lake.current_snapshot().id, [change], CommitInfo(), retry=RetryPolicy(3, 0.01)
         )

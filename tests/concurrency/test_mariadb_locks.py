@@ -1,5 +1,6 @@
 """How writers meet in MariaDB: the lock among ours, the snapshot's id with others, and what each leaves."""
 
+import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -10,9 +11,8 @@ import pymysql
 import pytest
 from sqlalchemy.exc import ProgrammingError
 
-from airflow_provider_ducklake.catalog.dialects.retry import RetryPolicy
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CommitRetriesExceededError, TransactionConflictError
+from airflow_provider_ducklake.errors import LockTimeoutError, TransactionConflictError
 from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.transaction.changes import CreateSchema, NewSchemaRef
@@ -109,31 +109,29 @@ def test_our_append_that_loses_to_a_conflicting_commit_says_so_and_leaves_no_fil
 
 
 @pytest.fixture
-def impatient(lake: Lake) -> Lake:
-    """Let the server give up a row lock after a second, which takes it a minute otherwise."""
-    with lake._lake.catalog.dialect.engine.connect() as connection:
-        connection.exec_driver_sql("SET innodb_lock_wait_timeout = 1")
-    lake._lake.catalog.dialect.lock_timeout_seconds = 0.1
-    return lake
+def impatient(mariadb_catalog: CatalogDatabase, lake: Lake) -> Iterator[Lake]:  # noqa: ARG001 - it makes it
+    """The lake, opened by who waits for a lock no longer than a moment, which is a second for a row's."""
+    with Lake.connect(f"{mariadb_catalog.sqlalchemy_url}?lock_timeout_seconds=0.2") as opened:
+        yield opened
 
 
-def test_a_row_lock_that_is_not_given_up_ends_the_attempts_with_nothing_committed(impatient, foreign):
+def test_a_row_lock_that_is_not_given_up_ends_the_commit_with_nothing_committed(impatient, foreign):
     take_the_next_snapshot(foreign, "inlined_insert:1")
 
-    with pytest.raises(CommitRetriesExceededError, match="2 times"):
-        impatient.commit(1, [CHANGE], CommitInfo(), retry=RetryPolicy(2, 0.01))
+    with pytest.raises(LockTimeoutError, match="held by another session"):
+        impatient.commit(1, [CHANGE], CommitInfo())
     foreign.rollback()
 
     assert impatient.current_snapshot().id == 1
     assert impatient.commit(1, [CHANGE], CommitInfo()).attempts == 1
 
 
-def test_a_commit_lock_that_is_not_given_up_ends_the_attempts_with_nothing_committed(impatient, foreign):
+def test_a_commit_lock_that_is_not_given_up_ends_the_commit_with_nothing_committed(impatient, foreign):
     name = impatient._lake.catalog.dialect.lock_name
     assert run(foreign, "SELECT GET_LOCK(%s, 0)", name) == ((1,),)
 
-    with pytest.raises(CommitRetriesExceededError, match="3 times"):
-        impatient.commit(1, [CHANGE], CommitInfo(), retry=RetryPolicy(3, 0.01))
+    with pytest.raises(LockTimeoutError, match=f"held by the session {foreign.thread_id()} of user root"):
+        impatient.commit(1, [CHANGE], CommitInfo())
     run(foreign, "SELECT RELEASE_LOCK(%s)", name)
 
     assert impatient.current_snapshot().id == 1
@@ -157,6 +155,17 @@ def test_the_commit_lock_is_free_after_a_commit_a_failure_and_an_expiry(lake, fo
     assert is_free()
     lake.expire_snapshots(keep_last=1)
     assert is_free()
+
+
+def test_a_name_that_follows_from_the_databases_own_is_that_of_no_lock_of_a_commit(
+    lake, foreign, mariadb_catalog
+):
+    name = f"ducklake commit {hashlib.sha256(mariadb_catalog.database.encode()).hexdigest()[:40]}"
+    assert run(foreign, "SELECT GET_LOCK(%s, 0)", name) == ((1,),)
+    assert lake._lake.catalog.dialect.lock_name != name
+
+    with Lake.connect(f"{mariadb_catalog.sqlalchemy_url}?lock_timeout_seconds=0.2") as opened:
+        assert append_one(opened) == 1
 
 
 def test_each_database_has_a_lock_of_its_own(lake, new_catalog):

@@ -6,6 +6,7 @@ import importlib.util
 import math
 import os
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,22 +17,22 @@ from sqlalchemy.pool import NullPool
 
 from airflow_provider_ducklake.catalog.database.catalog_files import made_private
 from airflow_provider_ducklake.errors import CatalogUnavailableError, InvalidInputError
+from airflow_provider_ducklake.spec.limits import CONNECT_TIMEOUT_SECONDS, LIMITS, Limits
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy.engine import URL, ExceptionContext
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
-CONNECT_TIMEOUT_SECONDS = 10
-LOCK_TIMEOUT_SECONDS = 60
 # Execution option: start the transaction as a writer.
 WRITES = "ducklake_writes"
 _RETURNED = "ducklake_returned"  # when a connection came back to the pool
 _PROCESS = "ducklake_process"  # that opened a connection
 _FILE = "ducklake_file"  # that a connection opened
+_LIMITS = "ducklake_limits"  # execution option of an engine
 _IDLE_SECONDS = 0.2
 
 
@@ -44,7 +45,7 @@ class _Database:
     """
 
     driver: str
-    open: Callable[[URL], Engine]
+    open: Callable[[URL, Limits], Engine]
     modules: tuple[str, ...] = ()
     extra: str = ""
     file: str | None = None
@@ -104,9 +105,19 @@ def open_engine(url: URL) -> Engine:
 
     Raises:
         CatalogUnavailableError: the driver is not installed.
+        InvalidInputError: a limit in the URL's query is not one.
     """
     _check_driver(url)
-    return _DATABASES[url.get_backend_name()].open(url)
+    limits = Limits.of(url.query)
+    engine = _DATABASES[url.get_backend_name()].open(url.difference_update_query(LIMITS), limits)
+    engine.update_execution_options(**{_LIMITS: limits})
+    return engine
+
+
+def limits_of(engine: Engine) -> Limits:
+    """Return how long an engine's user waits."""
+    limits: Limits = engine.get_execution_options().get(_LIMITS, Limits())
+    return limits
 
 
 def _check_driver(url: URL) -> None:
@@ -140,9 +151,11 @@ def _engine(url: URL, **options: Any) -> Engine:  # noqa: ANN401 - those of SQLA
 
 # psycopg reads times in no other style, and all digits only where they are sent; intervals are read as text.
 _POSTGRES_SESSION = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1"
+# A network that lost the connection is found out within a minute, however long a statement may take.
+_KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
-def _postgres_engine(url: URL) -> Engine:
+def _postgres_engine(url: URL, limits: Limits) -> Engine:
     """Return an engine whose transactions begin with the text of ``dialects.postgres``.
 
     ``options`` of the URL are kept. Of two settings of one name the last counts: a user's may replace our
@@ -150,12 +163,15 @@ def _postgres_engine(url: URL) -> Engine:
     """
     own = url.query.get("options", ())
     options = " ".join([own] if isinstance(own, str) else own)
+    lock_timeout = math.ceil(limits.lock_timeout_seconds * 1000)
     arguments: dict[str, Any] = {
         "connect_timeout": CONNECT_TIMEOUT_SECONDS,
         "client_encoding": "utf8",  # names and values are any text, whatever the server's default
-        "options": f"-c lock_timeout={LOCK_TIMEOUT_SECONDS}s {options} {_POSTGRES_SESSION}",
+        "options": f"-c lock_timeout={lock_timeout} {options} {_POSTGRES_SESSION}",
         "application_name": "airflow_provider_ducklake",
         "prepare_threshold": None,  # of no use for texts that hold their values; and poolers like it
+        **_KEEPALIVES,
+        "tcp_user_timeout": 60_000,  # milliseconds, for what was sent
     }
     arguments = {key: one for key, one in arguments.items() if key == "options" or key not in url.query}
     # Looking for hstore would take three round trips.
@@ -167,6 +183,12 @@ def _postgres_engine(url: URL) -> Engine:
         original, wrapped = context.original_exception, context.sqlalchemy_exception
         for error in filter(None, (original, wrapped)):
             error.args = (first_line(error),)
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect: object, _record: object, given: list[Any], named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver has its own types
+        from airflow_provider_ducklake.catalog.database.postgres_connection import LimitedConnection  # noqa: PLC0415
+
+        return LimitedConnection.opened(limits, *given, **named)
 
     return engine
 
@@ -201,11 +223,23 @@ def _server_engine(url: URL, arguments: dict[str, Any], **options: Any) -> Engin
         if time.monotonic() - record.info.get(_RETURNED, math.inf) < _IDLE_SECONDS:
             return
         try:
-            engine.dialect.do_ping(connection)
+            with _in_a_hurry(connection):
+                engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
             raise DisconnectionError from error
 
     return engine
+
+
+@contextmanager
+def _in_a_hurry(connection: Any) -> Iterator[None]:  # noqa: ANN401 - a LimitedConnection of either driver
+    """Wait for an answer no longer than for a new connection."""
+    patience = connection.patience_seconds
+    connection.patience_seconds = min(patience, CONNECT_TIMEOUT_SECONDS)
+    try:
+        yield
+    finally:
+        connection.patience_seconds = patience
 
 
 def _leave_connections_to_their_process(engine: Engine) -> None:
@@ -227,17 +261,23 @@ def _leave_connections_to_their_process(engine: Engine) -> None:
 # A value that does not fit must be an error, and no mode of the server may change what our statements mean.
 _MYSQL_SESSION = (
     "SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
-    f"innodb_lock_wait_timeout = {LOCK_TIMEOUT_SECONDS}"
+    "innodb_lock_wait_timeout = {}"
 )
 # The server ends the session in its own words, which SQLAlchemy does not know: shutdown, killed.
 _MYSQL_LOST = {1053, 1927}
 
 
-def _mysql_engine(url: URL) -> Engine:
+def _mysql_engine(url: URL, limits: Limits) -> Engine:
     arguments = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "charset": "utf8mb4"}
     arguments = {key: value for key, value in arguments.items() if key not in url.query}
-    arguments["init_command"] = _MYSQL_SESSION
+    arguments["init_command"] = _MYSQL_SESSION.format(math.ceil(limits.lock_timeout_seconds))
     engine = _server_engine(url, arguments, isolation_level="READ COMMITTED")
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect: object, _record: object, _given: object, named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver has its own types
+        from airflow_provider_ducklake.catalog.database.mysql_connection import LimitedConnection  # noqa: PLC0415
+
+        return LimitedConnection.opened(limits.statement_timeout_seconds, **named)
 
     @event.listens_for(engine, "handle_error")
     def recognise_lost_connections(context: ExceptionContext) -> None:
@@ -251,7 +291,7 @@ def _mysql_engine(url: URL) -> Engine:
 _STORAGE_VERSION = "v1.0.0"  # DuckDB 2.0 would make files that 1.5 cannot open
 
 
-def duckdb_engine(url: URL, *, read_only: bool = False) -> Engine:
+def duckdb_engine(url: URL, _limits: Limits | None = None, *, read_only: bool = False) -> Engine:
     """Return an engine that keeps no connection: an open one shuts all other clients out.
 
     Nothing is fetched from the network in the middle of a commit, so no extension installs itself. A new file
@@ -293,8 +333,8 @@ def copy_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.copy")
 
 
-def _sqlite_engine(url: URL) -> Engine:
-    engine = _engine(url, pool_size=2, connect_args={"timeout": LOCK_TIMEOUT_SECONDS})
+def _sqlite_engine(url: URL, limits: Limits) -> Engine:
+    engine = _engine(url, pool_size=2, connect_args={"timeout": limits.lock_timeout_seconds})
     _leave_connections_to_their_process(engine)
     _follow_the_file(engine, Path(url.database or ""))
 

@@ -37,7 +37,7 @@ def bootstrap(
     Raises:
         AlreadyExistsError: the database holds a DuckLake catalog already.
     """
-    with dialect.writing() as connection:
+    with dialect.creating() as connection:
         if _holds_catalog(connection, dialect, tables):
             raise AlreadyExistsError("DuckLake catalog", dialect.engine.url.database or "")
         dialect.create_metadata_schema(connection, tables.metadata_schema)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sqlalchemy import ColumnElement, Connection, Engine, Select, String, inspect, or_, select, true
 from sqlalchemy.schema import CreateSchema
 
+from airflow_provider_ducklake.catalog.database.connect import limits_of
 from airflow_provider_ducklake.catalog.database.questions import Question, parameters, values_of
 from airflow_provider_ducklake.catalog.dialects.effect import Writer
 from airflow_provider_ducklake.errors import UnsupportedFeatureError, UntrustedValueError
@@ -51,13 +52,19 @@ class CatalogDialect(ABC):
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.limits = limits_of(engine)
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Connection]:
         """Hold the commit lock and yield a connection inside a transaction; the caller commits.
 
-        Our writers queue here instead of racing; DuckDB knows nothing of the lock.
+        Our writers queue here instead of racing; DuckDB knows nothing of the lock. A wait of some seconds is
+        logged with who holds it, and has a limit.
         """
+
+    def creating(self) -> AbstractContextManager[Connection]:
+        """Like ``writing``, where there may be no tables of a catalog yet."""
+        return self.writing()
 
     @contextmanager
     def writing_after(
@@ -136,6 +143,15 @@ class CatalogDialect(ABC):
     @abstractmethod
     def is_lost_race(self, error: DBAPIError) -> bool:
         """Whether another writer came first, by the driver's error code: starting again may succeed."""
+
+    @abstractmethod
+    def is_lock_timeout(self, error: DBAPIError) -> bool:
+        """Whether a lock was not free for as long as the database waits, by the driver's error code."""
+
+    def lock_holder(self, error: DBAPIError) -> str:
+        """Describe who held the lock of such an error, as far as it is known."""
+        notes: list[str] = getattr(error.orig, "__notes__", [])
+        return next(filter(None, notes), "another session, which the database does not name")
 
     def is_refusal(self, error: DBAPIError) -> bool:  # noqa: ARG002 - most databases leave it open
         """Whether an error of COMMIT says that it did not happen."""

@@ -38,7 +38,6 @@ from airflow_provider_ducklake.catalog.database.column_types import (
     CatalogUuid,
 )
 from airflow_provider_ducklake.catalog.database.connect import (
-    CONNECT_TIMEOUT_SECONDS,
     copy_of,
     duckdb_engine,
     first_line,
@@ -47,6 +46,7 @@ from airflow_provider_ducklake.catalog.database.connect import (
 from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 from airflow_provider_ducklake.errors import CatalogUnavailableError, UntrustedValueError
+from airflow_provider_ducklake.spec.limits import CONNECT_TIMEOUT_SECONDS
 from airflow_provider_ducklake.spec.types.ducklake_types import holds_variants
 from airflow_provider_ducklake.spec.types.literals import format_literal, parse_cast
 from airflow_provider_ducklake.spec.types.scalars import Kind
@@ -98,12 +98,12 @@ class DuckDbDialect(CatalogDialect):
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with locked(self.engine.url), self._connect(self.engine) as connection:
+        with locked(self.engine.url, self.limits), self._connect(self.engine) as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with locked(self.engine.url, shared=True), self._connect(self._reader) as connection:
+        with locked(self.engine.url, self.limits, shared=True), self._connect(self._reader) as connection:
             yield connection
 
     def _connect(self, engine: Engine) -> Connection:
@@ -157,6 +157,9 @@ class DuckDbDialect(CatalogDialect):
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return isinstance(error.orig, duckdb.ConstraintException | duckdb.TransactionException)
+
+    def is_lock_timeout(self, error: DBAPIError) -> bool:  # noqa: ARG002 - whoever has the file open shuts us out
+        return False
 
     def copy_file(self, connection: Connection, target: Path) -> None:
         """Copy by DuckDB itself, and end the transaction: one can write to one file alone.

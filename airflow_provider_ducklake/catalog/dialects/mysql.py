@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from contextlib import contextmanager
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,13 @@ from sqlalchemy import Connection, Engine, LargeBinary, case, cast, column, func
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from airflow_provider_ducklake.catalog.database.column_types import CatalogTimestamp
-from airflow_provider_ducklake.catalog.database.connect import LOCK_TIMEOUT_SECONDS
 from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.grants import Wanted, mysql_grants
 from airflow_provider_ducklake.errors import DuckLakeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from sqlalchemy import ColumnElement, Select, Table
 
@@ -31,7 +32,6 @@ log = logging.getLogger(__name__)
 _LOCK_WAIT_TIMEOUT = 1205
 _LOST_RACE = {
     1062,  # ER_DUP_ENTRY: somebody else has the snapshot id
-    _LOCK_WAIT_TIMEOUT,
     1213,  # ER_LOCK_DEADLOCK
 }
 _MISSING_RIGHT = {
@@ -43,10 +43,33 @@ _MISSING_RIGHT = {
 # Of MySQL alone: names of databases in GRANT are no patterns then.
 _EXACT_NAMES = text("SHOW VARIABLES LIKE 'partial\\_revokes'")
 _GET_LOCK = text("SELECT GET_LOCK(:name, :seconds)")
+_HOLDER = text("SELECT IS_USED_LOCK(:name)")
+# Without the privilege PROCESS a user sees its own sessions alone.
+_SESSION = text("SELECT user, host, time FROM information_schema.processlist WHERE id = :id")
 
 
 class _LockTimeoutError(Exception):
     """GET_LOCK gave up waiting, which it says by a value; with the code of the other locks that do."""
+
+
+def _lock_name(text: str) -> str:
+    """Return a name of at most 64 bytes; names are server-wide."""
+    return f"ducklake commit {hashlib.sha256(text.encode()).hexdigest()[:40]}"
+
+
+def _is_taken(connection: Connection, name: str, seconds: float) -> bool:
+    return bool(connection.execute(_GET_LOCK, {"name": name, "seconds": seconds}).scalar_one() == 1)
+
+
+def _holder(connection: Connection, name: str) -> str:
+    """Describe the session that has a lock."""
+    number = connection.execute(_HOLDER, {"name": name}).scalar_one()
+    if number is None:
+        return "nobody any more"
+    session = connection.execute(_SESSION, {"id": number}).first()
+    of = "" if session is None else f" of user {session.user} at {session.host}"
+    since = "" if session is None else f", whose state is {session.time} s old"
+    return f"the session {number}{of}{since}; its owner can end it by KILL {number}"
 
 
 @contextmanager
@@ -72,28 +95,52 @@ class MySqlDialect(CatalogDialect):
 
     def __init__(self, engine: Engine, metadata_schema: str | None) -> None:
         super().__init__(engine)
-        # Names are server-wide and at most 64 bytes.
-        database = metadata_schema or engine.url.database or ""
-        self.lock_name = f"ducklake commit {hashlib.sha256(database.encode()).hexdigest()[:40]}"
-        self.lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS
+        self._metadata_schema = metadata_schema
+
+    @cached_property
+    def lock_name(self) -> str:
+        """The lock's name: any user of the server can take a lock whose name it can guess.
+
+        A schema's UUID is random; who cannot read the catalog does not see it.
+        """
+        names = ("schema_uuid", "schema_id", "begin_snapshot")
+        schema = table("ducklake_schema", *map(column, names), schema=self._metadata_schema)
+        query = select(schema.c.schema_uuid).order_by(schema.c.schema_id, schema.c.begin_snapshot).limit(1)
+        with self.engine.connect() as connection:
+            return _lock_name(f"{self._database} {connection.execute(query).scalar()}")
+
+    @property
+    def _database(self) -> str:
+        return self._metadata_schema or self.engine.url.database or ""
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        return self._holding(self.lock_name)
+
+    def creating(self) -> AbstractContextManager[Connection]:
+        return self._holding(_lock_name(self._database))
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def _holding(self, name: str) -> Iterator[Connection]:
         with self.engine.connect() as connection, _gone_if_interrupted(connection):
-            self._take_lock(connection)
+            self._take_lock(name, connection)
             try:
                 with _gone_if_interrupted(connection):
                     yield connection
             finally:
-                self._release_lock(connection)
+                self._release_lock(name, connection)
 
-    def _take_lock(self, connection: Connection) -> None:
-        values = {"name": self.lock_name, "seconds": self.lock_timeout_seconds}
-        if connection.execute(_GET_LOCK, values).scalar_one() != 1:
-            cause = _LockTimeoutError(_LOCK_WAIT_TIMEOUT, "another writer held the commit lock")
-            raise OperationalError(str(_GET_LOCK), values, cause)
+    def _take_lock(self, name: str, connection: Connection) -> None:
+        first, limit = self.limits.logged_after_seconds, self.limits.lock_timeout_seconds
+        if _is_taken(connection, name, first):
+            return
+        log.warning("Waiting for the commit lock of the catalog: it is held by %s", _holder(connection, name))
+        if _is_taken(connection, name, limit - first):
+            return
+        cause = _LockTimeoutError(_LOCK_WAIT_TIMEOUT, "another writer held the commit lock")
+        cause.add_note(_holder(connection, name))
+        raise OperationalError(str(_GET_LOCK), {"name": name}, cause)
 
-    def _release_lock(self, connection: Connection) -> None:
+    def _release_lock(self, name: str, connection: Connection) -> None:
         """End what is left of the transaction, then the lock; never fails, which would hide the outcome."""
         if connection.invalidated:
             return  # and with the session goes the lock
@@ -102,7 +149,7 @@ class MySqlDialect(CatalogDialect):
             assert driver is not None
             driver.rollback()
             with driver.cursor() as cursor:
-                cursor.execute("SELECT RELEASE_LOCK(%s)", (self.lock_name,))
+                cursor.execute("SELECT RELEASE_LOCK(%s)", (name,))
         except Exception:
             log.warning(
                 "Could not release the commit lock; closing the connection releases it", exc_info=True
@@ -163,6 +210,9 @@ class MySqlDialect(CatalogDialect):
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return bool(error.orig and error.orig.args and error.orig.args[0] in _LOST_RACE)
+
+    def is_lock_timeout(self, error: DBAPIError) -> bool:
+        return bool(error.orig and error.orig.args and error.orig.args[0] == _LOCK_WAIT_TIMEOUT)
 
     def is_missing_right(self, error: DBAPIError) -> bool:
         return bool(error.orig and error.orig.args and error.orig.args[0] in _MISSING_RIGHT)

@@ -1,4 +1,4 @@
-"""PostgreSQL catalogs: an advisory transaction lock, READ COMMITTED for writers, one snapshot for readers."""
+"""PostgreSQL catalogs: a row that writers lock, READ COMMITTED for them, one snapshot for readers."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ _LOST_RACE = {
     "23505",  # unique_violation: somebody else has the snapshot id
     "40001",  # serialization_failure
     "40P01",  # deadlock_detected
-    "55P03",  # lock_not_available: lock_timeout ran out
 }
+_LOCK_TIMEOUT = "55P03"  # lock_not_available: lock_timeout ran out
 _MISSING_RIGHT = "42501"  # insufficient_privilege: "must be owner of table …"
 # Connection lost, completion unknown, shutdown, trouble of the system: a pooler may say so and stay open.
 _OPEN = ("08", "40003", "57P", "58")
@@ -186,6 +186,16 @@ _OWNERS = text(
 )
 
 
+def _lock_of_version(metadata_schema: str) -> Select[Any]:
+    """Return the query that locks the row of the catalog's version, which takes the right to change it.
+
+    Who may only read can take neither this lock nor one that it would wait for. Clients that do not know of
+    it change the row in migrations alone.
+    """
+    metadata = table("ducklake_metadata", column("key"), schema=metadata_schema)
+    return select(metadata.c.key).where(metadata.c.key == "version").with_for_update(key_share=True)
+
+
 class PostgresDialect(CatalogDialect):
     """A catalog in one schema of a PostgreSQL database."""
 
@@ -211,10 +221,8 @@ class PostgresDialect(CatalogDialect):
 
     def _lives_in(self, schema: str) -> None:
         self._schema = schema
-        digest = hashlib.sha256(f"ducklake commit {schema}".encode()).digest()
-        self.lock_key = int.from_bytes(digest[:8], "big", signed=True)
         # A statement of its own: together with the head, the waiter would read the state before its wait.
-        self._lock = Question(select(func.pg_advisory_xact_lock(self.lock_key)), len)
+        self._lock = Question(_lock_of_version(schema), len)
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -241,6 +249,14 @@ class PostgresDialect(CatalogDialect):
     def writing(self) -> Iterator[Connection]:
         with self._connection() as connection:
             self._lock.ask(connection)
+            yield connection
+
+    @contextmanager
+    def creating(self) -> Iterator[Connection]:
+        digest = hashlib.sha256(f"ducklake commit {self._schema}".encode()).digest()
+        key = int.from_bytes(digest[:8], "big", signed=True)
+        with self._connection() as connection:
+            connection.execute(select(func.pg_advisory_xact_lock(key)))
             yield connection
 
     @contextmanager
@@ -342,6 +358,9 @@ class PostgresDialect(CatalogDialect):
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in _LOST_RACE
+
+    def is_lock_timeout(self, error: DBAPIError) -> bool:
+        return getattr(error.orig, "sqlstate", None) == _LOCK_TIMEOUT
 
     def is_missing_right(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) == _MISSING_RIGHT

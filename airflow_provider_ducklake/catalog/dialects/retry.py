@@ -44,12 +44,17 @@ DEFAULT_RETRY = RetryPolicy()
 class _LostRaceError(Exception):
     """Another writer came first; internal, never leaves this module."""
 
+    def __init__(self, error: DBAPIError) -> None:
+        super().__init__()
+        self.error = error
+
 
 def with_retries(dialect: CatalogDialect, policy: RetryPolicy, attempt: Callable[[], T]) -> tuple[T, int]:
     """Return what ``attempt``, one whole transaction, returned, and the number of attempts it took.
 
     Raises:
         CommitRetriesExceededError: every attempt lost the race; nothing landed.
+        DBAPIError: any other, also that somebody else held a lock for as long as we wait.
     """
     started = time.monotonic()
     retrying = Retrying(
@@ -60,19 +65,22 @@ def with_retries(dialect: CatalogDialect, policy: RetryPolicy, attempt: Callable
         reraise=True,
     )
     try:
-        result = retrying(_once, dialect, attempt)
+        result = retrying(_once, dialect, attempt, started + dialect.limits.lock_timeout_seconds)
     except _LostRaceError as error:
         attempts = retrying.statistics["attempt_number"]
+        if dialect.is_lock_timeout(error.error):
+            raise error.error from None
         raise CommitRetriesExceededError(attempts, time.monotonic() - started) from error.__cause__
     return result, retrying.statistics["attempt_number"]
 
 
-def _once(dialect: CatalogDialect, attempt: Callable[[], T]) -> T:
+def _once(dialect: CatalogDialect, attempt: Callable[[], T], locks_until: float) -> T:
     try:
         return attempt()
     except DBAPIError as error:
-        if dialect.is_lost_race(error):
-            raise _LostRaceError from driver_error(error)
+        has_waited = dialect.is_lock_timeout(error) and time.monotonic() >= locks_until
+        if dialect.is_lost_race(error) and not has_waited:
+            raise _LostRaceError(error) from driver_error(error)
         raise
 
 

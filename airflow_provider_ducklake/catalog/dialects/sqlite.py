@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import String, and_, case, column, exists, func, select, table, type_coerce
 
 from airflow_provider_ducklake.catalog.database.connect import WRITES
 from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
-from airflow_provider_ducklake.catalog.dialects.lock_file import locked
+from airflow_provider_ducklake.catalog.dialects.lock_file import locked, processes_that_lock
 from airflow_provider_ducklake.spec.inlined_form import InlinedForm
 from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from sqlalchemy import ColumnElement, Connection, Select
     from sqlalchemy.exc import DBAPIError
@@ -40,7 +40,7 @@ class SqliteDialect(CatalogDialect):
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with locked(self.engine.url), self.engine.connect() as connection:
+        with locked(self.engine.url, self.limits), self.engine.connect() as connection:
             try:
                 yield connection.execution_options(**{WRITES: True})
             except BaseException:
@@ -83,6 +83,12 @@ class SqliteDialect(CatalogDialect):
     def is_lost_race(self, error: DBAPIError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", 0)
         return code & 0xFF in (_BUSY, _LOCKED) or code in (_CONSTRAINT_PRIMARY_KEY, _CONSTRAINT_UNIQUE)
+
+    def is_lock_timeout(self, error: DBAPIError) -> bool:
+        return getattr(error.orig, "sqlite_errorcode", 0) == _BUSY
+
+    def lock_holder(self, error: DBAPIError) -> str:  # noqa: ARG002 - the system is asked
+        return processes_that_lock(Path(self.engine.url.database or ""))
 
     def is_refusal(self, error: DBAPIError) -> bool:
         """Whether the disk is full: a COMMIT that says so has written no end of its transaction."""

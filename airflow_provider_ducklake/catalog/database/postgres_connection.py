@@ -1,0 +1,107 @@
+"""A connection to PostgreSQL that ends a wait for a server that says nothing, and names who holds a lock.
+
+psycopg waits for an answer as long as it takes, also for a process that is stopped. It asks for one in short
+turns, between which this connection looks at the clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+
+from airflow_provider_ducklake.spec.limits import CONNECT_TIMEOUT_SECONDS, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_ASKED_AGAIN_SECONDS = 30.0
+# Those at the beginning of the queue that a session is in: they wait for nobody.
+_BLOCKERS = (
+    "WITH RECURSIVE queue(pid) AS (SELECT unnest(pg_blocking_pids(%(pid)s))"
+    " UNION SELECT unnest(pg_blocking_pids(queue.pid)) FROM queue)"
+    " SELECT pid, usename, application_name, client_addr::text, xact_start"
+    " FROM queue JOIN pg_stat_activity USING (pid) WHERE cardinality(pg_blocking_pids(pid)) = 0 ORDER BY pid"
+)
+
+
+class LimitedConnection(psycopg.Connection[Any]):
+    """``patience_seconds``: for how long the server may say nothing; ``again`` connects once more."""
+
+    limits: Limits = Limits()
+    patience_seconds: float = limits.statement_timeout_seconds
+    again: Callable[[], LimitedConnection] | None = None
+    _blockers: str = ""
+
+    @classmethod
+    def opened(cls, limits: Limits, *arguments: Any, **named: Any) -> LimitedConnection:  # noqa: ANN401 - libpq's
+        """Connect."""
+        connection = cls.connect(*arguments, **named)
+        connection.limits, connection.patience_seconds = limits, limits.statement_timeout_seconds
+        connection.again = lambda: cls.connect(*arguments, **{**named, "autocommit": True})
+        return connection
+
+    def wait(self, gen: Generator[Any, Any, T], *arguments: Any, **named: Any) -> T:  # noqa: ANN401 - psycopg's
+        """Wait for what a generator of psycopg's returns."""
+        return super().wait(self._watched(gen), *arguments, **named)
+
+    def _watched(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+        self._blockers = ""
+        heard = time.monotonic()
+        asked_at = heard + self.limits.logged_after_seconds
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                now = time.monotonic()
+                if ready:
+                    heard = now
+                elif now - heard > self.patience_seconds:
+                    self._end_silence()
+                elif now > asked_at:
+                    self._find_blockers()
+                    asked_at = time.monotonic() + _ASKED_AGAIN_SECONDS
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        except psycopg.errors.LockNotAvailable as error:
+            error.add_note(self._blockers)
+            raise
+
+    def _end_silence(self) -> None:
+        self.pgconn.finish()
+        raise psycopg.OperationalError(
+            f"the server has not answered for {self.patience_seconds:g} s (statement_timeout_seconds)"
+        )
+
+    def _find_blockers(self) -> None:
+        """Ask, and log, who holds what the session waits for: nobody where the statement only takes long."""
+        if self.again is None:
+            return
+        try:
+            with self.again() as other:
+                other.patience_seconds = CONNECT_TIMEOUT_SECONDS
+                rows = other.execute(_BLOCKERS, {"pid": self.info.backend_pid}).fetchall()
+        except psycopg.Error:
+            log.debug("Who holds the lock cannot be asked", exc_info=True)
+            return
+        found = " and ".join(_shown(*row) for row in rows)
+        if found and found != self._blockers:
+            log.warning("Waiting for a lock of the catalog: it is held by %s", found)
+        self._blockers = found or self._blockers
+
+
+def _shown(pid: int, user: str, application: str, address: str | None, since: object) -> str:
+    """Describe a session by what its server shows: of other users' it hides some."""
+    details = [f"of user {user}"]
+    details += [f"at {address}"] if address else []
+    details += [f"({application})"] if application else []
+    details += [f"in a transaction since {since}"] if since else []
+    way_out = f"its owner can end it by SELECT pg_terminate_backend({pid})"
+    return f"the session {pid} {' '.join(details)}; {way_out}"
