@@ -413,6 +413,18 @@ def test_nothing_a_writer_makes_on_mariadb_runs_as_another_user(mariadb_users, a
     )
 
 
+def test_rows_are_not_committed_to_a_table_that_its_owner_gave_a_trigger(stage):
+    with Lake.connect(stage.people.of("maintainer").sqlalchemy_url) as lake:
+        before = lake.current_snapshot().id
+        stage.as_writer(*EVILS, "CREATE TRIGGER t BEFORE INSERT ON {rows} EXECUTE FUNCTION evil_trigger()")
+
+        with pytest.raises(UntrustedValueError, match=r"has a trigger \(its owner is writer_"):
+            lake.append_arrow("w", ROWS)
+
+        assert lake.current_snapshot().id == before
+        assert stage.who_ran_it() == []
+
+
 def _errors(opened: ExitStack, catalog: CatalogDatabase, verbs: tuple[Verb, ...]) -> set[type]:
     """Run verbs on a lake that stays open; return the errors of those that end in one."""
     found: set[type] = set()

@@ -136,6 +136,7 @@ def _note(catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy) -> Commi
             writer = catalog.dialect.writer(connection)
             for effect in _notes(connection, catalog, planned, answers):
                 writer.send(effect)
+            writer.prepare()
             writer.commit()
             return None
 
@@ -203,6 +204,7 @@ def _attempt_locked(
         for effect in effects:
             writer.send(effect)
         writer.send(_changes_effect(state, planned.info, tables))
+        writer.prepare()
         sent.append(state.snapshot_id)
         _finish(connection, dialect, writer, sent)
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)

@@ -226,20 +226,23 @@ class BatchWriter(Writer):
                 self._of_others[name] = statement.table
         self._texts += self._batches.texts_of(effect, self._literal)
 
+    def prepare(self) -> None:
+        if not self._of_others:
+            return
+        tables = [*self._of_others.values()]
+        name_of: Any = self._connection.dialect.identifier_preparer.format_table  # takes either
+        names = ", ".join(f"ONLY {name_of(one)}" for one in tables)
+        lock = f"LOCK TABLE {names} IN ROW EXCLUSIVE MODE" % ()  # a % in a name is doubled
+        found = self._which([one.name for one in tables], tables[0].schema)
+        first, self._texts = self._texts[:1], self._texts[1:]  # what fails fast, still does
+        self._batches.ask(self._connection, {"found": found}, begin=(*first, lock))
+
     def commit(self) -> None:
-        if self._of_others:
-            self._lock_and_check([*self._of_others.values()])
         run(self._connection, [*self._texts, "COMMIT"]).close()
         super().commit()  # nothing is left to do for the driver, but SQLAlchemy is to know
 
-    def _lock_and_check(self, tables: Sequence[TableClause]) -> None:
-        name_of: Any = self._connection.dialect.identifier_preparer.format_table  # takes either
-        names = ", ".join(f"ONLY {name_of(one)}" for one in tables)
-        found = self._which([one.name for one in tables], tables[0].schema)
-        lock = f"LOCK TABLE {names} IN ROW EXCLUSIVE MODE"
-        self._batches.ask(self._connection, {"found": found}, begin=(lock,))
 
-
+NO_PARAMETERS = "no_parameters"  # execution option, of texts
 _OF_WRITERS, _REGISTRY = "ducklake_inlined_", "ducklake_inlined_data_tables"
 
 
@@ -251,7 +254,7 @@ def continue_to_rows(cursor: psycopg.Cursor[Any]) -> None:
 
 def run(connection: Connection, texts: Sequence[str]) -> CursorResult[Any]:
     """Execute texts in one round trip; the result is that of the first that has one."""
-    options = {"no_parameters": True}  # else a % would mean something
+    options = {NO_PARAMETERS: True}  # else a % would mean something
     shown = f"{len(texts)} statements, from {str(texts[0])[:_SHOWN]} to {str(texts[-1])[:_SHOWN]}"
     try:
         return connection.exec_driver_sql(_Text(";\n".join(texts), shown), execution_options=options)

