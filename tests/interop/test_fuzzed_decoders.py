@@ -3,12 +3,15 @@
 import subprocess
 import sys
 
+import pytest
+
 ROUNDS = 600  # of each decoder
 
 
+@pytest.mark.drawn(one_in=1)
 def test_mutated_bytes_are_read_or_refused_within_a_limit_of_memory(seed):
     """In a process of its own: the limit is one of the process, and would be pytest's."""
-    command = [sys.executable, "-m", "tests.properties.fuzzed_decoders", str(seed), str(ROUNDS)]
+    command = [sys.executable, "-m", "tests.interop.fuzzed_decoders", str(seed), str(ROUNDS)]
 
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
