@@ -350,6 +350,7 @@ class Lake:
     replacing_partitions = _of_writes(LakeWrites.replacing_partitions)
     next_column_id = _of_writes(LakeWrites.next_column_id)
     has_live_rows = _of_writes(LakeWrites.has_live_rows)
+    check_directory_of_job = _of_writes(LakeWrites.check_directory_of_job)
     keyed_commit = _of_writes(LakeWrites.keyed_commit)
     replaced_rows = _of_writes(LakeWrites.replaced_rows)
     row_changes = _of_writes(LakeWrites.row_changes)

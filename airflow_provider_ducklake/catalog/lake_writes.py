@@ -292,6 +292,14 @@ class LakeWrites:
         with self._lake.reading() as connection:
             return jobs.registered_jobs(connection, self._lake.catalog, job_ids)
 
+    def check_directory_of_job(self, job: RegisteredJob) -> None:
+        """Refuse a registered job of which the directory is not its own, or not the lake's to write to.
+
+        Raises:
+            UntrustedValueError: says which.
+        """
+        jobs.check_directory(self._lake.catalog, job)
+
     def note_submitted(self, job: SubmittedJob) -> None:
         """Record a job that outlives its task, in a table of the provider's; makes no snapshot."""
         self._lake.refuse_unwritable()
@@ -309,7 +317,11 @@ class LakeWrites:
             applications.forget_key(self._lake.catalog, key)
 
     def submitted_jobs(self, key: CommitKey) -> tuple[SubmittedJob, ...]:
-        """Return the recorded jobs of a commit whose files are neither committed nor given up."""
+        """Return the recorded jobs of a commit whose files are neither committed nor given up.
+
+        Raises:
+            UntrustedValueError: a record names a directory that its job was not registered for.
+        """
         with self._lake.translated():
             return applications.of_key(self._lake.catalog, key)
 

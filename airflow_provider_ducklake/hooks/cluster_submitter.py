@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import conf
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.clusters.cluster_manager import Application, ClusterManager
     from airflow_provider_ducklake.spark.job.request import JobRequest
 
+Answer = TypeVar("Answer")
 _TAGS = "spark.yarn.tags"
 _LONGEST_SILENCE = 600.0  # seconds that a manager may not answer while a task waits for an application
 # A client of the standalone manager sends all of its environment to the cluster.
@@ -136,25 +137,35 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         return Results.of(job_io.read_outcome(request, storage_options))
 
     def _ended(self, application_id: str, job: SubmittedJob) -> Application:
-        answered, said = time.monotonic(), ""
-        log = self.operator.log
-        log.info("%s is asked about %s", self.manager.name, application_id)
+        self.operator.log.info("%s is asked about %s", self.manager.name, application_id)
+        while True:
+            application = self._answer(lambda: self.manager.look(application_id))
+            if application.has_ended:
+                return application
+            if self._deferrable:
+                raise JobGoesOn(job)
+            self._pause()
+
+    def _answer(self, ask: Callable[[], Answer]) -> Answer:
+        """Return the manager's answer, also where it cannot be asked for a while.
+
+        Raises:
+            ClusterUnavailableError: it could not be asked for too long.
+        """
+        begun, said = time.monotonic(), ""
         while True:
             try:
-                application = self.manager.look(application_id)
-                answered = time.monotonic()
+                return ask()
             except ClusterUnavailableError as error:
-                if time.monotonic() - answered > _LONGEST_SILENCE:
+                if time.monotonic() - begun > _LONGEST_SILENCE:
                     raise
                 if said != str(error):
-                    log.warning("%s", error)
+                    self.operator.log.warning("%s", error)
                 said = str(error)
-            else:
-                if application.has_ended:
-                    return application
-                if self._deferrable:
-                    raise JobGoesOn(job)
-            time.sleep(max(1, getattr(self.operator, "_status_poll_interval", 1)))
+            self._pause()
+
+    def _pause(self) -> None:
+        time.sleep(max(1, getattr(self.operator, "_status_poll_interval", 1)))
 
     def _why(
         self,
@@ -171,6 +182,10 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
     def find(self, job_id: str) -> str | None:
         """Ask the manager; see ``DetachedSubmitter``."""
         return self.manager.find(job_id)
+
+    def runs(self, application: str, job_id: str) -> bool:
+        """Ask the manager, which may be silent for a while; see ``DetachedSubmitter``."""
+        return self._answer(lambda: self.manager.runs(application, job_id))
 
     def stop(self, application: str) -> None:
         """Have the manager end an application; see ``DetachedSubmitter``."""

@@ -17,8 +17,10 @@ from airflow_provider_ducklake.errors import (
     CatalogUnavailableError,
     DuckLakeError,
     StorageError,
+    UntrustedValueError,
 )
 from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spec.names.paths import job_directory
 from airflow_provider_ducklake.writes.verb import MAY_RUN, DetachedSubmitter
 
 if TYPE_CHECKING:
@@ -74,10 +76,13 @@ def begin(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Begun
 
 
 def attending(lake: Lake, submitter: Submitter, attempt: Attempt | None) -> Submitter:
-    """Return the submitter of a verb that plans on what it finds: one that notes what it submits."""
+    """Return the submitter of a verb that plans on what it finds: one that notes what it submits.
+
+    The verb registers another id for the files: the job itself is registered for its directory.
+    """
     if not isinstance(submitter, DetachedSubmitter) or attempt is None:
         return submitter
-    return _Attending(submitter, lake, attempt, lake.current_snapshot().id)
+    return _Attending(submitter, lake, attempt, lake.current_snapshot().id, registers=True)
 
 
 def forget_committed(lake: Lake, submitter: Submitter, commit: Commit) -> None:
@@ -112,6 +117,8 @@ def forget(lake: Lake, submitter: Submitter, request: JobRequest) -> None:
     if not isinstance(submitter, _Attending):
         return
     try:
+        if submitter.registers:
+            lake.release_job(request.job_id)
         lake.forget_submitted(request.job_id)
     except Exception as error:  # noqa: BLE001 - it is released, so nobody goes on with it
         log.warning("Cannot forget job %s: %s", request.job_id, error)
@@ -149,12 +156,10 @@ def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) ->
 def _ended(
     lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, attempt: Attempt
 ) -> tuple[JobRequest | None, DuckLakeError | None]:
-    is_here = job.cluster == submitter.cluster
-    application = (job.application or submitter.find(job.job_id)) if is_here else None
+    application = _application(submitter, job)
     request = None
     try:
-        uri = job_io.request_uri(job.directory)
-        request = job_io.read_request(uri, job.request_digest, lake.storage_options)
+        request = _request_of(lake, job)
         if application is not None:
             log.info("Waiting for %s, which was submitted earlier", application)
             known = replace(job, application=application)
@@ -190,7 +195,7 @@ def _again(
         return None
     if planned.request is None or job_io.request_digest(planned.request) != job.request_digest:
         return None
-    application = job.application or submitter.find(job.job_id)
+    application = _application(submitter, job)
     if application is None:
         return None
     log.info("Going on with %s, planned on snapshot %d, of job %s", application, job.base, job.job_id)
@@ -198,10 +203,45 @@ def _again(
     return Begun(planned, _Attending(submitter, lake, attempt, job.base, known), is_submitted=True)
 
 
+def _application(submitter: DetachedSubmitter, job: SubmittedJob) -> str | None:
+    """Return what this cluster calls a job's application; None: it has none, or another cluster has it.
+
+    The row of a job may name any application: one that the cluster may have for something else is left alone.
+    """
+    if job.cluster != submitter.cluster:
+        return None
+    if job.application is None or submitter.runs(job.application, job.job_id):
+        return job.application or submitter.find(job.job_id)
+    log.warning(
+        "%.80r, which airflow_ducklake_application names, is not an application of job %s: it is left alone",
+        *(job.application, job.job_id),
+    )
+    return submitter.find(job.job_id)
+
+
+def _request_of(lake: Lake, job: SubmittedJob) -> JobRequest:
+    """Return the request of a job that was submitted, and of no other.
+
+    Raises:
+        UntrustedValueError: it is another one, or names a directory where the lake must not write.
+        SparkJobError, StorageError: it cannot be read.
+    """
+    uri = job_io.request_uri(job.directory)
+    request = job_io.read_request(uri, job.request_digest, lake.storage_options)
+    if request.job_id != job.job_id:
+        raise UntrustedValueError(
+            uri, f"job {request.job_id}", f"is not job {job.job_id}, which it is noted for"
+        )
+    for plan in request.plans:
+        if not plan.directory.startswith(job_directory(plan.root, job.job_id)):
+            raise UntrustedValueError(uri, plan.directory, "is not a directory of the job")
+        lake.check_writable(plan.root)
+    return request
+
+
 def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: str) -> None:
     """Stop a job, release it and remove its files: nobody takes its results."""
-    is_here = job.cluster == submitter.cluster
-    application = (job.application or submitter.find(job.job_id)) if is_here else None
+    application = _application(submitter, job)
     log.info("Job %s is given up: %s", job.job_id, why)
     if application is not None:
         log.info("Stopping %s", application)
@@ -231,22 +271,24 @@ def _remove_files(lake: Lake, job: SubmittedJob) -> None:
         if not job_io.has_request(job.directory, lake.storage_options):  # its try died before it was whole
             job_io.delete_own_directory(job.directory, job.job_id, lake.storage_options)
             return
-        uri = job_io.request_uri(job.directory)
-        request = job_io.read_request(uri, job.request_digest, lake.storage_options)
-        job_io.delete_job_directories(request, lake.storage_options)
+        job_io.delete_job_directories(_request_of(lake, job), lake.storage_options)
     except DuckLakeError as error:
         log.warning("Cannot remove what job %s left in %s: %s", job.job_id, job.directory, error)
 
 
 @dataclass(slots=True)
 class _Attending:
-    """A ``Submitter`` that notes what it submits; with a ``job`` it waits for that instead."""
+    """A ``Submitter`` that notes what it submits; with a ``job`` it waits for that instead.
+
+    It ``registers`` a job whose files belong to another registered job: a compaction's, or a stream's.
+    """
 
     submitter: DetachedSubmitter
     lake: Lake
     attempt: Attempt
     base: SnapshotId
     job: SubmittedJob | None = None
+    registers: bool = False
 
     def ready(self) -> None:
         self.submitter.ready()
@@ -307,6 +349,8 @@ class _Attending:
             cluster=self.submitter.cluster,
             attended_by=self.attempt.id,
         )
+        if self.registers:
+            self.lake.register_job(request.job_id, request.directory)
         self._note(self.job)
         self.submitter.attend(self.is_held)
         self.submitter.start(request, storage_options, self._named)

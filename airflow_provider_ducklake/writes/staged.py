@@ -118,7 +118,7 @@ def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
 
     Raises:
         InvalidInputError: one is not a staged write of this lake.
-        UntrustedValueError: the catalog has the directory of one outside the data path.
+        UntrustedValueError: the catalog has the directory of one outside the data path, or of another job.
     """
     ids = [job_io.job_of_stage(uri) for uri in uris]
     known = lake.registered_jobs(ids)
@@ -127,7 +127,7 @@ def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
             raise InvalidInputError(
                 f"{uri} is not a staged write of this lake, whose files are below {lake.data_path}."
             )
-        lake.check_writable(known[job_id].prefix)
+        lake.check_directory_of_job(known[job_id])
     return [known[job_id] for job_id in ids]
 
 

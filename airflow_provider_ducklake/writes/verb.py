@@ -242,6 +242,10 @@ class DetachedSubmitter(ABC):
         """Return what the cluster calls the job that a try submitted which died then; None: it has none."""
 
     @abstractmethod
+    def runs(self, application: str, job_id: str) -> bool:
+        """Whether an application is that of a job, as far as the cluster can say; also one that is gone."""
+
+    @abstractmethod
     def stop(self, application: str) -> None:
         """Stop an application if it still runs."""
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
+from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError, UntrustedValueError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager, State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments, manager_of
 from airflow_provider_ducklake.hooks.clusters.kubernetes import Kubernetes
@@ -183,3 +184,69 @@ def test_the_namespace_is_the_operators_then_the_connections():
 
     assert manager_of(connection, settings, {"spark.kubernetes.namespace": "b"}) == Kubernetes("b")
     assert manager_of(connection, settings, {}) == Kubernetes("a")
+
+
+MANAGERS = [Standalone(("http://a:6066",)), Yarn("http://rm:8088"), Kubernetes("lakes")]
+OF_NONE = (
+    "",
+    "x/../y",
+    "../../../json?x=",
+    f"{DRIVER}/../x",
+    f"{APPLICATION}#",
+    "a b",
+    "Driver",
+    "x" * 300,
+    f"{DRIVER}\n",
+    "driver-\u0661",
+    "%2e%2e",
+)
+
+
+@pytest.mark.parametrize("manager", MANAGERS, ids=lambda one: one.name)
+def test_an_id_that_no_manager_gives_is_no_jobs_and_not_asked_about(manager):
+    job_id = str(uuid4())
+
+    for one in OF_NONE:
+        assert not manager.runs(one, job_id)
+        with pytest.raises(UntrustedValueError, match="is not an application's id as"):
+            manager.look(one)
+        with pytest.raises(UntrustedValueError, match="is not an application's id as"):
+            manager.kill(one)
+
+
+def test_an_application_of_yarn_is_a_jobs_if_it_has_its_tag_or_is_gone(answers):
+    job_id, gone, other = str(uuid4()), "application_1795644167263_0009", "application_1795644167263_0001"
+    apps = "/ws/v1/cluster/apps"
+    answers.by_path[f"{apps}?applicationTags=ducklake-{job_id}"] = (
+        200,
+        {"apps": {"app": [{"id": APPLICATION}]}},
+    )
+    answers.by_path[f"{apps}/{other}"] = 200, {"app": {"state": "RUNNING"}}
+    said = {"RemoteException": {"exception": "NotFoundException"}}
+    answers.by_path[f"{apps}/{gone}"] = 404, said
+    manager = Yarn(answers.url)
+
+    assert [manager.runs(one, job_id) for one in (APPLICATION, other, gone)] == [True, False, True]
+    assert manager.find(job_id) == APPLICATION
+
+
+def test_a_pod_is_a_jobs_if_it_has_its_label_or_is_gone(answers, tmp_path, monkeypatch):
+    job_id, pods = str(uuid4()), "/api/v1/namespaces/lakes/pods"
+    config = {
+        "clusters": [{"name": "here", "cluster": {"server": answers.url}}],
+        "users": [{"name": "me", "user": {}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "current-context": "here",
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "kubeconfig"))
+    ours, others = (
+        {"metadata": {"name": name}, "status": {"phase": "Running"}} for name in ("a-driver", "b")
+    )
+    answers.by_path[f"{pods}?labelSelector=ducklake-job%3D{job_id}"] = 200, {"items": [ours]}
+    answers.by_path[f"{pods}/b"] = 200, others
+    manager = Kubernetes("lakes")
+
+    assert [manager.runs(one, job_id) for one in ("a-driver", "b", "gone-driver")] == [True, False, True]
+    assert manager.find(job_id) == "a-driver"

@@ -73,7 +73,7 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
             os._exit(DIED)
 
     @property
-    def runs(self) -> dict[str, str]:
+    def runs_of(self) -> dict[str, str]:
         """Job ids by their applications."""
         return {file.name: file.read_text() for file in sorted(self.folder.glob("application_*"))}
 
@@ -88,7 +88,7 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
             half_written(request)
         self._reach("half written")
         job_io.write_request(request, storage_options)
-        application = f"application_{len(self.runs) + 1}"
+        application = f"application_{len(self.runs_of) + 1}"
         (self.folder / application).write_text(request.job_id)
         if self.fails:
             job_io.write_error(request, SparkJobError("no such day"))
@@ -99,7 +99,7 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         self._reach("named")
 
     def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
-        assert self.runs[job.application or ""] == request.job_id
+        assert self.runs_of[job.application or ""] == request.job_id
         if not self.waits:
             raise JobGoesOn(job)
         self._reach("ended")
@@ -109,7 +109,10 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         return Results.of(job_io.read_outcome(request, storage_options))
 
     def find(self, job_id: str) -> str | None:
-        return next((name for name, one in self.runs.items() if one == job_id), None)
+        return next((name for name, one in self.runs_of.items() if one == job_id), None)
+
+    def runs(self, application: str, job_id: str) -> bool:
+        return self.runs_of.get(application) == job_id
 
     def stop(self, application: str) -> None:
         self.stopped.append(application)
@@ -257,7 +260,7 @@ def test_a_later_try_commits_what_an_earlier_one_submitted_wherever_that_died(
         outcome = task.execute(lake)
 
         assert outcome.committed is not None
-        assert len(submitter.runs) == 1, "the job was submitted again"
+        assert len(submitter.runs_of) == 1, "the job was submitted again"
         assert submitter.stopped == []
         assert contents(catalog) == contents(twin)
         check_nothing_left(lake)
@@ -274,7 +277,7 @@ def test_two_tries_that_meet_at_one_job_commit_once_and_keep_its_files(catalog, 
 
         first = task.execute(lake)
 
-        assert len(submitter.runs) == 1
+        assert len(submitter.runs_of) == 1
         assert first.committed is not None
         assert late[0].committed is not None
         assert first.committed.id == late[0].committed.id
@@ -330,7 +333,7 @@ def test_a_try_that_was_given_up_ends_no_job_that_a_later_one_waits_for(catalog,
         outcome = task.execute(other, is_resumed=True)
 
         assert outcome.summary["rows_added"] == 2
-        assert (len(first.runs), first.stopped, second.stopped) == (1, [], [])
+        assert (len(first.runs_of), first.stopped, second.stopped) == (1, [], [])
         assert lake.row_count("t") == 62
         check_nothing_left(lake)
 
@@ -355,7 +358,7 @@ def test_a_job_that_is_not_what_the_try_would_do_is_stopped_and_removed(change, 
 
         task.execute(lake)
 
-        assert (len(submitter.runs), submitter.stopped) == (2, ["application_1"])
+        assert (len(submitter.runs_of), submitter.stopped) == (2, ["application_1"])
         table = "o" if change == "another task" else "t"
         assert contents(catalog)[table].count((50, 500)) == 1
         check_nothing_left(lake)
@@ -372,7 +375,7 @@ def test_a_base_that_has_expired_is_planned_anew(catalog, rows, tmp_path):
 
         task.execute(lake)
 
-        assert (len(submitter.runs), submitter.stopped) == (2, ["application_1"])
+        assert (len(submitter.runs_of), submitter.stopped) == (2, ["application_1"])
         assert contents(catalog)["t"].count((50, 500)) == 1
         check_nothing_left(lake)
 
@@ -390,7 +393,7 @@ def test_a_job_that_goes_on_is_taken_by_the_same_try(catalog, rows, tmp_path):
 
         task.execute(lake, is_resumed=True)
 
-        assert len(submitter.runs) == 1
+        assert len(submitter.runs_of) == 1
         assert contents(catalog)["t"].count((50, 500)) == 1
         check_nothing_left(lake)
 
@@ -409,7 +412,7 @@ def test_a_manager_that_does_not_answer_keeps_job_and_files(catalog, rows, tmp_p
 
         task.execute(lake)
 
-        assert len(submitter.runs) == 1
+        assert len(submitter.runs_of) == 1
         check_nothing_left(lake)
 
 
@@ -425,7 +428,7 @@ def test_a_failed_job_is_not_found_again(catalog, rows, tmp_path):
 
         task.execute(lake)
 
-        assert len(submitter.runs) == 2
+        assert len(submitter.runs_of) == 2
         check_nothing_left(lake)
 
 
@@ -444,7 +447,7 @@ def test_a_staged_write_is_found_again_and_then_left_alone(catalog, rows, tmp_pa
         task.key, task.tries = CommitKey(task.key.names, task.key.generation + 1), 3  # cleared
         again = stage(task.verb, lake, submitter, task.attempt())
 
-        assert len(submitter.runs) == 2
+        assert len(submitter.runs_of) == 2
         assert submitter.stopped == []
         assert staged["staged"] != again["staged"]
         for one in (staged, again):
@@ -458,7 +461,7 @@ def test_delete_files_of_a_commit_stay_when_its_job_is_forgotten_and_its_task_cl
         lake.set_option("data_inlining_row_limit", 0)
         task = Task(Delete("t", "id % 2 = 0"), submitter)
         task.execute(lake)
-        (job,) = submitter.runs.values()
+        (job,) = submitter.runs_of.values()
         with lake._lake.catalog.dialect.writing() as connection:
             connection.exec_driver_sql("DELETE FROM airflow_ducklake_job")  # as a clean-up does after a month
             connection.commit()
@@ -481,7 +484,7 @@ def test_a_store_or_catalog_that_fails_at_the_second_plan_stops_no_job(catalog, 
 
         task.execute(lake)
 
-        assert (len(submitter.runs), submitter.stopped) == (1, [])
+        assert (len(submitter.runs_of), submitter.stopped) == (1, [])
         check_nothing_left(lake)
 
 
@@ -506,5 +509,5 @@ def test_a_job_of_another_cluster_is_left_alone(catalog, rows, tmp_path):
 
         task.execute(lake)
 
-        assert (len(submitter.runs), submitter.stopped) == (2, [])
+        assert (len(submitter.runs_of), submitter.stopped) == (2, [])
         check_nothing_left(lake)

@@ -1,12 +1,13 @@
 """The table of applications: jobs on a cluster that outlive the task which submitted them.
 
 Our own table beside the format's; DuckDB does not mind it. A row is written before the job is submitted, so
-that a later try of the task finds it, whenever the try before it died. One that is registered (see
-``jobs.py``) and was released is over, whatever its row says.
+that a later try of the task finds it, whenever the try before it died. It counts while its job is registered
+(see ``jobs.py``) and not released, and only with the directory that the job was registered for.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from airflow_provider_ducklake.catalog.database.column_types import (
 )
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.ledger import jobs, own_tables
+from airflow_provider_ducklake.errors import UntrustedValueError
 from airflow_provider_ducklake.spec.ids import SnapshotId
 
 if TYPE_CHECKING:
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
     from airflow_provider_ducklake.spec.commit_key import CommitKey
+
+log = logging.getLogger(__name__)
 
 NAME = "airflow_ducklake_application"
 _DIGEST_LENGTH = 64
@@ -131,13 +136,17 @@ def _delete(catalog: Catalog, table: Table, condition: ColumnElement[bool]) -> N
 
 
 def of_key(catalog: Catalog, key: CommitKey) -> tuple[SubmittedJob, ...]:
-    """Return the jobs that tries of a task submitted, of whichever generation; the oldest first."""
+    """Return the jobs that tries of a task submitted, of whichever generation; the oldest first.
+
+    Raises:
+        UntrustedValueError: a row names a directory that is not its job's, or where the lake must not write.
+    """
     table = application_table(catalog.tables.metadata_schema)
     return _read(catalog, table.c.key_digest == key.digest)
 
 
 def of_job(catalog: Catalog, job_id: str) -> SubmittedJob | None:
-    """Return what is noted of a job; None: nothing."""
+    """Return what is noted of a job, with the errors of ``of_key``; None: nothing, or it is over."""
     table = application_table(catalog.tables.metadata_schema)
     return next(iter(_read(catalog, table.c.job_id == job_id)), None)
 
@@ -149,8 +158,22 @@ def _read(catalog: Catalog, condition: ColumnElement[bool]) -> tuple[SubmittedJo
             return ()
         rows = connection.execute(select(table).where(condition).order_by(table.c.noted_at)).all()
         known = jobs.registered_jobs(connection, catalog, [row.job_id for row in rows]) if rows else {}
-    found = (_job(row._mapping) for row in rows)  # noqa: SLF001 - SQLAlchemy's public name
-    return tuple(one for one in found if one.job_id not in known or known[one.job_id].released_at is None)
+    found = [_job(row._mapping) for row in rows]  # noqa: SLF001 - SQLAlchemy's public name
+    return tuple(one for one in found if _is_open(catalog, one, known.get(one.job_id)))
+
+
+def _is_open(catalog: Catalog, job: SubmittedJob, registered: RegisteredJob | None) -> bool:
+    """Whether a job waits for its commit, as far as its registration says, with the errors of ``of_key``."""
+    if registered is None:
+        log.warning("Job %r, a row of %s, is not registered: it is left alone", job.job_id, NAME)
+        return False
+    if registered.released_at is not None:
+        return False
+    jobs.check_directory(catalog, registered)
+    if job.directory != registered.prefix:
+        problem = f"is not the directory that the job was registered for, {registered.prefix}"
+        raise UntrustedValueError(f"The row of {NAME} for job {job.job_id}", job.directory, problem)
+    return True
 
 
 def _job(row: Any) -> SubmittedJob:  # noqa: ANN401 - a mapping of columns

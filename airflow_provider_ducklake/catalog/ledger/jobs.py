@@ -27,9 +27,10 @@ from airflow_provider_ducklake.catalog.database.questions import Question, in_pa
 from airflow_provider_ducklake.catalog.dialects.effect import Effect
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.ledger.own_tables import ensure_table, how_to_add
-from airflow_provider_ducklake.errors import CatalogRefusedError, FilesGivenUpError
+from airflow_provider_ducklake.errors import CatalogRefusedError, FilesGivenUpError, UntrustedValueError
 from airflow_provider_ducklake.planning.writing.job_target import JobTarget
 from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.names.paths import is_job_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -133,6 +134,18 @@ def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: 
         "is refused. Ask the owner to run: %s",
         *(NAME, statements),
     )
+
+
+def check_directory(catalog: Catalog, job: RegisteredJob) -> None:
+    """Refuse a row of which the directory is not the job's own, or where the lake must not write.
+
+    Raises:
+        UntrustedValueError: says which.
+    """
+    if not is_job_directory(job.prefix, str(job.id)):
+        problem = "is not the directory of a job with that id"
+        raise UntrustedValueError(f"The row of {NAME} for job {job.id!r:.80}", job.prefix, problem)
+    catalog.check_writable(job.prefix)
 
 
 def release(catalog: Catalog, job_id: str) -> bool:

@@ -7,13 +7,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import requests
 
-from airflow_provider_ducklake.errors import ClusterUnavailableError
+from airflow_provider_ducklake.errors import ClusterUnavailableError, UntrustedValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import re
+    from collections.abc import Collection, Mapping
 
 _TIMEOUT = 30  # seconds that a manager has to answer
 _STOPPING = 30.0  # seconds that an application has to end
@@ -52,6 +54,7 @@ class ClusterManager(ABC):
     """A manager; ``name`` is what people call it."""
 
     name: str
+    form: re.Pattern[str]  # of the ids that it gives
 
     @property
     @abstractmethod
@@ -73,29 +76,50 @@ class ClusterManager(ABC):
     def id_in(self, line: str) -> str | None:
         """Return the id of the application where a line of ``spark-submit``'s output says it."""
 
-    @abstractmethod
     def find(self, job_id: str) -> str | None:
         """Return the id of the application that is marked as the job's; None: there is none.
 
         Raises:
             ClusterUnavailableError: the manager cannot be asked.
         """
+        return max(self.marked(job_id), default=None)
+
+    @abstractmethod
+    def marked(self, job_id: str) -> Collection[str]:
+        """Return the ids of the applications that are marked as the job's, with the errors of ``find``."""
+
+    def runs(self, application_id: str, job_id: str) -> bool:
+        """Whether an application is the job's: marked as that, or gone; with the errors of ``find``.
+
+        The id may come from anywhere.
+        """
+        if self.form.fullmatch(application_id) is None:
+            return False
+        return application_id in self.marked(job_id) or self.look(application_id).state is State.GONE
+
+    def checked(self, application_id: str) -> str:
+        """Return an id as the manager gives it, quoted for a URL.
+
+        Raises:
+            UntrustedValueError: it has another form.
+        """
+        if self.form.fullmatch(application_id) is None:
+            problem = f"is not an application's id as {self.name} gives it"
+            raise UntrustedValueError("What is noted of a job", application_id, problem)
+        return quote(application_id, safe="")
 
     @abstractmethod
     def look(self, application_id: str) -> Application:
         """Return how an application is.
 
         Raises:
+            UntrustedValueError: no application can have the id.
             ClusterUnavailableError: the manager cannot be asked.
         """
 
     @abstractmethod
     def kill(self, application_id: str) -> None:
-        """Have the manager end an application.
-
-        Raises:
-            ClusterUnavailableError: the manager cannot be asked.
-        """
+        """Have the manager end an application, with the errors of ``look``."""
 
     def stop(self, application_id: str) -> Application:
         """End an application if it runs, and wait a while until it has ended."""

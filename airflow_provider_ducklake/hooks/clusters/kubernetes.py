@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from urllib3.exceptions import HTTPError
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import TAG, Application, ClusterManager, State
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _LABEL = f"{TAG}-job"
 _POD = re.compile(r"pod name: (\S+)|submission ID \S+?:(\S+-driver)\b")
@@ -28,6 +31,9 @@ class Kubernetes(ClusterManager):
 
     namespace: str
     name = "the Kubernetes API"
+    form = re.compile(
+        r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+    )  # RFC 1123
 
     @property
     def identity(self) -> str:
@@ -50,14 +56,14 @@ class Kubernetes(ClusterManager):
         found = _POD.search(line)
         return None if found is None else found[1] or found[2]
 
-    def find(self, job_id: str) -> str | None:
+    def marked(self, job_id: str) -> Collection[str]:
         """See ``ClusterManager``."""
         pods = self._asked("list_namespaced_pod", self.namespace, label_selector=f"{_LABEL}={job_id}")
-        return max((pod.metadata.name for pod in pods.items), default=None)
+        return [pod.metadata.name for pod in pods.items]
 
     def look(self, application_id: str) -> Application:
         """See ``ClusterManager``."""
-        pod = self._asked("read_namespaced_pod", application_id, self.namespace)
+        pod = self._asked("read_namespaced_pod", self.checked(application_id), self.namespace)
         if pod is None:
             return Application(State.GONE)
         state = _STATES.get(pod.status.phase, State.RUNNING)
@@ -66,7 +72,7 @@ class Kubernetes(ClusterManager):
 
     def kill(self, application_id: str) -> None:
         """See ``ClusterManager``."""
-        self._asked("delete_namespaced_pod", application_id, self.namespace)
+        self._asked("delete_namespaced_pod", self.checked(application_id), self.namespace)
 
     @cached_property
     def _client(self) -> Any:  # noqa: ANN401 - the provider's, which is not always there

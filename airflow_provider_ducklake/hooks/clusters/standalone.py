@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
@@ -20,9 +20,11 @@ from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
     answer,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 JAVA_CLASS = "org.apache.spark.deploy.PythonRunner"
 FETCHED = "{{USER_JAR}}"
-_ID = re.compile(r"\bdriver-\d{14}-\d{4,}\b")
 _ANSWERS = ("SubmissionStatusResponse", "KillSubmissionResponse")
 _NOT_LEADING = "Current state is not alive"  # says a master that waits, or recovers
 _STATES = {
@@ -40,6 +42,7 @@ class Standalone(ClusterManager):
 
     addresses: tuple[str, ...]
     name = "the Spark master's REST server"
+    form = re.compile(r"driver-[0-9]{14}-[0-9]{4,10}")
 
     @property
     def identity(self) -> str:
@@ -52,23 +55,27 @@ class Standalone(ClusterManager):
 
     def id_in(self, line: str) -> str | None:
         """See ``ClusterManager``."""
-        found = _ID.search(line)
+        found = self.form.search(line)
         return None if found is None else found[0]
 
-    def find(self, job_id: str) -> str | None:  # noqa: ARG002 - a master shows no arguments of drivers
-        """Return None: a driver nobody noted is not found, and ends as its request is gone."""
-        return None
+    def marked(self, job_id: str) -> Collection[str]:  # noqa: ARG002 - a master shows no arguments of drivers
+        """Return none: a driver nobody noted is not found, and ends as its request is gone."""
+        return ()
+
+    def runs(self, application_id: str, job_id: str) -> bool:  # noqa: ARG002 - as well
+        """Return whether a driver can have the id: the master does not say which job it runs."""
+        return self.form.fullmatch(application_id) is not None
 
     def look(self, application_id: str) -> Application:
         """See ``ClusterManager``."""
-        said = self._asked(f"status/{application_id}")
+        said = self._asked(f"status/{self.checked(application_id)}")
         unknown = State.RUNNING if said.get("success") else State.GONE
         state = _STATES.get(str(said.get("driverState")), unknown)
         return Application(state, str(said.get("message") or ""))
 
     def kill(self, application_id: str) -> None:
         """See ``ClusterManager``."""
-        self._asked(f"kill/{application_id}", "POST")
+        self._asked(f"kill/{self.checked(application_id)}", "POST")
 
     def _asked(self, path: str, method: str = "GET") -> dict[str, Any]:
         last: ClusterUnavailableError | None = None

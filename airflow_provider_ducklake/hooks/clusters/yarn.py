@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
@@ -17,6 +17,9 @@ from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
     State,
     answer,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 # The id is there before the ResourceManager has the application, and is printed then, too.
 _ID = re.compile(r"Submitted application (application_\d+_\d+)")
@@ -32,6 +35,7 @@ class Yarn(ClusterManager):
     auth: Any = None
     has_kerberos: bool = False
     name = "the YARN ResourceManager"
+    form = re.compile(r"application_[0-9]{1,19}_[0-9]{1,10}")
 
     @property
     def identity(self) -> str:
@@ -51,13 +55,11 @@ class Yarn(ClusterManager):
         found = _ID.search(line)
         return None if found is None else found[1]
 
-    def find(self, job_id: str) -> str | None:
+    def marked(self, job_id: str) -> Collection[str]:
         """See ``ClusterManager``."""
-        apps = answer(
-            self.name, self._url(""), auth=self._auth(), params={"applicationTags": f"{TAG}-{job_id}"}
-        )
+        apps = answer(self.name, self._apps, auth=self._auth(), params={"applicationTags": f"{TAG}-{job_id}"})
         listed = (apps.get("apps") or {}).get("app") or []
-        return max((one["id"] for one in listed), default=None)
+        return [one["id"] for one in listed]
 
     def look(self, application_id: str) -> Application:
         """See ``ClusterManager``."""
@@ -90,5 +92,9 @@ class Yarn(ClusterManager):
             ) from error
         return HTTPKerberosAuth()
 
+    @property
+    def _apps(self) -> str:
+        return f"{self.address}/ws/v1/cluster/apps"
+
     def _url(self, application_id: str) -> str:
-        return f"{self.address}/ws/v1/cluster/apps/{application_id}".rstrip("/")
+        return f"{self._apps}/{self.checked(application_id)}"

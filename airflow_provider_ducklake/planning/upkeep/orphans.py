@@ -11,16 +11,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.spec.names.paths import path_key
+from airflow_provider_ducklake.spec.names.paths import JOB_ID, path_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import datetime
 
 MARK = ".airflow_ducklake_lake-"
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_OWN_ID = re.compile(rf"(?:^|/)\.?ducklake-({_UUID})(?=[/.-])", re.IGNORECASE)
-_JOB_DIRECTORY = re.compile(rf"(?:^|/)ducklake-{_UUID}/", re.IGNORECASE)
+_OWN_ID = re.compile(rf"(?:^|/)\.?ducklake-({JOB_ID})(?=[/.-])", re.IGNORECASE)
+_JOB_DIRECTORY = re.compile(rf"(?:^|/)ducklake-{JOB_ID}/", re.IGNORECASE)
 _LEFT_BEHIND = re.compile(
     r".*\.(?:parquet|puffin)|\.[0-9a-f]{16}\.tmp|\.ducklake-write-check-[0-9a-f]{16}|\.ducklake-.*\.crc",
     re.IGNORECASE | re.DOTALL,

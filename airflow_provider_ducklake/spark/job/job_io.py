@@ -51,7 +51,7 @@ from airflow_provider_ducklake.spark.job.results import (
     staged_target,
     summary,
 )
-from airflow_provider_ducklake.spec.names.paths import job_directory
+from airflow_provider_ducklake.spec.names.paths import JOB_ID, is_job_directory, job_directory
 from airflow_provider_ducklake.storage.files.deletion import delete_by_name, delete_tree
 from airflow_provider_ducklake.storage.files.filesystem import (
     delete_file,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 REQUEST, DONE, ERROR, STAGE = "request.json", "_DONE", "_ERROR.json", "stage.json"
 PACKAGE = "package.jar"  # a zip; the name is what a cluster asks for
-_STAGE_URI = re.compile(r".*/ducklake-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/stage\.json", re.DOTALL)
+_STAGE_URI = re.compile(rf".*/ducklake-({JOB_ID})/stage\.json", re.DOTALL)
 FILES_PER_PART = 1_000
 _T = TypeVar("_T")
 _REQUEST_VERSION = 5  # of requests, which are read by the release that writes them
@@ -351,7 +351,7 @@ def delete_own_directory(directory: str, job_id: str, storage_options: StorageOp
         UntrustedValueError: it is not the job's.
         StorageError: something could not be deleted.
     """
-    if not directory.endswith("/" + job_directory("", job_id)):
+    if not is_job_directory(directory, job_id):
         raise UntrustedValueError("the job's directory", directory, f"is not that of job {job_id}")
     delete_tree(directory, storage_options)
 

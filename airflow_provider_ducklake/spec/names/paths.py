@@ -18,6 +18,7 @@ from airflow_provider_ducklake.errors import InvalidInputError, UntrustedValueEr
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
 
+JOB_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # the form of a job's id: a UUID's
 _SAFE_DIRECTORY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:/ is a drive
 _SAME_STORE = {
@@ -85,6 +86,16 @@ def directory_path(path: str) -> str:
 def job_directory(table_root: str, job_id: str) -> str:
     """Return the directory that belongs to one job alone, below the table's (both end in ``/``)."""
     return f"{table_root}ducklake-{job_id}/"
+
+
+def is_job_directory(path: str, job_id: str) -> bool:
+    """Whether a path is the directory of a job with that id, which has to be a UUID, below some table's.
+
+    >>> job_id = "00000000-0000-7000-8000-000000000001"
+    >>> [is_job_directory(f"/t/ducklake-{one}/", job_id) for one in (job_id, "x")]
+    [True, False]
+    """
+    return re.fullmatch(JOB_ID, job_id) is not None and path.endswith("/" + job_directory("", job_id))
 
 
 def directory_name(name: str, object_uuid: str) -> str:
