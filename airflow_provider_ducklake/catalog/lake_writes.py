@@ -161,7 +161,6 @@ class LakeWrites:
         keyed = None
         if key is not None:
             keyed = self.keyed_commit(key, OnClear.APPEND)
-            extra = {"commit_key": list(key.names), **(extra or {})}
         return LakeTransaction(self._lake, self._committer, CommitInfo(author, message, extra), keyed)
 
     def add_table(  # noqa: PLR0913 - where the table lies, at what, and how it is read
@@ -405,24 +404,34 @@ class LakeWrites:
         return BaseRows(self._lake.catalog, self._lake.reading).has_live(table)
 
     def keyed_commit(
-        self, key: CommitKey, on_clear: OnClear = OnClear.REPLACE, *, starts_over: bool = False
+        self,
+        key: CommitKey,
+        on_clear: OnClear = OnClear.REPLACE,
+        *,
+        starts_over: bool = False,
+        makes_snapshot: bool = True,
     ) -> KeyedCommit:
         """Look up what was committed under a key; ``seen.done`` says that nothing is left to do.
 
         ``starts_over`` says that nothing the key names can have been committed by this run: what is found was
-        left by a run of the same name that was deleted.
+        left by a run of the same name that was deleted. What ``makes_snapshot`` is confirmed by its snapshot.
 
         Raises:
+            UntrustedValueError: a record names a snapshot that does not say that it is this commit.
             ZombieCommitError: a later generation of the same task has committed.
         """
         self._lake.refuse_unwritable()
+        catalog = self._lake.catalog
+        records = commit_keys.records if makes_snapshot else commit_keys.records_without_snapshot
         with self._lake.translated():
-            commit_keys.ensure_table(self._lake.catalog)
+            commit_keys.ensure_table(catalog)
             if starts_over:
-                commit_keys.start_over(self._lake.catalog, key)
-            with self._lake.catalog.dialect.reading() as connection:
-                found = commit_keys.records(connection, self._lake.catalog, key)
-                seen = commit_keys.replay(connection, self._lake.catalog, found, key, on_clear)
+                with catalog.dialect.reading() as connection:
+                    found = records(connection, catalog, key)
+                commit_keys.start_over(catalog, key, found)
+            with catalog.dialect.reading() as connection:
+                found = records(connection, catalog, key)
+                seen = commit_keys.replay(connection, catalog, found, key, on_clear)
         return KeyedCommit(key, on_clear, seen)
 
     def replaced_rows(self, replay: Replay, at: SnapshotId) -> tuple[Change, ...]:

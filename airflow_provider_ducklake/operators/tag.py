@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.spec.tags import TagResult
@@ -77,10 +78,11 @@ class DuckLakeTagOperator(DuckLakeOperator):
         with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             with identity.made_once(hook.lake()) as once:
+                keyed = once.keyed_commit(hook.lake(), OnClear.APPEND, makes_snapshot=False)
                 result = (
-                    self._tag(hook.lake(), once)
+                    self._tag(hook.lake(), once, keyed)
                     if action is TagAction.TAG
-                    else hook.lake().untag(self.name, keyed=once.keyed_commit(hook.lake(), OnClear.APPEND))
+                    else hook.lake().untag(self.name, keyed=keyed)
                 )
         self._report(action, result)
         return {
@@ -91,14 +93,14 @@ class DuckLakeTagOperator(DuckLakeOperator):
             "already_committed": result.is_earlier,
         }
 
-    def _tag(self, lake: Lake, identity: CommitIdentity) -> TagResult:
+    def _tag(self, lake: Lake, identity: CommitIdentity, keyed: KeyedCommit) -> TagResult:
         return lake.tag(
             self.name,
             parse_at(self.at),
             replace=parse_flag("replace", self.replace),
             author="airflow",
             message=self.commit_message or identity.message,
-            keyed=identity.keyed_commit(lake, OnClear.APPEND),
+            keyed=keyed,
         )
 
     def _report(self, action: TagAction, result: TagResult) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.names.identifiers import is_storable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
+    from airflow_provider_ducklake.spec.snapshots import JsonValue
 
 FIRST_GENERATION = 1  # lower ones are those of a run of the same name that somebody has deleted since
 
@@ -54,12 +55,50 @@ class CommitKey:
         text = json.dumps(self.names, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def said(self) -> dict[str, JsonValue]:
+        """The part of ``commit_extra_info`` that says which commit a snapshot is; see ``is_said_in``."""
+        return {_KEY: list(self.names), _GENERATION: self.generation}
+
+
+def is_said_in(extra: str | None, digest: str, generation: int) -> bool:
+    """Whether ``commit_extra_info`` says that its snapshot is the commit of a key in a generation.
+
+    Anybody may write anything there. A generation below the first had another number when it committed.
+
+    >>> extra = '{"commit_key": ["a", 1], "commit_generation": 2}'
+    >>> [is_said_in(extra, CommitKey(names).digest, 2) for names in (("a", 1), ("b", 1))]
+    [True, False]
+    """
+    try:
+        names, said = _said_by(json.loads(extra or "null"))
+        is_key = CommitKey(tuple(names)).digest == digest
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return False
+    return is_key and (said in (None, generation) or generation < FIRST_GENERATION)
+
+
+def _said_by(extra: Any) -> tuple[list[str | int], int | None]:  # noqa: ANN401 - JSON of anybody
+    """Return names and generation, which older commits say in other places."""
+    if _KEY in extra:
+        return extra[_KEY], extra.get(_GENERATION)
+    if "stream" in extra:
+        return ["stream", extra["stream"]["query_id"], extra["stream"]["batch_id"]], None
+    airflow = extra["airflow"]
+    executed = [airflow["operator"]] if "operator" in airflow else []
+    return [*(airflow[name] for name in _AIRFLOW_NAMES), *executed], airflow["generation"]
+
+
+_KEY, _GENERATION = "commit_key", "commit_generation"  # in commit_extra_info
+_AIRFLOW_NAMES = ("namespace", "dag_id", "run_id", "task_id", "map_index", "part")
+
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
     """What one commit did to one table; ``row_count`` rows got row ids from ``row_id_start`` on.
 
-    ``table_id`` is None for a commit that added no rows.
+    ``table_id`` is None for a commit that added no rows. Not ``is_confirmed``: its snapshot has expired, so
+    that only the record says that it was this commit.
     """
 
     generation: int
@@ -68,3 +107,4 @@ class CommitRecord:
     row_id_start: int
     row_count: int
     committed_at: datetime
+    is_confirmed: bool = field(default=True, compare=False)

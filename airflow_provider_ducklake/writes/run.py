@@ -23,7 +23,7 @@ from airflow_provider_ducklake.writes.detached import (
 from airflow_provider_ducklake.writes.verb import MAY_RUN, Commit, Outcome, Results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.spark.job.request import JobRequest
@@ -107,6 +107,17 @@ def announce_earlier(records: Sequence[CommitRecord]) -> None:
         records[0].snapshot_id,
         records[0].committed_at.isoformat(timespec="seconds"),
     )
+    _announce_unconfirmed(records)
+
+
+def _announce_unconfirmed(records: Iterable[CommitRecord]) -> None:
+    """Say of which commits no snapshot is left that could confirm them."""
+    expired = sorted({record.snapshot_id for record in records if not record.is_confirmed})
+    if expired:
+        log.warning(
+            "Snapshots %s have expired: only airflow_ducklake_commit says that this task made them.",
+            ", ".join(map(str, expired)),
+        )
 
 
 def check(lake: Lake, request: JobRequest, submitter: Submitter) -> None:
@@ -269,6 +280,7 @@ def announce_replaced(lake: Lake, seen: Replay) -> None:
             record.row_count,
             record.snapshot_id,
         )
+    _announce_unconfirmed(seen.replaced)
     if seen.replaced:
         lake.replaced_rows(seen, lake.current_snapshot().id)
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.spark.jobs.here import DataFrame, SparkSession
     from airflow_provider_ducklake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
+    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
     from airflow_provider_ducklake.writes.arguments import Clauses
     from airflow_provider_ducklake.writes.verb import Submitter, Summary, UserSource, Verb
 
@@ -332,9 +332,9 @@ class LakeSession:
     def _submitter(self, frames: Frames) -> Submitter:
         return SessionSubmitter(self._spark, frames)
 
-    def _info(self, commit_message: str | None, extra: dict[str, JsonValue] | None = None) -> CommitInfo:
+    def _info(self, commit_message: str | None) -> CommitInfo:
         """Return what a snapshot says of itself; a lake that requires a message says so before any work."""
-        info = CommitInfo(self._author, commit_message, extra)
+        info = CommitInfo(self._author, commit_message)
         info.check(self._lake.effective_options())
         return info
 
@@ -346,7 +346,7 @@ class LakeSession:
         frames: Frames | None = None,
     ) -> CommittedSnapshot | None:
         key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
-        info = self._info(commit_message, None if key is None else {"commit_key": list(key.names)})
+        info = self._info(commit_message)
         keyed = None if key is None else self._lake.keyed_commit(key, OnClear.APPEND)
         return run(verb, self._lake, self._submitter(frames or {}), Commit(info, keyed)).committed
 

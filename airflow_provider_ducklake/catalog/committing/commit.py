@@ -203,7 +203,7 @@ def _attempt_locked(
         writer.send(_snapshot_effect(state, tables))  # first: its primary key fails fast
         for effect in effects:
             writer.send(effect)
-        writer.send(_changes_effect(state, planned.info, tables))
+        writer.send(_changes_effect(state, planned, tables))
         writer.prepare()
         sent.append(state.snapshot_id)
         _finish(connection, dialect, writer, sent)
@@ -301,7 +301,8 @@ def _snapshot_effect(state: CommitState, tables: CatalogTables) -> Effect:
     )
 
 
-def _changes_effect(state: CommitState, info: CommitInfo, tables: CatalogTables) -> Effect:
+def _changes_effect(state: CommitState, planned: PlannedCommit, tables: CatalogTables) -> Effect:
+    info, extra = planned.info, planned.extra
     return insert(
         tables["snapshot_changes"],
         {
@@ -309,7 +310,7 @@ def _changes_effect(state: CommitState, info: CommitInfo, tables: CatalogTables)
             "changes_made": format_changes(state.records),
             "author": info.author,
             "commit_message": info.message,
-            "commit_extra_info": json.dumps(info.extra, sort_keys=True) if info.extra is not None else None,
+            "commit_extra_info": json.dumps(extra, sort_keys=True) if extra is not None else None,
         },
     )
 

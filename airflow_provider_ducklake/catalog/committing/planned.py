@@ -12,12 +12,12 @@ from airflow_provider_ducklake.transaction.facts import Needs
 from airflow_provider_ducklake.transaction.replay import Replay
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
     from airflow_provider_ducklake.spec.commit_key import CommitKey
     from airflow_provider_ducklake.spec.ids import SnapshotId
-    from airflow_provider_ducklake.spec.snapshots import CommitInfo
+    from airflow_provider_ducklake.spec.snapshots import CommitInfo, JsonValue
     from airflow_provider_ducklake.transaction.changes import Change
 
 
@@ -61,6 +61,13 @@ class PlannedCommit:
     def makes_snapshot(self) -> bool:
         """Whether anything changes that has versions; what is consumed is noted without a snapshot, too."""
         return any(change.makes_snapshot for change in self.changes)
+
+    @property
+    def extra(self) -> Mapping[str, JsonValue] | None:
+        """What ``commit_extra_info`` gets: what the author says, and by which key the commit is made once."""
+        if self.keyed is None:
+            return self.info.extra
+        return {**(self.info.extra or {}), **self.keyed.key.said}
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

@@ -1,6 +1,7 @@
 """The table of commits with a key, in which a retry finds an earlier try's commit.
 
-Our own table beside the format's; DuckDB does not mind it. One indexed read, at any size.
+Our own table beside the format's; DuckDB does not mind it. One indexed read, at any size. A row counts if its
+snapshot says the same of itself, or has expired; see ``docs/adr/0032-rows-are-confirmed.md``.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from airflow_provider_ducklake.catalog.database.column_types import (
     CatalogInteger,
     CatalogTimestamp,
     catalog_table,
+    maybe,
 )
 from airflow_provider_ducklake.catalog.database.questions import Question
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.ledger import own_tables, restore_log
-from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION, CommitKey, CommitRecord
+from airflow_provider_ducklake.errors import UntrustedValueError
+from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION, CommitKey, CommitRecord, is_said_in
 from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
 from airflow_provider_ducklake.transaction.replay import Replay, replay_of
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.spec.commit_key import OnClear
     from airflow_provider_ducklake.transaction.commit_state import CommitState
@@ -61,34 +65,81 @@ def ensure_table(catalog: Catalog) -> None:
 
 
 def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
-    """Return what was committed under the key, of all generations."""
+    """Return what was committed under the key, of all generations.
+
+    Raises:
+        UntrustedValueError: a row names a snapshot that does not say that it is this commit.
+    """
     return which_records(catalog, key).ask(connection)
 
 
 def which_records(catalog: Catalog, key: CommitKey) -> Question[list[CommitRecord]]:
-    """Ask for what was committed under the key, of all generations."""
-    return Question(_records_of_key(catalog.tables.metadata_schema), _records, {"digest": key.digest})
+    """Ask for what was committed under the key, of all generations; see ``records``."""
+    return Question(_records_of_key(catalog.tables), _confirmed_records, {"digest": key.digest})
+
+
+def records_without_snapshot(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
+    """Return what ``record_without_rows`` recorded under the key: no snapshot can confirm that."""
+    return [
+        _record(row) for row in connection.execute(_records_of_key(catalog.tables), {"digest": key.digest})
+    ]
 
 
 @lru_cache
-def _records_of_key(metadata_schema: str | None) -> Select[Any]:
-    table = commit_table(metadata_schema)
+def _records_of_key(tables: CatalogTables) -> Select[Any]:
+    table, snapshot, changes = (
+        commit_table(tables.metadata_schema),
+        tables["snapshot"],
+        tables["snapshot_changes"],
+    )
     is_ours = table.c.commit_key == bindparam("digest", type_=String)
-    return select(table).where(is_ours).order_by(*table.primary_key)
-
-
-def _records(rows: Iterable[Row[Any]]) -> list[CommitRecord]:
-    return [
-        CommitRecord(
-            row.generation,
-            TableId(row.table_id) if row.table_id != _NO_TABLE else None,
-            SnapshotId(row.snapshot_id),
-            row.row_id_start,
-            row.row_count,
-            row.committed_at,
+    newest = select(func.max(snapshot.c.snapshot_id)).scalar_subquery()
+    return (
+        select(
+            table,
+            maybe(snapshot.c.snapshot_id).label("found_id"),
+            changes.c.commit_extra_info,
+            newest.label("newest_id"),
         )
-        for row in rows
-    ]
+        .outerjoin(snapshot, snapshot.c.snapshot_id == table.c.snapshot_id)
+        .outerjoin(changes, changes.c.snapshot_id == table.c.snapshot_id)
+        .where(is_ours)
+        .order_by(*table.primary_key)
+    )
+
+
+def _confirmed_records(rows: Iterable[Row[Any]]) -> list[CommitRecord]:
+    return [_confirmed(row) for row in rows]
+
+
+def _confirmed(row: Row[Any]) -> CommitRecord:
+    """Return a record; one of a snapshot that is there, or was never made, needs that to say the same."""
+    record = _record(row)
+    has_expired = row.found_id is None and 0 < row.snapshot_id < row.newest_id
+    if has_expired or is_said_in(row.commit_extra_info, row.commit_key, row.generation):
+        return record
+    problem = (
+        "was never made"
+        if row.found_id is None
+        else "does not say in commit_extra_info that it is this commit"
+    )
+    place = f"A row of {NAME} with the commit_key {row.commit_key} and the generation {row.generation}"
+    raise UntrustedValueError(place, f"snapshot {row.snapshot_id}", f"{problem}; {_WAY_OUT}")
+
+
+_WAY_OUT = "if the lake does not have the rows of the task, delete the row and run the task again"
+
+
+def _record(row: Row[Any]) -> CommitRecord:
+    return CommitRecord(
+        row.generation,
+        TableId(row.table_id) if row.table_id != _NO_TABLE else None,
+        SnapshotId(row.snapshot_id),
+        row.row_id_start,
+        row.row_count,
+        row.committed_at,
+        is_confirmed=row.found_id is not None,
+    )
 
 
 def record_effect(catalog: Catalog, key: CommitKey, state: CommitState) -> Effect:
@@ -139,13 +190,11 @@ def replay(
     return replay_of(found, key, on_clear, restore_log.restores(connection, catalog) if is_again else ())
 
 
-def start_over(catalog: Catalog, key: CommitKey) -> None:
-    """Note that a first try begins: what the key names was a run of the same name, deleted since.
+def start_over(catalog: Catalog, key: CommitKey, found: Iterable[CommitRecord]) -> None:
+    """Note that a first try begins: what was ``found`` is of a run of the same name, deleted since.
 
     Its commits stay known as of an earlier run, so that this one is a new generation of it.
     """
-    with catalog.dialect.reading() as connection:
-        found = records(connection, catalog, key)
     if any(record.generation >= FIRST_GENERATION for record in found):
         with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _number_as_earlier_run(catalog, key))
 

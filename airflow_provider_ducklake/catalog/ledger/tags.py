@@ -94,7 +94,7 @@ def _done(connection: Connection, catalog: Catalog, name: str, key: CommitKey | 
     """Return what an earlier try of the same task did."""
     if key is None:
         return None
-    found = commit_keys.records(connection, catalog, key)
+    found = commit_keys.records_without_snapshot(connection, catalog, key)
     done = commit_keys.replay(connection, catalog, found, key, OnClear.APPEND).done
     return TagResult(name, done[0].snapshot_id, is_earlier=True) if done else None
 
