@@ -197,7 +197,9 @@ class Trial:
     def always(self) -> list[int]:
         """The first moment, that before the first row written, and those around the last COMMIT."""
         names = self.whole.points
-        first_write = next(at for at, name in enumerate(names) if "INSERT INTO ducklake_snapshot" in name)
+        first_write = next(
+            at for at, name in enumerate(names) if "ducklake_snapshot" in name and " INSERT INTO " in name
+        )
         around = [at for at in range(first_write, len(names)) if names[at].endswith(" COMMIT")]
         return sorted({names.index("begin"), first_write, *around})
 

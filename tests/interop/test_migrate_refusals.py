@@ -328,7 +328,7 @@ def test_a_snapshot_committed_meanwhile_undoes_the_migration(old, new_catalog):
     with Lake.connect(moved.catalog.sqlalchemy_url) as lake, writing(moved.catalog) as other:
 
         def commit_snapshot(_connection, _cursor, statement, *_more):
-            if statement.startswith("UPDATE ducklake_metadata"):
+            if statement.startswith("UPDATE public.ducklake_metadata"):
                 copied = "27, snapshot_time, schema_version, next_catalog_id, next_file_id"
                 source = "FROM ducklake_snapshot WHERE snapshot_id = 1"
                 other.execute(text(f"INSERT INTO ducklake_snapshot SELECT {copied} {source}"))
