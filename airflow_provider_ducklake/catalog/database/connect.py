@@ -311,7 +311,10 @@ def duckdb_engine(url: URL, _limits: Limits | None = None, *, read_only: bool = 
 
 
 def _stay_beside(file: Path) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
-    """Return what keeps a connection from all files but the catalog's own, and its copy."""
+    """Return what keeps a connection from all files but the catalog's own, and its copy.
+
+    Neither setting can be taken back; others have to stay free for COPY FROM DATABASE.
+    """
     copy = str(copy_of(file)).replace("'", "''")
     allowed = ", ".join(f"'{copy}{end}'" for end in _FILES_OF_DUCKDB)
 
@@ -319,7 +322,6 @@ def _stay_beside(file: Path) -> Callable[[DBAPIConnection, ConnectionPoolEntry],
         cursor = connection.cursor()
         cursor.execute(f"SET allowed_paths = [{allowed}]")
         cursor.execute("SET enable_external_access = false")
-        cursor.execute("SET lock_configuration = true")
         cursor.close()
 
     return stay
