@@ -44,13 +44,18 @@ from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 CONNECT = {"spark_connect_conn_id": "connect"}
 PARENT = ("JobNamespace", "JobName", "RunId")
 NAMES = [f"spark.openlineage.{kind}{name}" for kind in ("parent", "rootParent") for name in PARENT]
-SEEN = ", ".join(f"'${{{name}}}' AS c{number}" for number, name in enumerate([*NAMES, "spark.app.mine"]))
 
 
-def seen(task_id, **arguments):
-    # Spark puts the settings of the job's session in the place of their names
-    sql = f"SELECT '{task_id}' AS task, {SEEN}"
-    return DuckLakeSparkInsertOperator(task_id=task_id, table="seen", sql=sql, create_table=True, **arguments)
+def seen(task_id, conf, **arguments):
+    return DuckLakeSparkInsertOperator(
+        task_id=task_id,
+        table="seen",
+        transform="settings_of_session:row",
+        py_files="FILES/settings_of_session.py",
+        create_table=True,
+        conf={**conf, "spark.app.task": task_id},
+        **arguments,
+    )
 
 
 def fail(context, result):
@@ -102,6 +107,14 @@ with DAG("lineage", start_date=datetime(2024, 1, 1, tzinfo=UTC), schedule=None):
 """
 
 
+SETTINGS_OF_SESSION = """
+PARENT = ("JobNamespace", "JobName", "RunId")
+NAMES = [f"spark.openlineage.{kind}{name}" for kind in ("parent", "rootParent") for name in PARENT]
+
+def row(spark, sources):
+    values = [spark.conf.get(name, "none") for name in ["spark.app.task", *NAMES, "spark.app.mine"]]
+    return spark.createDataFrame([values], ["task", *(f"c{number}" for number in range(len(values) - 1))])
+"""
 # All in one process: each one pays for its imports.
 RUN = """
 import sys
@@ -131,6 +144,7 @@ def told(tmp_path_factory, server) -> tuple[list[dict[str, Any]], Path]:
         "raw": "SELECT 3 AS i, 4 AS j",
     }.items():
         duckdb.sql(f"COPY ({query}) TO '{files / f'{name}.parquet'}'")
+    (files / "settings_of_session.py").write_text(SETTINGS_OF_SESSION)
     lake = {"catalog_type": "sqlite", "data_path": f"{home}/data/", "foreign_files": True}
     environment = {
         "AIRFLOW_CONN_DUCKLAKE_DEFAULT": json.dumps(

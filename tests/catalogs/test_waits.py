@@ -78,7 +78,7 @@ def test_behind_a_writer_that_is_stopped_the_log_and_then_the_error_name_it(cata
 
     holder = f"process {pid} of " if catalog.kind in FILES else r"session \d+ of user (postgres|root)\b"
     assert re.search(rf"is held by the {holder}", str(raised.value))
-    logged = [one for one in caplog.records if re.search(holder, one.message)]
+    logged = [one for one in caplog.records if re.search(holder, one.getMessage())]
     assert [one.levelno for one in logged] == [logging.WARNING]
     assert 0.4 * PATIENCE < logged[0].created - started < seconds
     assert 0.9 * PATIENCE < seconds < 30  # on a machine that has much else to do

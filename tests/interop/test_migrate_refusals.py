@@ -356,7 +356,7 @@ def test_files_that_are_named_stay_when_a_later_step_is_tried_again(old, new_cat
         def lose_a_race(_connection, _cursor, statement, *_more):
             if "DROP COLUMN" in statement and not happened:
                 happened.append(statement)
-                raise pymysql.err.OperationalError(1205, "Lock wait timeout exceeded")
+                raise pymysql.err.OperationalError(1213, "Deadlock found when trying to get lock")
 
         engine = lake._lake.catalog.dialect.engine
         event.listen(engine, "before_cursor_execute", lose_a_race)

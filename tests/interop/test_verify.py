@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
+from airflow_provider_ducklake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError, TableNotFoundError
 from airflow_provider_ducklake.planning.upkeep.findings import MENDABLE, Finding, FindingCode
@@ -209,10 +210,11 @@ def test_what_we_write_is_whole_in_every_database_and_can_be_mended(catalog):
         _history(lake)
         assert lake.verify(with_notes=True) == []
 
-        with lake._lake.catalog.dialect.writing() as connection:
+        engine = create_engine(parse_url(catalog.sqlalchemy_url))  # whose statements name no schema
+        with engine.begin() as connection:
             for statement in BROKEN:
                 connection.execute(text(statement))
-            connection.commit()
+        engine.dispose()
 
         found = lake.verify()
         assert {one.code for one in found} == BROKEN_CODES
