@@ -69,7 +69,7 @@ _MISSING_RIGHT = "42501"  # insufficient_privilege: "must be owner of table …"
 # Connection lost, completion unknown, shutdown, trouble of the system: a pooler may say so and stay open.
 _OPEN = ("08", "40003", "57P", "58")
 _BEGIN_OPTION = "ducklake_begin"  # execution option: what begins a transaction; none: a text does
-_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
+_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _READ, _END = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", "ROLLBACK"
 _READ_ONCE = "SET LOCAL transaction_read_only = on"
 # The schema where the session's own search path finds a lake, else its first one; kept for the transaction.
