@@ -27,7 +27,7 @@ from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     LockTimeoutError,
 )
-from tests.catalogs.database_roles import users
+from tests.catalogs.database_roles import run, users
 from tests.reference.catalogs import CatalogDatabase, data_directory, file_catalog
 from tests.reference.silent import silent_server
 
@@ -82,6 +82,34 @@ def test_behind_a_writer_that_is_stopped_the_log_and_then_the_error_name_it(cata
     assert [one.levelno for one in logged] == [logging.WARNING]
     assert 0.4 * PATIENCE < logged[0].created - started < seconds
     assert 0.9 * PATIENCE < seconds < 30  # on a machine that has much else to do
+
+
+BETTER_FITS = (  # than PostgreSQL's own, for what is asked of a lock
+    "CREATE TABLE ran (name text)",
+    *(
+        f"CREATE FUNCTION {name} AS $$ BEGIN INSERT INTO ran VALUES ('{name}'); {body} END $$ LANGUAGE plpgsql"
+        for name, body in {
+            "public.cardinality(integer[]) RETURNS integer": "RETURN 0;",
+            "public.unnest(integer[]) RETURNS SETOF integer": "RETURN NEXT 1;",
+            "public.pg_blocking_pids(bigint) RETURNS integer[]": "RETURN ARRAY[]::integer[];",
+            "public.pg_blocking_pids(smallint) RETURNS integer[]": "RETURN ARRAY[]::integer[];",
+        }.items()
+    ),
+)
+
+
+def test_asking_who_holds_a_lock_runs_no_function_of_a_writers(postgres_catalog):
+    created(postgres_catalog)
+    run(postgres_catalog, *BETTER_FITS)
+    with (
+        Lake.connect(limited(postgres_catalog, lock=PATIENCE)) as lake,
+        stopped_writer(postgres_catalog),
+        pytest.raises(LockTimeoutError, match="is held by the session"),
+    ):
+        lake.tag("release", 1)
+
+    with psycopg.connect(postgres_catalog.location) as connection:
+        assert connection.execute("SELECT name FROM ran").fetchall() == []
 
 
 @pytest.mark.databases

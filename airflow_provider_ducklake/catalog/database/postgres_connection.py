@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+# Whoever may create in a schema of the path may make functions that fit better than PostgreSQL's own.
+SAFE_PATH = "SET search_path = pg_catalog, pg_temp"
 _ASKED_AGAIN_SECONDS = 30.0
 # Those at the beginning of the queue that a session is in: they wait for nobody.
 _BLOCKERS = (
@@ -87,6 +89,7 @@ class LimitedConnection(psycopg.Connection[Any]):
         try:
             with self.again() as other:
                 other.patience_seconds = CONNECT_TIMEOUT_SECONDS
+                other.execute(SAFE_PATH)
                 rows = other.execute(_BLOCKERS, {"pid": self.info.backend_pid}).fetchall()
         except psycopg.Error:
             log.debug("Who holds the lock cannot be asked", exc_info=True)
