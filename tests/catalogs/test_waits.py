@@ -87,7 +87,7 @@ def test_behind_a_writer_that_is_stopped_the_log_and_then_the_error_name_it(cata
 BETTER_FITS = (  # than PostgreSQL's own, for what is asked of a lock
     "CREATE TABLE ran (name text)",
     *(
-        f"CREATE FUNCTION {name} AS $$ BEGIN INSERT INTO ran VALUES ('{name}'); {body} END $$ LANGUAGE plpgsql"
+        f"CREATE FUNCTION {name} LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ran VALUES ('x'); {body} END $$"
         for name, body in {
             "public.cardinality(integer[]) RETURNS integer": "RETURN 0;",
             "public.unnest(integer[]) RETURNS SETOF integer": "RETURN NEXT 1;",
