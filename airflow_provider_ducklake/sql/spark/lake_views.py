@@ -120,6 +120,8 @@ class _View:
             name = token.text.lower()
             if token.text.upper() == "USING" and follows.token_type.name != "L_PAREN":
                 raise self._refused(token.start, "runs a program (USING)")
+            if token.text.upper() == "TABLE" and token.token_type.name != "IDENTIFIER":
+                raise self._refused(token.start, "reads a whole table (TABLE): write SELECT * FROM its name")
             if follows.token_type.name != "L_PAREN" or not _is_name(token) or token.start in defined_at:
                 continue
             is_quoted = token.token_type.name == "IDENTIFIER"

@@ -75,6 +75,11 @@ ORDINARY = (
 )
 
 HOSTILE = (
+    "SELECT (TABLE secret) AS s FROM t",
+    "SELECT * FROM (TABLE secret)",
+    "SELECT a FROM t WHERE a = ANY (TABLE secret)",
+    "SELECT a FROM t UNION ALL TABLE secret",
+    "SELECT (TABLE text.`/etc/passwd`) AS s",
     "SELECT TRANSFORM(id) USING 'cat' AS (s STRING) FROM t",
     "SELECT s FROM (SELECT TRANSFORM(id) USING 'touch /x; cat' AS (s STRING) FROM t)",
     "SELECT java_method('java.lang.System', 'getenv', 'X') FROM t",
