@@ -18,7 +18,7 @@ LOCK = """
 [[package]]
 name = "pymysql"
 version = "1.1.2"
-source = { registry = "https://pypi.org/simple" }
+source = { registry = "https://index.example/simple" }
 [[package]]
 name = "own"
 version = "0"
