@@ -20,7 +20,7 @@ _GROUPS = stat.S_IRWXG
 
 
 def readers(file: Path) -> int:
-    """Return the mode of a new file, only for reading, that nobody may read who may not read this one."""
+    """Return the mode of a new read-only file that only the readers of this one may read."""
     found = file.stat()
     mode = stat.S_IRUSR | (stat.S_IMODE(found.st_mode) & EVERYBODY)
     is_of_our_group = found.st_gid == os.getegid()
@@ -29,7 +29,7 @@ def readers(file: Path) -> int:
 
 @contextmanager
 def made_private(target: Path, like: Path | None = None) -> Iterator[Path]:
-    """Yield where to make a file that nobody else can open; after the block it is at ``target``.
+    """Yield a path in a directory of this user alone; after the block the file made there is at ``target``.
 
     There it is for its owner alone, or for those who may open the file that it is ``like``. A file that is
     there already stays.

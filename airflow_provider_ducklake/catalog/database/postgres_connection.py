@@ -23,7 +23,7 @@ T = TypeVar("T")
 # Whoever may create in a schema of the path may make functions that fit better than PostgreSQL's own.
 SAFE_PATH = "SET search_path = pg_catalog, pg_temp"
 _ASKED_AGAIN_SECONDS = 30.0
-# Those at the beginning of the queue that a session is in: they wait for nobody.
+# The sessions at the beginning of the queue that a session is in: they wait for no other session.
 _BLOCKERS = (
     "WITH RECURSIVE queue(pid) AS (SELECT unnest(pg_blocking_pids(%(pid)s))"
     " UNION SELECT unnest(pg_blocking_pids(queue.pid)) FROM queue)"
@@ -83,7 +83,7 @@ class LimitedConnection(psycopg.Connection[Any]):
         )
 
     def _find_blockers(self) -> None:
-        """Ask, and log, who holds what the session waits for: nobody where the statement only takes long."""
+        """Ask which sessions hold what this one waits for, and log them; a slow statement has none."""
         if self.again is None:
             return
         try:

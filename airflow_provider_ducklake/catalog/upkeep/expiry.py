@@ -199,7 +199,8 @@ class _Expiry:
         dead_tables = self.dead_tables()
         data_files: dict[int, int] = {}
         delete_files: dict[int, int] = {}
-        for is_dead in self._tests(expired, dead_tables):
+        found = list(holes(self.kept, [one.id for one in expired]))
+        for is_dead in [*_unreachable(found), *_of_tables(dead_tables)]:
             data_files |= self._sizes(data, data.c.data_file_id, is_dead(data))
             delete_files |= self._sizes(deletes, deletes.c.delete_file_id, is_dead(deletes))
         for part in in_parts(list(data_files)):
@@ -215,10 +216,6 @@ class _Expiry:
             int(one): int(found) for one, found in self.connection.execute(select(file_id, size).where(dies))
         }
 
-    def _tests(self, expired: Sequence[Snapshot], dead_tables: Sequence[int]) -> list[_Test]:
-        found = holes(self.kept, [one.id for one in expired])
-        return [*_unreachable(list(found)), *_of_tables(dead_tables)]
-
     def run(self, expired: tuple[Snapshot, ...]) -> ExpireResult:
         """Schedule and remove what becomes unreachable; later steps ask for what earlier ones left."""
         ids = [one.id for one in expired]
@@ -226,7 +223,7 @@ class _Expiry:
         found = list(holes(self.kept, ids))
         dead_tables = self.dead_tables()
         data_files = delete_files = 0
-        for is_dead in self._tests(expired, dead_tables):
+        for is_dead in [*_unreachable(found), *_of_tables(dead_tables)]:
             data, deletes = self.remove_files(is_dead)
             data_files += data
             delete_files += deletes

@@ -71,8 +71,7 @@ def checked_text(name: QualifiedName, text: str) -> str:
     Raises:
         UnsupportedFeatureError: the query has something that is not on the lists; says what and where.
     """
-    view = _View(name, text)
-    return view.checked()
+    return _View(name, text).checked()
 
 
 class _View:
