@@ -1,10 +1,12 @@
 """The sensor on lakes that the reference client changes: what wakes it, since when, in both modes."""
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pytest
 from airflow.sdk import DAG, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
@@ -12,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from tests.airflow.dags import parse, reschedule_count, run_once, start_run, state_of, sync_dag, xcom
 from tests.reference.catalogs import CatalogDatabase
-from tests.reference.duckdb_lake import open_lake
+from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 Commit = Callable[[str], int]
 
@@ -23,9 +25,21 @@ MANY_ROWS = "INSERT INTO sales.orders SELECT i, i * 2 FROM range({}, {}) t(i)"
 def commit_to(catalog: CatalogDatabase, sql: str) -> int:
     """Run statements in the reference client, each a commit of its own, and return the newest snapshot id."""
     with open_lake(catalog) as lake:
-        lake.sql(sql)
+        for statement in duckdb.extract_statements(sql):
+            _commit(lake, statement.query)
         ((newest,),) = lake.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")
         return newest
+
+
+def _commit(lake: DuckLakeConnection, statement: str, tries: int = 5) -> None:
+    """Run a statement, again where DuckDB does not wait for SQLite's lock: a watcher notes its watermark."""
+    try:
+        lake.sql(statement)
+    except duckdb.TransactionException as error:
+        if "database is locked" not in str(error) or tries == 1:
+            raise
+        time.sleep(0.1)
+        _commit(lake, statement, tries - 1)
 
 
 @pytest.fixture
