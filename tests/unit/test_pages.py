@@ -31,3 +31,21 @@ def test_every_example_is_documented():
         set(re.findall(r"^\| `(example_\w+)` \|", (ROOT / "docs/quickstart.md").read_text(), re.MULTILINE))
         == examples
     )
+
+
+def test_each_cell_of_who_can_do_what_names_tests_that_exist():
+    page = (ROOT / "docs/security.md").read_text()
+    rows = [line.strip("|").split("|") for line in page.splitlines() if re.match(r"\| \*\*\d", line)]
+    cells = {
+        f"{number}{letter}"
+        for number, row in enumerate(rows, 1)
+        for letter, cell in zip("abcdef", row[1:], strict=True)
+        if cell.strip() != "–"
+    }
+    named = re.findall(r"^- (\*\*.*?) (`tests.*`)$", page, re.MULTILINE)
+    tests = {test for _, listed in named for test in re.findall(r"`(\S+)`", listed)}
+
+    assert len(rows) == 6
+    assert sorted(cells) == sorted(cell for heads, _ in named for cell in re.findall(r"\w+", heads))
+    for file, name in (test.split("::") for test in tests):
+        assert f"\ndef {name}(" in (ROOT / file).read_text(), f"{file} has no {name}"
