@@ -40,7 +40,7 @@ def test_each_cell_of_who_can_do_what_names_tests_that_exist():
         f"{number}{letter}"
         for number, row in enumerate(rows, 1)
         for letter, cell in zip("abcdef", row[1:], strict=True)
-        if cell.strip() != "–"
+        if len(cell.strip()) > 1  # a dash: nobody asks
     }
     named = re.findall(r"^- (\*\*.*?) (`tests.*`)$", page, re.MULTILINE)
     tests = {test for _, listed in named for test in re.findall(r"`(\S+)`", listed)}

@@ -29,6 +29,8 @@ def column_lineage(
 ) -> dict[str, Origins]:
     """Return the origins of each column of a query, in its order; nothing where it cannot be read.
 
+    A column's origins are sorted, since sqlglot has them in another order in each process.
+
     ``relations`` are what the query reads, by the names it uses, with their columns, none where they are not
     known; ``views`` are queries that it names.
 
@@ -55,7 +57,10 @@ def column_lineage(
         return {}
     spelled = {fold(name): name for name in relations}
     columns = {fold(name): {fold(one): one for one in of} for name, of in relations.items()}
-    return {named.get(name, name): tuple(_origins(node, spelled, columns)) for name, node in nodes.items()}
+    return {
+        named.get(name, name): tuple(sorted(set(_origins(node, spelled, columns))))
+        for name, node in nodes.items()
+    }
 
 
 def _expanded(query: str, views: Mapping[str, str]) -> exp.Query:
@@ -74,11 +79,9 @@ def _expanded(query: str, views: Mapping[str, str]) -> exp.Query:
 def _origins(
     node: Node, spelled: Mapping[str, str], columns: Mapping[str, Mapping[str, str]]
 ) -> Iterator[tuple[str, str]]:
-    seen: set[tuple[str, str]] = set()
     for leaf in node.walk():
         if leaf.downstream or not isinstance(leaf.expression, exp.Table):
             continue
         relation, column = fold(leaf.expression.name), fold(leaf.name.rpartition(".")[2])
-        if relation in spelled and (relation, column) not in seen:
-            seen.add((relation, column))
+        if relation in spelled:
             yield spelled[relation], columns[relation].get(column, column)

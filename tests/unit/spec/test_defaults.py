@@ -1,6 +1,5 @@
 """Defaults that fit no column; those that do are compared with the reference in tests/differential."""
 
-import doctest
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from uuid import UUID
@@ -110,7 +109,3 @@ def test_typed_literals_are_kept_as_their_own_text(value):
     default, initial = default_of(value, parse_type(types[type(value)]))
 
     assert default.value == initial
-
-
-def test_doctests():
-    assert doctest.testmod(defaults).failed == 0
