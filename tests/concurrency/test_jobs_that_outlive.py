@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import select
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
+from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob, application_table
+from airflow_provider_ducklake.catalog.ledger.jobs import job_table
 from airflow_provider_ducklake.errors import CatalogUnavailableError, ClusterUnavailableError, SparkJobError
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
 from airflow_provider_ducklake.spark.job import job_io
@@ -41,8 +43,6 @@ from airflow_provider_ducklake.writes.verb import (
 from tests.concurrency.arrow_jobs import ArrowSubmitter, done
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
-
-pytestmark = pytest.mark.kills
 
 INFO = CommitInfo("test", "outlives")
 DIED = 99
@@ -234,10 +234,12 @@ def check_nothing_left(lake: Lake) -> None:
     files = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}
     assert files == set(lake.registered_files(files)), "files that no snapshot names"
     assert lake.verify() == []
+    jobs = application_table(lake._lake.catalog.tables.metadata_schema)
     with lake._lake.reading() as connection:
-        assert connection.exec_driver_sql("SELECT job_id FROM airflow_ducklake_application").all() == []
+        assert connection.execute(select(jobs.c.job_id)).all() == []
 
 
+@pytest.mark.kills
 @pytest.mark.drawn(one_in=4)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("name", VERBS)
@@ -462,8 +464,9 @@ def test_delete_files_of_a_commit_stay_when_its_job_is_forgotten_and_its_task_cl
         task = Task(Delete("t", "id % 2 = 0"), submitter)
         task.execute(lake)
         (job,) = submitter.runs_of.values()
+        tables = lake._lake.catalog.tables
         with lake._lake.catalog.dialect.writing() as connection:
-            connection.exec_driver_sql("DELETE FROM airflow_ducklake_job")  # as a clean-up does after a month
+            connection.execute(job_table(tables.metadata_schema).delete())  # as a clean-up does after a month
             connection.commit()
 
         assert not take(lake, job)
