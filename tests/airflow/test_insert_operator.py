@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -18,6 +18,7 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
@@ -30,6 +31,7 @@ from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperat
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
+from airflow_provider_ducklake.storage.files import sealing
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import mapped_xcoms, parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, stand_in
@@ -691,6 +693,24 @@ def test_a_jdbc_password_is_refused_where_it_had_to_travel_openly(submit, set_co
         insert(source={"format": "jdbc", "conn_id": "erp", "options": {"dbtable": "orders"}}, **arguments)
 
     assert submit.calls == []
+
+
+@pytest.mark.parametrize("deploy_mode", ["client", "cluster"])
+def test_the_key_of_documents_is_for_drivers_here_alone(
+    sqlite_catalog, connect, set_connection, rows, submit, deploy_mode
+):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("orders", {"id": "int32", "name": "varchar"})
+    connect(sqlite_catalog)
+    set_connection("spark_default", conn_type="spark", host="yarn")
+
+    with suppress(SparkJobError):  # the stand-in has no key then
+        insert(source=rows, deploy_mode=deploy_mode, durable=False)
+
+    environment = submit.calls[0].environment
+    assert (sealing.VARIABLE in environment) is (deploy_mode == "client")
 
 
 @pytest.mark.usefixtures("erp")

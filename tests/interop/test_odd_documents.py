@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.errors import DuckLakeError, UntrustedValueError
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
@@ -113,3 +113,16 @@ def test_no_odd_value_in_a_document_makes_a_lake_unreadable(lakes, seed, size):
     draw = random.Random(f"odd documents {seed}")
     lies = sum(try_one(lakes(), draw) for _ in range(COUNT[size]))
     assert lies < COUNT[size] / 10
+
+
+@pytest.mark.parametrize("bound", [3, 4])
+def test_a_bound_that_is_no_value_of_its_type_is_refused(lakes, bound):
+    with Lake.connect(lakes().sqlalchemy_url) as lake:
+        staged = stage(lake, "main.t", ROWS)
+        file = Path(staged.directory) / DOCUMENTS[-1]
+        document = json.loads(file.read_text())
+        path = ("data_files", 0, "column_stats", 0, bound)
+        file.write_text(json.dumps(replaced(document, path, "2O")))
+
+        with pytest.raises(UntrustedValueError, match="'2O', which is not a valid int64"):
+            read_staged(lake, [job_io.stage_uri(staged.directory)])

@@ -249,6 +249,14 @@ def test_a_skipped_column_cannot_become_a_partition_key(lake):
         tx.set_partitioned_by("t", ["bucket(4, k)"])
 
 
+def test_a_column_that_a_new_table_skips_cannot_become_its_partition_key(lake):
+    with lake.transaction() as tx:
+        tx.create_table("new", COLUMNS)
+        tx.set_option("new", "skip_stats_columns", ["k"])
+        with pytest.raises(InvalidPartitionError, match="'k': it is listed in the table's option"):
+            tx.set_partitioned_by("new", ["bucket(4, k)"])
+
+
 def test_a_column_skipped_since_cannot_become_a_partition_key(lake, catalog):
     """No snapshot tells of the option, so it is looked at when the keys are committed."""
     with (  # noqa: PT012 - the commit is what fails

@@ -174,6 +174,14 @@ def test_each_finding_names_its_objects_and_a_remedy(whole, tmp_path):
     assert found[0].remedy
 
 
+def test_a_view_that_is_there_twice_is_no_finding_of_a_table(whole, tmp_path):
+    lake = planted.copy(whole.lake.catalog, tmp_path / "lake")
+    lake.sql("INSERT INTO ducklake_view SELECT * FROM ducklake_view")
+
+    assert not codes_of(lake.catalog, tables=["t"])
+    assert FindingCode.TWO_AT_ONCE in codes_of(lake.catalog)
+
+
 def test_some_tables_and_some_files_can_be_looked_at(whole, tmp_path):
     lake = planted.copy(whole.lake.catalog, tmp_path / "lake")
     lake.path("data_file", "m").unlink()

@@ -276,3 +276,9 @@ def test_what_is_no_document_is_refused(text):
 def test_what_has_no_form_is_not_sent():
     with pytest.raises(TypeError, match="has no form in JSON"):
         encode(1j, complex)
+
+
+def test_a_time_without_its_zone_is_no_time():
+    assert decode("2024-01-01T00:00:00+00:00", dt.datetime) == dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    with pytest.raises(DocumentError):
+        decode("2024-01-01T00:00:00", dt.datetime)

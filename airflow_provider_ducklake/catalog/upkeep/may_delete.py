@@ -18,6 +18,5 @@ def check_may_delete(catalog: Catalog, kind: str) -> None:
     def attempt() -> None:
         with catalog.dialect.writing() as connection:
             connection.execute(catalog.tables[kind].delete().where(false()))
-            connection.rollback()
 
     with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
