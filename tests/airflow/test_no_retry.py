@@ -1,10 +1,12 @@
-"""Which errors end a task for good; by type, never by text."""
+"""Which errors end a task for good, by type, never by text; and who logs what its verbs say."""
+
+import logging
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake import errors
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
 
 FOR_GOOD = [
     errors.InvalidInputError("no such word"),
@@ -59,3 +61,19 @@ def test_any_other_error_is_left_to_the_tasks_retries(error):
         raise error
 
     assert raised.value is error
+
+
+def test_verbs_are_logged_by_their_task_as_long_as_it_runs(caplog):
+    verbs = logging.getLogger("airflow_provider_ducklake.writes.run")
+    tasks = [logging.getLogger("one"), logging.getLogger("two")]
+    with caplog.at_level(logging.INFO):
+        for task in tasks:
+            with verbs_logged_by(task):
+                verbs.info("Committed by %s", task.name)
+        verbs.warning("Committed by nobody")
+
+    assert [(record.name, record.getMessage()) for record in caplog.records] == [
+        ("one", "Committed by one"),
+        ("two", "Committed by two"),
+        (verbs.name, "Committed by nobody"),
+    ]
