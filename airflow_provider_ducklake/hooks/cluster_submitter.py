@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import conf
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError, SparkJobError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, can_be_sent, manager_of, why_none
-from airflow_provider_ducklake.hooks.clusters.standalone import FETCHED, JAVA_CLASS, Standalone
+from airflow_provider_ducklake.hooks.clusters.standalone import ARCHIVE, FETCHED, JAVA_CLASS, Standalone
 from airflow_provider_ducklake.hooks.links import history_url
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter
 from airflow_provider_ducklake.spark.job import job_io
@@ -210,9 +210,12 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         one.conf = {**(one.conf or {}), **ours}
         if isinstance(self.manager, Standalone):
             application, py_files = given
-            uri = job_io.write_package(request, runnable_zip(), storage_options)
-            script = application.removeprefix("local://") if application else FETCHED
-            one.application, one.py_files = hadoop_uri(uri), None
+            if application and application.endswith(ARCHIVE):  # lies where those who write lakes do not
+                uri, script = application, FETCHED
+            else:
+                uri = hadoop_uri(job_io.write_package(request, runnable_zip(), storage_options))
+                script = application.removeprefix("local://") if application else FETCHED
+            one.application, one.py_files = uri, None
             one.application_args = [script, py_files or "", *arguments]
             one._java_class = JAVA_CLASS  # noqa: SLF001 - it has no public way
             self.submission.environment = _sent()

@@ -23,6 +23,7 @@ from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.spark.job.package_zip import runnable_zip
 from airflow_provider_ducklake.triggers.application import SparkApplicationTrigger
 from tests.airflow.dags import FakeTaskInstance
 from tests.airflow.long_jobs import (
@@ -100,6 +101,23 @@ def test_a_job_runs_in_cluster_mode_which_spark_refuses_python(
     (call,) = submit.calls
     assert "hidden-word" not in str(call.environment)
     assert not [name for name in call.environment if name.startswith(("AIRFLOW", "DUCKLAKE"))]
+
+
+def test_the_code_may_lie_where_nobody_writes_who_writes_the_lake(
+    lake, slow, gate, postgres_catalog, cluster, submit, tmp_path
+):
+    package = tmp_path / "airflow_provider_ducklake.jar"
+    package.write_bytes(runnable_zip())
+
+    worker = started(**slow, application=f"file://{package}")
+    wait_until(cluster.cluster_drivers, "running")
+    code = [*Path(postgres_catalog.data_path).rglob("*.jar"), *Path(postgres_catalog.data_path).rglob("*.py")]
+    gate.unlink()
+    worker.join()
+
+    assert (worker.exitcode, code) == (0, [])
+    assert f"file://{package}" in submit.calls[0].arguments
+    check_done(lake, postgres_catalog, cluster)
 
 
 @pytest.mark.parametrize("has_file", [True, False])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 JAVA_CLASS = "org.apache.spark.deploy.PythonRunner"
 FETCHED = "{{USER_JAR}}"
+ARCHIVE = ".jar"  # how an application ends that is an archive of the package
 _ANSWERS = ("SubmissionStatusResponse", "KillSubmissionResponse")
 _NOT_LEADING = "Current state is not alive"  # says a master that waits, or recovers
 _STATES = {
