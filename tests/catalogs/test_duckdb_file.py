@@ -1,18 +1,27 @@
 """Catalogs in a DuckDB file: equal to the reference's, and shared with it one process at a time."""
 
+import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import duckdb
 import pyarrow as pa
 import pytest
 from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ducklake.catalog.database.connect import open_engine
 from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import AlreadyExistsError, CatalogUnavailableError, InvalidInputError
+from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
+    CatalogRefusedError,
+    CatalogUnavailableError,
+    InvalidInputError,
+)
 from tests.differential.scenarios import Scenario
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog, dump_schema
 from tests.reference.duckdb_lake import open_lake
@@ -225,3 +234,44 @@ def test_a_catalog_in_memory_is_refused(url):
 def test_another_connection_of_this_process_is_told_apart_from_a_race(lake, duckdb_catalog):
     with duckdb.connect(duckdb_catalog.location), pytest.raises(CatalogUnavailableError, match="DETACH"):
         lake.current_snapshot()
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let no file of this process grow, which for DuckDB is as a full disk: it could not write."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_takes_no_commit_is_told_apart_from_a_race(lake):
+    head = lake.current_snapshot().id
+
+    with full_disk(), pytest.raises(CatalogRefusedError, match="Could not write file") as raised:
+        lake.tag("release", head)
+
+    assert "Nothing was committed" in str(raised.value)
+    assert lake.tags() == []
+    lake.tag("release", head)
+    assert lake.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("said", "is_race"),
+    [
+        ('Failed to commit: PRIMARY KEY or UNIQUE constraint violation: duplicate key "1"', True),
+        ("Conflict on tuple deletion!", True),
+        (
+            'Failed to commit: Could not write file "/conflict/lake.duckdb.wal": No space left on device',
+            False,
+        ),
+        ("Failed to commit: fsync failed!", False),  # it may have landed
+    ],
+)
+def test_a_failed_transaction_is_a_lost_race_only_where_duckdb_names_a_conflict(lake, said, is_race):
+    error = DBAPIError("COMMIT", None, duckdb.TransactionException(f"TransactionContext Error: {said}"))
+
+    assert lake._lake.catalog.dialect.is_lost_race(error) is is_race

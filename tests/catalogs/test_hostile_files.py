@@ -19,7 +19,7 @@ VIEW = (
     "ALTER TABLE {table} RENAME TO kept",
     "CREATE VIEW {table} AS SELECT * FROM kept",
 )
-TRIGGER = "CREATE TRIGGER t AFTER INSERT ON ducklake_snapshot BEGIN DELETE FROM ducklake_tag; END"
+TRIGGER = "CREATE TRIGGER t AFTER INSERT ON {} BEGIN DELETE FROM ducklake_tag; END"
 
 
 def _run(catalog: CatalogDatabase, *statements: str) -> None:
@@ -31,7 +31,7 @@ def _run(catalog: CatalogDatabase, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
-@pytest.mark.parametrize("table", ["ducklake_view", "ducklake_metadata"])
+@pytest.mark.parametrize("table", ["ducklake_view", "ducklake_metadata", "DUCKLAKE_COLUMN"])
 def test_a_view_in_the_place_of_a_table_is_refused_by_name(new_catalog, kind, table):
     catalog = new_catalog(kind)
     Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
@@ -41,22 +41,56 @@ def test_a_view_in_the_place_of_a_table_is_refused_by_name(new_catalog, kind, ta
         Lake.connect(catalog.sqlalchemy_url)
 
 
-def test_a_trigger_on_a_table_is_refused(sqlite_catalog):
+@pytest.mark.parametrize("table", ["ducklake_snapshot", "DUCKLAKE_SNAPSHOT"])
+@pytest.mark.parametrize("type_", ["trigger", "TRIGGER"])
+def test_a_trigger_on_a_table_is_refused(sqlite_catalog, table, type_):
     Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path).close()
-    _run(sqlite_catalog, TRIGGER)
+    as_type = f"UPDATE sqlite_master SET type = '{type_}' WHERE type = 'trigger'"
+    _run(sqlite_catalog, TRIGGER.format(table), "PRAGMA writable_schema = ON", as_type)
 
     with pytest.raises(UntrustedValueError, match="'ducklake_snapshot', which has a trigger"):
         Lake.connect(sqlite_catalog.sqlalchemy_url)
 
 
-@pytest.mark.parametrize("macro", ["max(a)", "current_database()", '"+"(a, b)', "duckdb_columns()"])
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_view_that_takes_a_tables_place_while_the_lake_is_open_is_refused(new_catalog, kind):
+    catalog = new_catalog(kind)
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        assert lake.current_snapshot().id == 0
+        _run(catalog, *(one.format(table="ducklake_snapshot") for one in VIEW))
+
+        with pytest.raises(UntrustedValueError, match="'ducklake_snapshot', which is a view"):
+            lake.current_snapshot()
+
+
+def test_a_macro_that_comes_while_the_lake_is_open_is_refused(duckdb_catalog):
+    with Lake.create(duckdb_catalog.sqlalchemy_url, duckdb_catalog.data_path) as lake:
+        lake.current_snapshot()
+        _run(duckdb_catalog, "CREATE MACRO max(a) AS 7")
+
+        with pytest.raises(UntrustedValueError, match="'max', which is a macro"):
+            lake.current_snapshot()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_tables_and_views_of_a_user_beside_the_lakes_are_no_matter(new_catalog, kind):
+    catalog = new_catalog(kind)
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        _run(catalog, "CREATE TABLE mine (a INTEGER)", "CREATE VIEW ducklake_report AS SELECT * FROM mine")
+
+        assert lake.current_snapshot().id == 0
+        with Lake.connect(catalog.sqlalchemy_url) as again:
+            assert again.current_snapshot().id == 0
+
+
+@pytest.mark.parametrize("macro", ["max(a)", "MAX(a)", "current_database()", '"+"(a, b)', "duckdb_columns()"])
 def test_a_macro_with_the_name_of_a_function_is_refused(new_catalog, macro):
     catalog = new_catalog("duckdb")
     Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
     body = "TABLE SELECT 1" if "columns" in macro else "7"
     _run(catalog, f"CREATE MACRO {macro} AS {body}", "CREATE MACRO cents(a) AS a * 100")
 
-    name = macro.partition("(")[0].strip('"')
+    name = macro.partition("(")[0].strip('"').lower()
     with pytest.raises(UntrustedValueError, match=f"'{name.replace('+', '[+]')}', which is a macro"):
         Lake.connect(catalog.sqlalchemy_url)
 

@@ -105,7 +105,8 @@ def _statements(lake: Lake) -> int:
     asked: list[str] = []
 
     def note(_connection, _cursor, statement, *_rest) -> None:
-        asked.append(statement)
+        if statement != "PRAGMA schema_version":  # SQLite has read it with the file's header
+            asked.append(statement)
 
     event.listen(Engine, "before_cursor_execute", note)
     try:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import secrets
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.pool import NullPool
 
 from airflow_provider_ducklake.catalog.database.catalog_files import made_private
+from airflow_provider_ducklake.catalog.database.companions import OF_DUCKDB, check_companions
+from airflow_provider_ducklake.catalog.database.file_connections import LimitedDuckDb, LimitedSqlite
 from airflow_provider_ducklake.errors import CatalogUnavailableError, InvalidInputError
 from airflow_provider_ducklake.spec.limits import CONNECT_TIMEOUT_SECONDS, LIMITS, Limits
 
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sqlalchemy.engine import URL, ExceptionContext
-    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
     from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 # Execution option: start the transaction as a writer.
@@ -32,6 +36,7 @@ WRITES = "ducklake_writes"
 _RETURNED = "ducklake_returned"  # when a connection came back to the pool
 _PROCESS = "ducklake_process"  # that opened a connection
 _FILE = "ducklake_file"  # that a connection opened
+_COPY = "ducklake_copy"  # the file that a connection may write a copy to
 _LIMITS = "ducklake_limits"  # execution option of an engine
 _IDLE_SECONDS = 0.2
 
@@ -291,7 +296,7 @@ def _mysql_engine(url: URL, limits: Limits) -> Engine:
 _STORAGE_VERSION = "v1.0.0"  # DuckDB 2.0 would make files that 1.5 cannot open
 
 
-def duckdb_engine(url: URL, _limits: Limits | None = None, *, read_only: bool = False) -> Engine:
+def duckdb_engine(url: URL, limits: Limits | None = None, *, read_only: bool = False) -> Engine:
     """Return an engine that keeps no connection: an open one shuts all other clients out.
 
     Nothing is fetched from the network in the middle of a commit, so no extension installs itself. A new file
@@ -305,20 +310,46 @@ def duckdb_engine(url: URL, _limits: Limits | None = None, *, read_only: bool = 
     if read_only:  # connections of one process share what the first one of them set
         config |= {"enable_external_access": False, "lock_configuration": True}
     engine = _engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
+    _check_what_is_beside(engine)
+    seconds = (limits or Limits()).statement_timeout_seconds
+
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect: Dialect, _record: object, given: list[Any], named: dict[str, Any]) -> LimitedDuckDb:
+        return LimitedDuckDb(dialect.connect(*given, **named), shown(url), seconds)
+
     if not read_only:
         event.listen(engine, "connect", _stay_beside(Path(url.database or "")))
     return engine
 
 
+def _check_what_is_beside(engine: Engine) -> None:
+    """Check the files beside a catalog file before it is opened, and before each transaction.
+
+    SQLite looks for a journal then; whoever changes the directory in the moment after the check is trusted.
+    """
+    file = Path(engine.url.database or "")
+
+    @event.listens_for(engine, "do_connect")
+    def check_first(*_: object) -> None:
+        check_companions(file)
+
+    @event.listens_for(engine, "begin")
+    def check_again(_connection: Connection) -> None:
+        check_companions(file)
+
+
 def _stay_beside(file: Path) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
     """Return what keeps a connection from all files but the catalog's own, and its copy.
 
-    Neither setting can be taken back; others have to stay free for COPY FROM DATABASE.
+    Neither setting can be taken back; others have to stay free for COPY FROM DATABASE. Nobody knows the
+    copy's name before the connection does, so that nothing can be in its place.
     """
-    copy = str(copy_of(file)).replace("'", "''")
-    allowed = ", ".join(f"'{copy}{end}'" for end in _FILES_OF_DUCKDB)
 
-    def stay(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    def stay(connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
+        folder = file.with_name(f".{file.name}.{secrets.token_hex(8)}.copy")
+        record.info[_COPY] = copy = folder / "copy"
+        literal = str(copy).replace("'", "''")
+        allowed = ", ".join(f"'{literal}{end}'" for end in ("", *OF_DUCKDB))
         cursor = connection.cursor()
         cursor.execute(f"SET allowed_paths = [{allowed}]")
         cursor.execute("SET enable_external_access = false")
@@ -327,16 +358,20 @@ def _stay_beside(file: Path) -> Callable[[DBAPIConnection, ConnectionPoolEntry],
     return stay
 
 
-_FILES_OF_DUCKDB = ("", ".wal", ".wal.recovery", ".wal.checkpoint")
+def copy_of(connection: Connection) -> Path:
+    """Return the only other file that a connection to DuckDB may open: where it copies the catalog to.
 
-
-def copy_of(file: Path) -> Path:
-    """Return the only other file that DuckDB may open: where it copies a catalog to."""
-    return file.with_name(f"{file.name}.copy")
+    Its directory, which is beside the catalog, is to be made.
+    """
+    copy: Path = connection.info[_COPY]
+    return copy
 
 
 def _sqlite_engine(url: URL, limits: Limits) -> Engine:
-    engine = _engine(url, pool_size=2, connect_args={"timeout": limits.lock_timeout_seconds})
+    limited = partial(LimitedSqlite, catalog=shown(url), patience_seconds=limits.statement_timeout_seconds)
+    arguments = {"timeout": limits.lock_timeout_seconds, "factory": limited}
+    engine = _engine(url, pool_size=2, connect_args=arguments)
+    _check_what_is_beside(engine)
     _leave_connections_to_their_process(engine)
     _follow_the_file(engine, Path(url.database or ""))
 
@@ -394,9 +429,13 @@ def check_directory(url: URL) -> None:
     """Check that a SQLite or DuckDB file can be made where it is to be.
 
     Raises:
-        CatalogUnavailableError: its directory does not exist.
+        CatalogUnavailableError: its directory does not exist, or a link there leads to where no file is.
     """
     file = catalog_file(url)
+    if file is not None and file.is_symlink() and not file.exists():
+        raise CatalogUnavailableError(
+            shown(url), "it is a symbolic link to a file that does not exist. Give that file's own path."
+        )
     if file is not None and not file.parent.is_dir():
         raise CatalogUnavailableError(
             shown(url), f"its directory {file.parent} does not exist. Create it, or correct the path."

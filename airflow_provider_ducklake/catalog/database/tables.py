@@ -7,7 +7,7 @@ made by the reference (docs/sources.md, catalog tables and versions).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, MetaData
@@ -411,3 +411,14 @@ class CatalogTables:
 def catalog_tables(version: SpecVersion, metadata_schema: str | None = None) -> CatalogTables:
     """Return the tables of a version; always the same, so that SQLAlchemy's statement cache works."""
     return CatalogTables(version, metadata_schema)
+
+
+OTHER_PREFIXES = ("ducklake_inlined_", "airflow_ducklake_")  # of a lake's tables, beside those of the format
+
+
+@cache
+def format_names() -> frozenset[str]:
+    """Return the names of the tables of the format, in whatever version."""
+    return frozenset(
+        table.name for one in SpecVersion for table in catalog_tables(one).metadata.sorted_tables
+    )

@@ -23,7 +23,7 @@ def dialect_of(engine: Engine, metadata_schema: str | None) -> CatalogDialect:
         case "duckdb":
             from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect  # noqa: PLC0415 - optional
 
-            return DuckDbDialect(engine)
+            return DuckDbDialect(engine, metadata_schema)
         case "postgresql":
             from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect  # noqa: PLC0415 - as well
 

@@ -220,6 +220,14 @@ class CatalogDialect(ABC):
         what somebody made who may create things in the catalog must not run as who reads or writes rows.
         """
 
+    @staticmethod
+    def folded(name: ColumnElement[str]) -> ColumnElement[str]:
+        """Return the name of a relation as LIKE is to compare it, where names of any case are one name.
+
+        LIKE itself disregards case in SQLite, and in MySQL where names do.
+        """
+        return name
+
     def which_columns(self, like: Collection[str], schema: str | None) -> Question[dict[str, list[str]]]:
         """Ask for the columns, in order, of each table whose name is like one of some patterns, with ``%``.
 
@@ -263,7 +271,7 @@ _ESCAPE = "|"
 @lru_cache
 def _columns_like(dialect: type[CatalogDialect], schema: str | None, count: int) -> Select[Any]:
     query = dialect.relations(schema)
-    name = next(iter(query.selected_columns))
+    name = dialect.folded(next(iter(query.selected_columns)))
     return query.where(or_(*(name.like(one, escape=_ESCAPE) for one in parameters(count, String()))))
 
 

@@ -6,8 +6,10 @@ moment, and then named in an error.
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -43,6 +45,7 @@ from airflow_provider_ducklake.catalog.database.connect import (
     first_line,
     shown,
 )
+from airflow_provider_ducklake.catalog.database.tables import OTHER_PREFIXES, format_names
 from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked
 from airflow_provider_ducklake.errors import CatalogUnavailableError, UntrustedValueError
@@ -52,11 +55,11 @@ from airflow_provider_ducklake.spec.types.literals import format_literal, parse_
 from airflow_provider_ducklake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from sqlalchemy import Column, Select, Table
 
-    from airflow_provider_ducklake.catalog.database.questions import Question
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
 
@@ -64,10 +67,13 @@ _INDEX_NAMES = text(
     "SELECT index_name FROM duckdb_indexes() WHERE database_name = current_database()"
     " AND schema_name = :schema AND table_name = :table"
 )
-_MACROS = text(
-    "SELECT function_name FROM system.main.duckdb_functions() WHERE NOT internal AND function_name IN"
-    " (SELECT function_name FROM system.main.duckdb_functions() WHERE internal)"
+# Asked without a function or an operator that is not qualified: the file may have its own.
+_VIEWS = text(
+    "SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal"
+    " AND database_name = system.main.current_database() AND schema_name = :schema"
 )
+_FUNCTIONS = "SELECT system.main.lower(function_name) FROM system.main.duckdb_functions() WHERE "
+_MACROS, _OWN_FUNCTIONS = text(f"{_FUNCTIONS} NOT internal"), text(f"{_FUNCTIONS} internal")
 _CURRENT = text("SELECT current_database()")
 _COPY = "airflow_ducklake_copy"
 _ROWS = "airflow_ducklake_rows"
@@ -80,10 +86,13 @@ _NEWER_FILE = (
     "one (pip install --upgrade duckdb), or have it copy the catalog into a file that every DuckDB opens: "
     "ATTACH 'new.duckdb' AS new (STORAGE_VERSION 'v1.0.0'); COPY FROM DATABASE lake TO new."
 )
+_CONFLICTS = ("conflict", "Conflict", "constraint violation")
+_NOT_WRITTEN = "Failed to commit: Could not write file"
 # DuckDB's errors have no codes. What it says of the file itself, no waiting changes.
 _ADVICE_ON_FILE = {
     "with version number": _NEWER_FILE,
     "storage version greater": _NEWER_FILE,
+    "No space left": "Make room on its disk.",
     "not a valid DuckDB database": "Check the path of the catalog, or restore the file from a backup.",
 }
 
@@ -91,10 +100,12 @@ _ADVICE_ON_FILE = {
 class DuckDbDialect(CatalogDialect):
     """A catalog in one DuckDB file on one host."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, metadata_schema: str | None = None) -> None:
         super().__init__(engine)
+        self._schema = metadata_schema or "main"
+        self._checked: tuple[object, ...] = ()
         self.patience_seconds: float = CONNECT_TIMEOUT_SECONDS
-        self._reader = duckdb_engine(engine.url, read_only=True)
+        self._reader = duckdb_engine(engine.url, self.limits, read_only=True)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -107,6 +118,41 @@ class DuckDbDialect(CatalogDialect):
             yield connection
 
     def _connect(self, engine: Engine) -> Connection:
+        """Open the file, and look into it if anybody changed it since then.
+
+        Raises:
+            CatalogUnavailableError: as ``_opened``.
+            UntrustedValueError: there is something else in the place of what our statements name.
+        """
+        connection = self._opened(engine)
+        try:
+            found = tuple(_state(f"{engine.url.database}{end}") for end in ("", ".wal"))
+            if found != self._checked:
+                self._check_objects(connection)
+                connection.rollback()
+            self._checked = found
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_objects(self, connection: Connection) -> None:
+        """Refuse views in the place of tables, and macros in the place of functions, in names of any case.
+
+        No other process can change the file while it is open. Nothing interrupts DuckDB before it has put
+        together what a statement means, which views of views make long.
+        """
+        views = connection.execute(_VIEWS, {"schema": self._schema}).scalars()
+        for name in views:
+            if name.lower() in format_names() or name.lower().startswith(OTHER_PREFIXES):
+                raise UntrustedValueError("The catalog", name, "is a view" + ONLY_PLAIN)
+        macros = {*connection.execute(_MACROS).scalars()}
+        if macros and (taken := macros.intersection(connection.execute(_OWN_FUNCTIONS).scalars())):
+            raise UntrustedValueError(
+                "The catalog", min(taken), "is a macro with the name of a function of DuckDB's"
+            )
+
+    def _opened(self, engine: Engine) -> Connection:
         """Open the file; an I/O error, such as a lock of another process, is tried again for a while.
 
         Raises:
@@ -156,7 +202,15 @@ class DuckDbDialect(CatalogDialect):
         return row
 
     def is_lost_race(self, error: DBAPIError) -> bool:
-        return isinstance(error.orig, duckdb.ConstraintException | duckdb.TransactionException)
+        """Whether a conflict is what a transaction failed for: a disk makes it fail, too."""
+        if isinstance(error.orig, duckdb.TransactionException):
+            is_conflict = any(word in str(error.orig) for word in _CONFLICTS)
+            return is_conflict and not self.is_refusal(error)
+        return isinstance(error.orig, duckdb.ConstraintException)
+
+    def is_refusal(self, error: DBAPIError) -> bool:
+        """Whether the disk did not take the end of the transaction, because it is full, say."""
+        return _NOT_WRITTEN in str(error.orig)
 
     def is_lock_timeout(self, error: DBAPIError) -> bool:  # noqa: ARG002 - whoever has the file open shuts us out
         return False
@@ -168,10 +222,10 @@ class DuckDbDialect(CatalogDialect):
         """
         quote = connection.dialect.identifier_preparer.quote_identifier
         source = quote(connection.execute(_CURRENT).scalar_one())
-        made = copy_of(Path(self.engine.url.database or ""))
-        made.unlink(missing_ok=True)  # of a process that was killed
+        made = copy_of(connection)
         path = str(made).replace("'", "''")
         connection.commit()
+        made.parent.mkdir(mode=stat.S_IRWXU)
         try:
             for statement in (
                 f"ATTACH '{path}' AS {_COPY}",
@@ -182,23 +236,7 @@ class DuckDbDialect(CatalogDialect):
                 connection.commit()
             made.rename(target)
         finally:
-            made.unlink(missing_ok=True)
-
-    @contextmanager
-    def opening_after(
-        self, schema: str | None, questions: Mapping[str, Question[Any]]
-    ) -> Iterator[tuple[Connection, str | None, dict[str, Any]]]:
-        """Refuse first what our own statements would call in the place of a function of DuckDB's.
-
-        Raises:
-            UntrustedValueError: the file has a macro of a function's or an operator's name.
-        """
-        with self.reading() as connection:
-            if (name := connection.execute(_MACROS).scalar()) is not None:
-                raise UntrustedValueError(
-                    "The catalog", name, "is a macro with the name of a function of DuckDB's"
-                )
-            yield connection, schema, self.ask(connection, questions)
+            shutil.rmtree(made.parent)
 
     @staticmethod
     def relations(schema: str | None) -> Select[Any]:
@@ -218,6 +256,11 @@ class DuckDbDialect(CatalogDialect):
         problem = case((is_view, "is a view" + ONLY_PLAIN))
         query = select(found.c.table_name, found.c.column_name, problem.label("problem")).where(is_there)
         return query.order_by(found.c.table_name, found.c.column_index)
+
+    @staticmethod
+    def folded(name: ColumnElement[str]) -> ColumnElement[str]:
+        lower: ColumnElement[str] = func.system.main.lower(name)
+        return lower
 
     def index_names(self, connection: Connection, table: str, schema: str | None) -> set[str]:
         """Ask DuckDB's own indexes: its SQLAlchemy dialect knows none."""
@@ -240,6 +283,15 @@ def _arrow(column: Column[Any], values: list[Any]) -> Any:  # noqa: ANN401 - pya
             return pa.array(values, pa.string())
         case _:
             return pa.array(values)
+
+
+def _state(path: str) -> tuple[int, ...] | None:
+    """Return what changes with a file; whoever writes it cannot choose the last of it."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a name that is no Path yet
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -20,8 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.catalog.database.companions import check_plain
 from airflow_provider_ducklake.catalog.database.connect import shown
-from airflow_provider_ducklake.errors import CatalogUnavailableError, LockTimeoutError
+from airflow_provider_ducklake.errors import CatalogUnavailableError, LockTimeoutError, UntrustedValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_SECONDS = 0.005  # drawn anew each time: all who wait have the same chance
-_SHOWN = 200  # characters of what a holder wrote
+_SIGNED = "the process "  # begins what a holder writes
+_SHOWN = 200  # characters of it
+# A link is not followed, and a pipe is not waited for.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _HELD = {errno.EAGAIN, errno.EACCES}
 _LOCKS = Path("/proc/locks")
 
@@ -44,6 +48,7 @@ def locked(url: URL, limits: Limits, *, shared: bool = False) -> Iterator[None]:
 
     Raises:
         CatalogUnavailableError: the lock file cannot be opened.
+        UntrustedValueError: something else is in its place.
         LockTimeoutError: somebody else held it for longer than we wait.
     """
     file = _open(url)
@@ -59,17 +64,42 @@ def locked(url: URL, limits: Limits, *, shared: bool = False) -> Iterator[None]:
 
 
 def _open(url: URL) -> int:
+    """Open the lock file, and make it where there is none; what is no lock file of ours stays as it is.
+
+    Raises:
+        CatalogUnavailableError: it cannot be opened.
+        UntrustedValueError: something else is in its place, such as a link to another file.
+    """
     path = Path(f"{url.database}.lock")
     mode = _mode_of_writers(Path(url.database or ""))
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+        check_plain(path)
+        file = os.open(path, _FLAGS, mode)
     except OSError as error:
-        reason = f"its lock file {path} cannot be opened: {error.strerror}"
-        raise CatalogUnavailableError(shown(url), reason) from error
-    with suppress(PermissionError):  # it is another writer's, who did the same
-        if stat.S_IMODE(os.fstat(file).st_mode) != mode:
-            os.fchmod(file, mode)
+        raise _unavailable(url, path, f"cannot be opened: {error.strerror}") from error
+    try:
+        _check_ours(file, path, url)
+        with suppress(PermissionError):  # it is another writer's, who did the same
+            if stat.S_IMODE(os.fstat(file).st_mode) != mode:
+                os.fchmod(file, mode)
+    except BaseException:
+        os.close(file)
+        raise
     return file
+
+
+def _check_ours(file: int, path: Path, url: URL) -> None:
+    """Check what was opened: only one look shows at once that this is the file there, and its only name."""
+    found = check_plain(path)
+    if found is None or not os.path.samestat(found, os.fstat(file)):
+        raise _unavailable(url, path, "was replaced while it was opened")
+    if not (_written(file) or _SIGNED).startswith(_SIGNED):
+        problem = "is not a lock file of this provider: it has other text in it. Move it away"
+        raise UntrustedValueError(f"The directory {path.parent}", path.name, problem)
+
+
+def _unavailable(url: URL, path: Path, problem: str) -> CatalogUnavailableError:
+    return CatalogUnavailableError(shown(url), f"its lock file {path} {problem}")
 
 
 def _mode_of_writers(catalog: Path) -> int:
@@ -107,7 +137,7 @@ def _is_taken(file: int, operation: int) -> bool:
 
 def _sign(file: int) -> None:
     """Write down who holds the lock, for those who wait; a full disk leaves the one before."""
-    text = f"the process {os.getpid()} of {_user()} on host {socket.gethostname()}, since {_now()}"
+    text = f"{_SIGNED}{os.getpid()} of {_user()} on host {socket.gethostname()}, since {_now()}"
     with suppress(OSError):
         os.ftruncate(file, os.pwrite(file, text.encode(), 0))
 
@@ -123,10 +153,13 @@ def _now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def _written(file: int) -> str:
+    return os.pread(file, _SHOWN, 0).decode(errors="replace")
+
+
 def _holder(file: int) -> str:
     """Return what the holder wrote, whatever that is."""
-    written = os.pread(file, _SHOWN, 0).decode(errors="replace")
-    return "".join(filter(str.isprintable, written)) or "a process that left no name in its lock file"
+    return "".join(filter(str.isprintable, _written(file))) or "a process that left no name in its lock file"
 
 
 def processes_that_lock(file: Path) -> str:

@@ -7,9 +7,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import String, and_, case, column, exists, func, select, table, type_coerce
+from sqlalchemy import String, and_, case, column, event, exists, func, select, table, type_coerce
 
+from airflow_provider_ducklake.catalog.database.companions import check_companions
 from airflow_provider_ducklake.catalog.database.connect import WRITES
+from airflow_provider_ducklake.catalog.database.tables import OTHER_PREFIXES, format_names
 from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.lock_file import locked, processes_that_lock
 from airflow_provider_ducklake.spec.inlined_form import InlinedForm
@@ -18,7 +20,7 @@ from airflow_provider_ducklake.spec.types.scalars import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Engine, Select
     from sqlalchemy.exc import DBAPIError
 
 _BUSY, _LOCKED, _FULL = 5, 6, 13
@@ -38,6 +40,25 @@ class SqliteDialect(CatalogDialect):
         nested_nul=True,
     )
 
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._schema_version: int | None = None
+        event.listen(engine, "begin", self._check_changes)
+
+    def _check_changes(self, connection: Connection) -> None:
+        """Refuse what somebody put in a table's place since the transaction before.
+
+        The first transaction of an open lake asks that itself.
+
+        Raises:
+            UntrustedValueError: a table of a lake is not plain any more.
+        """
+        version = connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
+        if self._schema_version not in (None, version):
+            names = (*sorted(format_names()), *(f"{one}%" for one in OTHER_PREFIXES))
+            self.which_columns(names, None).ask(connection)
+        self._schema_version = version
+
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         with locked(self.engine.url, self.limits), self.engine.connect() as connection:
@@ -56,6 +77,7 @@ class SqliteDialect(CatalogDialect):
 
     def copy_file(self, connection: Connection, target: Path) -> None:  # noqa: ARG002 - another one reads
         """Copy by SQLite itself: closing a file that something else has opened would drop its locks."""
+        check_companions(Path(self.engine.url.database or ""))
         source = sqlite3.connect(self.engine.url.database or "")
         with closing(source), closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
@@ -67,17 +89,22 @@ class SqliteDialect(CatalogDialect):
 
     @staticmethod
     def relations(schema: str | None) -> Select[Any]:
+        """Ask SQLite's own table, in which whoever writes the file chooses the case of names and of types."""
         of_schema = table("sqlite_master", *map(column, ("name", "type", "tbl_name", "sql")), schema=schema)
         trigger = of_schema.alias("trigger_of")
-        has_trigger = exists().where(trigger.c.type == "trigger", trigger.c.tbl_name == of_schema.c.name)
+        kind = func.lower(of_schema.c.type)
+        has_trigger = exists().where(
+            func.lower(trigger.c.type) == "trigger",
+            func.lower(trigger.c.tbl_name) == func.lower(of_schema.c.name),
+        )
         problem = case(
-            (of_schema.c.type != "table", "is a view" + ONLY_PLAIN),
-            (of_schema.c.sql.like("CREATE VIRTUAL %"), "is a virtual table" + ONLY_PLAIN),
+            (kind != "table", "is a view" + ONLY_PLAIN),
+            (of_schema.c.sql.not_like("CREATE TABLE %"), "is a virtual table" + ONLY_PLAIN),
             (has_trigger, "has a trigger" + ONLY_PLAIN),
         )
         info = func.pragma_table_info(of_schema.c.name).table_valued("cid", "name", joins_implicitly=True)
         query = select(of_schema.c.name, info.c.name.label("column_name"), problem.label("problem"))
-        is_one = of_schema.c.type.in_(("table", "view"))
+        is_one = kind.in_(("table", "view"))
         return query.select_from(of_schema, info).where(is_one).order_by(of_schema.c.name, info.c.cid)
 
     def is_lost_race(self, error: DBAPIError) -> bool:

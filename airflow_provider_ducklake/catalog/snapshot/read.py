@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from airflow_provider_ducklake.catalog.database.column_types import check_filled, maybe
 from airflow_provider_ducklake.catalog.database.questions import AT, Question
-from airflow_provider_ducklake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.catalog.database.tables import catalog_tables, format_names
 from airflow_provider_ducklake.spec.ids import (
     MacroId,
     SchemaId,
@@ -361,8 +361,9 @@ def stored_catalog(dialect: CatalogDialect, metadata_schema: str | None) -> Stor
     Raises:
         UntrustedValueError: one of its tables is not a plain table.
     """
-    known = {table.name for one in SpecVersion for table in catalog_tables(one).metadata.sorted_tables}
-    first = {"columns": dialect.which_columns((*sorted(known), "airflow_ducklake_%"), metadata_schema)}
+    first = {
+        "columns": dialect.which_columns((*sorted(format_names()), "airflow_ducklake_%"), metadata_schema)
+    }
     with dialect.opening_after(metadata_schema, first) as (connection, schema, answers):
         columns = answers["columns"].get(catalog_tables(NEWEST)["metadata"].name)
         if columns is None:
