@@ -149,8 +149,10 @@ def naming_errors(path: str, verb: str) -> Iterator[None]:
     except DuckLakeError:
         raise
     except Exception as error:
-        shown = error if one_line(path) == path else None  # its own text has the path as it is
-        raise StorageError(f"Cannot {verb} {path}: {explained(error)}.") from shown
+        found = StorageError(f"Cannot {verb} {path}: {explained(error)}.")
+        if one_line(path) != path:  # a traceback would show the path in the error's own text as it is
+            raise found from None
+        raise found from error
 
 
 def child(location: Location, name: str) -> Location:
