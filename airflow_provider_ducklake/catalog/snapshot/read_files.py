@@ -191,8 +191,8 @@ def _whole(number: str, text: str) -> int:
         return int(number)
     except ValueError:
         raise CatalogError(
-            f"The partial_file_info {text!r:.80} of a data file does not give the snapshot of each row. Restore "
-            "the catalog from a backup."
+            f"The partial_file_info {text!r:.80} of a data file does not give the snapshot of each row. "
+            "Restore the catalog from a backup."
         ) from None
 
 
