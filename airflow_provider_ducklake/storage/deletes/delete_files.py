@@ -79,7 +79,7 @@ def row_count_of(file: LiveDataFile, locate: Callable[[str], Location]) -> int:
     if file.record_count <= _MOST_UNCHECKED:
         return file.record_count
     metadata, _, _ = read_metadata(locate(file.path).with_key(file.encryption_key))
-    return min(file.record_count, metadata.num_rows)
+    return min(file.record_count, int(metadata.num_rows))
 
 
 _MOST_UNCHECKED = 2**24  # positions of so many rows take 128 MiB
