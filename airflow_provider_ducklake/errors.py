@@ -5,6 +5,7 @@ DuckLakeError
 │  ├─ NotADuckLakeError
 │  ├─ UnsupportedVersionError
 │  ├─ CatalogMigratedError
+│  ├─ MigrationRefusedError
 │  ├─ CatalogUnavailableError
 │  ├─ LockTimeoutError
 │  └─ CatalogRefusedError
@@ -58,42 +59,52 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
 
-_UNSEEN = re.compile(  # control characters but \t and \n, and what ends lines or turns the way they run
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+_UNSEEN = re.compile(  # control characters but \t, what ends lines, and what turns the way they run
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
-_LINE = re.compile(r"\n(?!  - )")
+_LONGEST_LINE, _LONGEST_ITEM = 2_000, 500  # characters
 
 
-def visible(text: str) -> str:
-    r"""Return a text with its control characters as escapes, but for the ends of lines.
+def one_line(text: str) -> str:
+    r"""Return a text with its control characters and the ends of its lines as escapes.
 
-    >>> visible("or\x1b[31mders\u202e")
-    'or\\x1b[31mders\\u202e'
+    >>> one_line("or\x1b[31mders\u202e\n")
+    'or\\x1b[31mders\\u202e\\n'
     """
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def one_line(text: str) -> str:
-    """Return a text with its control characters and the ends of its lines as escapes."""
-    return visible(text.replace("\n", "\\n"))
+def short_line(text: str, longest: int = _LONGEST_LINE) -> str:
+    """Return a text on one line, without its middle if it is too long: what to do stands at the end.
+
+    >>> short_line("a" * 90 + " Correct it.", longest=40)
+    'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…(62 more characters)…orrect it.'
+    """
+    begins = longest - longest // 4
+    if len(text) > longest:  # first, so that nothing is done for what is not shown
+        text = f"{text[:begins]}…({len(text) - longest} more characters)…{text[begins - longest :]}"
+    return one_line(text)
+
+
+def _item(text: object) -> str:
+    return f"- {short_line(str(text), _LONGEST_ITEM)}"
 
 
 class DuckLakeError(Exception):
     """Base class of every error this package raises on purpose.
 
-    One with fields is a dataclass: the fields, in order, are its ``args``, by which it is pickled. No name in
-    its text ends a line or has control characters as they are: it would look like a line of the log, or
-    change how the log looks. ``_has_lines``: its text is a log, or has lines that are no items of a list.
+    One with fields is a dataclass: the fields, in order, are its ``args``, by which it is pickled. Its text
+    is one line, or a list of several things that are wrong. No value ends a line or has control characters as
+    they are, which would forge a line of the log, or change how the log looks; and all lines but the first
+    are indented, as no record of a log is.
     """
-
-    _has_lines: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -102,8 +113,14 @@ class DuckLakeError(Exception):
         self.args = tuple(vars(self).values())
 
     def __str__(self) -> str:
-        text = self._text()
-        return visible(text if self._has_lines else _LINE.sub(r"\\n", text))
+        return "\n  ".join(map(short_line, self._lines()))
+
+    def add_note(self, note: str) -> None:
+        """Add a note on one line."""
+        super().add_note(short_line(note))
+
+    def _lines(self) -> Sequence[str]:
+        return [self._text()]
 
     def _text(self) -> str:
         return super().__str__()
@@ -111,8 +128,6 @@ class DuckLakeError(Exception):
 
 class CatalogError(DuckLakeError):
     """The catalog database cannot be used."""
-
-    _has_lines: ClassVar[bool] = True
 
 
 @dataclass(eq=False, repr=False)
@@ -160,6 +175,18 @@ class CatalogMigratedError(CatalogError):
 
 
 @dataclass(eq=False, repr=False)
+class MigrationRefusedError(CatalogError):
+    """The catalog cannot be migrated as it is; gives every reason."""
+
+    version: str
+    reasons: Sequence[str]
+
+    def _lines(self) -> Sequence[str]:
+        first = f"The catalog cannot be migrated to DuckLake {self.version}; nothing was changed:"
+        return [first, *map(_item, self.reasons), "Then migrate again."]
+
+
+@dataclass(eq=False, repr=False)
 class CatalogUnavailableError(CatalogError):
     """The catalog database cannot be reached or refuses the login."""
 
@@ -181,7 +208,7 @@ class LockTimeoutError(CatalogError):
     seconds: float
     holder: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"Waited {self.seconds:g} s for a lock of the catalog database {self.catalog}. It is held by "
             f"{self.holder}. Nothing was committed. Let that one finish, or end it if it hangs, then run "
@@ -277,7 +304,7 @@ class ColumnNotFoundError(NotFoundError):
     def _text(self) -> str:
         of = f" of {self.expression!r}" if self.expression else ""
         hint = " Correct the name; put strings in single quotes." if self.expression else ""
-        columns = ", ".join(map(one_line, self.columns))
+        columns = ", ".join(self.columns)
         return f"Column {self.column!r}{of} is not in {self.table}; its columns are: {columns}.{hint}"
 
 
@@ -501,14 +528,12 @@ class SnapshotTaggedError(InvalidInputError):
 class SchemaMismatchError(InvalidInputError):
     """Incoming columns do not fit the table; lists every difference, not only the first."""
 
-    _has_lines: ClassVar[bool] = True
-
     table: str
     differences: Sequence[str]
 
-    def _text(self) -> str:
-        lines = "".join(f"\n  - {one_line(difference)}" for difference in self.differences)
-        return f"The incoming columns do not fit {self.table}; nothing was written:{lines}\n{_ADAPT}"
+    def _lines(self) -> Sequence[str]:
+        first = f"The incoming columns do not fit {self.table}; nothing was written:"
+        return [first, *map(_item, self.differences), _ADAPT]
 
 
 _ADAPT = "Select and convert the columns in the query, or change the table (for inserts: schema_evolution)."
@@ -518,16 +543,13 @@ _ADAPT = "Select and convert the columns in the query, or change the table (for 
 class InvalidValueError(InvalidInputError):
     """Values that no reader could read: names each column, the number of values, and one of them."""
 
-    _has_lines: ClassVar[bool] = True
-
     table: str
     problems: Sequence[str]
     ways_out: Sequence[str] = ()
 
-    def _text(self) -> str:
-        lines = "".join(f"\n  - {one_line(problem)}" for problem in self.problems)
-        hints = "".join(f"\n{way_out}" for way_out in self.ways_out)
-        return f"Values cannot be stored in {self.table}; nothing was written:{lines}{hints}"
+    def _lines(self) -> Sequence[str]:
+        first = f"Values cannot be stored in {self.table}; nothing was written:"
+        return [first, *map(_item, self.problems), *self.ways_out]
 
 
 class UnsupportedFeatureError(DuckLakeError):
@@ -564,8 +586,6 @@ _LONGEST_VALUE = 300
 class StorageError(DuckLakeError):
     """A file or directory cannot be read or written; names it."""
 
-    _has_lines: ClassVar[bool] = True
-
 
 @dataclass(eq=False, repr=False)
 class FilesNotDeletedError(StorageError):
@@ -574,18 +594,16 @@ class FilesNotDeletedError(StorageError):
     ``failures`` are strings: the path and the reason.
     """
 
-    _has_lines: ClassVar[bool] = True
-
     deleted: int
     failures: Sequence[str]
 
-    def _text(self) -> str:
-        shown = "".join(f"\n  - {one_line(failure)}" for failure in self.failures[:_SHOWN])
-        more = f"\n  and {len(self.failures) - _SHOWN} more" if len(self.failures) > _SHOWN else ""
-        return (
+    def _lines(self) -> Sequence[str]:
+        first = (
             f"{self.deleted} files were deleted, {len(self.failures)} could not be deleted; the next run "
-            f"tries them again:{shown}{more}"
+            "tries them again:"
         )
+        left = len(self.failures) - _SHOWN
+        return [first, *map(_item, self.failures[:_SHOWN]), *([f"and {left} more"] if left > 0 else [])]
 
 
 _SHOWN = 100
@@ -671,10 +689,21 @@ class CommitStateUnknownError(DuckLakeError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class SparkJobError(DuckLakeError):
-    """The Spark job failed or left no complete result."""
+    """The Spark job failed or left no complete result; ``log`` is what Spark says of it, in its lines."""
 
-    _has_lines: ClassVar[bool] = True
+    problem: str
+    log: Sequence[str] = ()
+
+    @classmethod
+    def of_log(cls, text: str) -> SparkJobError:
+        """Return the error of lines, the first of which says what happened."""
+        first, *log = text.splitlines() or [""]
+        return cls(first, log)
+
+    def _lines(self) -> Sequence[str]:
+        return [self.problem, *self.log]
 
 
 class ClusterUnavailableError(DuckLakeError):

@@ -25,6 +25,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
     hook_field_behaviour,
 )
 from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings, read_settings
+from airflow_provider_ducklake.hooks.task import TaskLog
 from airflow_provider_ducklake.hooks.version_pins import (
     check_lake,
     check_migration,
@@ -81,6 +82,11 @@ class DuckLakeHook(BaseHook):
         self.ducklake_conn_id = ducklake_conn_id
         self.hook_lineage = hook_lineage
         self._lake: Lake | None = None
+
+    @property
+    def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
+        """Airflow's logger, with each value on one line."""
+        return TaskLog(super().log)
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:

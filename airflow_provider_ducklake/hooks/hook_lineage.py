@@ -7,10 +7,10 @@ in each direction, no more than ``_MOST`` of them, and nothing where nobody read
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.assets.ducklake import SCHEME
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
     from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 NAME = "ducklake_table"  # key of an asset's extra: the table as the catalog spells it, which a URI does not
 _MOST = 100  # tables in each direction, which is as many as the collector takes unless configured otherwise

@@ -5,7 +5,6 @@ Secrets reach a driver in the environment of its process alone, never in an argu
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +25,7 @@ from airflow_provider_ducklake.hooks.links import application_said_in, history_u
 from airflow_provider_ducklake.hooks.submit_settings import submit_settings
 from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
 from airflow_provider_ducklake.spark.output.log import JobLog
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.writes.verb import Results
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def _always() -> bool:
@@ -192,7 +192,7 @@ class SparkSubmitter:
             cluster_driver.needs_of_driver(request.directory, settings, storage_options),
         ]
         for warning in filter(None, warnings):
-            self.operator.log.warning(warning)
+            self.operator.log.warning("%s", warning)
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Submit the job and read what it left; see ``Submitter``."""
@@ -215,7 +215,7 @@ class SparkSubmitter:
         from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
 
         if mismatch := before_submit.mismatch():
-            self.operator.log.warning(mismatch)
+            self.operator.log.warning("%s", mismatch)
         arguments = self._document_key(request.directory)
         uri = job_io.write_request(request, storage_options, is_sealed=arguments is not None)
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
@@ -310,9 +310,11 @@ class SparkSubmitter:
         if typed is None and is_known:
             return SparkJobError(unknown)
         if typed is None:
-            return SparkJobError(job_log.cause() or job_log.end(unknown))
-        lost = job_log.lost_master() if type(typed) is SparkJobError else None
-        return typed if lost is None else SparkJobError(f"{lost}\n{typed}")
+            return SparkJobError.of_log(job_log.cause() or job_log.end(unknown))
+        lost = job_log.lost_master()
+        if lost is None or not isinstance(typed, SparkJobError):
+            return typed
+        return SparkJobError(lost, [typed.problem, *typed.log])
 
     def connection(self) -> Connection:
         """Return the Spark connection. SparkSubmitOperator would take YARN for one that does not exist."""

@@ -25,6 +25,7 @@ from airflow_provider_ducklake.errors import (
     UntrustedValueError,
     ZombieCommitError,
 )
+from airflow_provider_ducklake.spec.log_lines import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +86,20 @@ def no_retry_on_user_errors() -> Iterator[None]:
         raise AirflowFailException(explained(error)) from error
 
 
+class TaskLog:
+    """Airflow's logger of an operator, a hook or a trigger, whose records values do not break into lines."""
+
+    def __init__(self, log: Any) -> None:  # noqa: ANN401 - Airflow's logger
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - Airflow's logger
+        method = getattr(self._log, name)
+        if name not in _LEVELS:
+            return method
+        return lambda message, *values, **given: method(message, *map(in_line, values), **given)
+
+
+_LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
 _VERBS = logging.getLogger("airflow_provider_ducklake.writes")
 
 

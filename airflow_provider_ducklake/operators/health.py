@@ -86,9 +86,9 @@ class DuckLakeTableHealthOperator(DuckLakeOperator):
     def _emit(self, health: Mapping[str, Any]) -> None:
         tags = {"conn_id": self.ducklake_conn_id}
         emit_gauges({name: health[name] for name in _OF_LAKE}, tags)
-        self.log.info(
-            "Health at snapshot %s:\n%s", health["snapshot_id"], "\n".join(health_lines(health["tables"]))
-        )
+        self.log.info("Health at snapshot %s:", health["snapshot_id"])
+        for line in health_lines(health["tables"]):
+            self.log.info("%s", line)
         for table in health["tables"]:
             numbers = _numbers(table)
             emit_gauges(numbers, {**tags, "table": table["name"]})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.errors import InvalidInputError, short_line
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
@@ -76,8 +76,8 @@ class DuckLakeVerifyOperator(DuckLakeOperator):
 def _text(findings: Sequence[Finding]) -> str:
     counts = Counter(one.code.value for one in findings)
     listed = ", ".join(f"{number} {code}" for code, number in counts.most_common())
-    shown = "\n".join(f"{one} {one.remedy}" for one in findings[:_SHOWN])
-    return f"The lake has {len(findings)} findings ({listed}):\n{shown}"
+    shown = "".join(f"\n  - {short_line(f'{one} {one.remedy}')}" for one in findings[:_SHOWN])
+    return f"The lake has {len(findings)} findings ({listed}):{shown}"
 
 
 def _codes(words: Collection[str]) -> frozenset[FindingCode]:

@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.task import TaskLog, no_retry_on_user_errors
 from airflow_provider_ducklake.hooks.watch import Watch
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         self.since = since
         self.ducklake_conn_id = ducklake_conn_id
         self.deferrable = deferrable
+
+    @property
+    def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
+        """Airflow's logger, with each value on one line."""
+        return TaskLog(super().log)
 
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class's
         """Wait, in the triggerer where the sensor is deferrable."""
@@ -118,7 +123,7 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         watch = self._watch(context)
         with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
             looked = watch.look(lake)
-        self.log.info(watch.said(looked))
+        self.log.info("%s", watch.said(looked))
         return PokeReturnValue(is_done=looked.found is not None, xcom_value=looked.handed_on)
 
     def _watch(self, context: Context) -> Watch:

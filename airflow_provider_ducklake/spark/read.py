@@ -121,7 +121,8 @@ def read_error(error: Exception, plans: Iterable[ScanPlan]) -> DuckLakeError:
     for plan in plans:
         for file in plan.files:
             if spark_path(file.path).rpartition("/")[2] in text:
-                return StorageError(f"{_unreadable(plan.table, file, text)}\n{found}")
+                said = " ".join(map(str.strip, [found.problem, *found.log]))
+                return StorageError(f"{_unreadable(plan.table, file, text)} Spark says: {said}")
     return found
 
 

@@ -36,6 +36,7 @@ from airflow_provider_ducklake.spec.types.values import (
     format_date,
     format_float64,
     identity_text,
+    is_short,
     parse_physical,
 )
 
@@ -150,7 +151,6 @@ def _unfit(type_: DuckLakeType, value: Literal) -> ValueError:
 _INTEGER_TEXT = re.compile(r"-?\d+", re.ASCII)
 _DECIMAL_TEXT = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _FLOAT_TEXT = re.compile(r"-?(\d+(\.\d+)?([eE][+-]?\d+)?|inf)|nan", re.ASCII)
-_MOST_DIGITS = 400  # more than any type holds; keeps arithmetic on texts like 1e999999999 short
 
 
 def _number(value: Literal, spelling: re.Pattern[str]) -> Fraction:
@@ -159,7 +159,7 @@ def _number(value: Literal, spelling: re.Pattern[str]) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise ValueError("expected a number")  # noqa: TRY004 - the caller translates it
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+    if not is_short(number):
         raise ValueError("out of range")
     return Fraction(number)
 

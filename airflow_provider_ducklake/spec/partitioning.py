@@ -83,7 +83,7 @@ class Transform:
         Raises:
             UnsupportedFeatureError: a transform this release does not know.
         """
-        match = re.fullmatch(r"([a-z_]+)(?:\((\d+)\))?", text)
+        match = re.fullmatch(r"([a-z_]+)(?:\((\d{1,18})\))?", text)
         if match is None or match[1] not in set(TransformKind) or (match[1] == "bucket") != bool(match[2]):
             raise UnsupportedFeatureError(f"Partition transform {text!r} is not supported by this release.")
         return cls(TransformKind(match[1]), int(match[2]) if match[2] else None)
@@ -105,7 +105,7 @@ class PartitionSpec:
     id: PartitionId | None = None
 
 
-_EXPRESSION = re.compile(r"\s*([A-Za-z_]+)\s*\(\s*(?:(\d+)\s*,\s*)?(.+?)\s*\)\s*\Z", re.DOTALL)
+_EXPRESSION = re.compile(r"\s*([A-Za-z_]+)\s*\(\s*(?:(\d{1,18})\s*,\s*)?(.+?)\s*\)\s*\Z", re.DOTALL)
 _EPOCH_STARTS = {  # the unit that each counts, and the number of the one that 1970 begins with
     TransformKind.EPOCH_YEAR: (TransformKind.YEAR, 1970),
     TransformKind.EPOCH_MONTH: (TransformKind.MONTH, 1970 * 12),

@@ -166,8 +166,8 @@ _OPENED_BY = {
 
 
 _FIRST_DUCKDB = {SpecVersion.V1_0: (1, 5), SpecVersion.V1_1: (2, 0)}
-_SPELLED = re.compile(r"\d+\.\d+(-dev\d+)?")
-_DUCKDB = re.compile(r"DuckDB (?:version )?v?(\d+)\.(\d+)\.")
+_SPELLED = re.compile(r"\d{1,9}\.\d{1,9}(-dev\d{1,9})?")
+_DUCKDB = re.compile(r"DuckDB (?:version )?v?(\d{1,9})\.(\d{1,9})\.")
 
 
 def is_locked_out(client: str, version: SpecVersion) -> bool:

@@ -80,7 +80,7 @@ def changes_table(records: Iterable[ChangeRecord], table_id: int) -> bool:
 
 
 _QUOTED = r'"(?:[^"]|"")*"'
-_ENTRY = re.compile(rf"([a-z_]+):(?:(\d+)|({_QUOTED}(?:\.{_QUOTED})*))(?:,|\Z)")
+_ENTRY = re.compile(rf"([a-z_]+):(?:(\d{{1,19}})|({_QUOTED}(?:\.{_QUOTED})*))(?:,|\Z)")
 
 
 def parse_changes(text: str | None) -> tuple[ChangeRecord, ...]:

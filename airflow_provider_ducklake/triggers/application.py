@@ -12,6 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_provider_ducklake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import Application, State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments
+from airflow_provider_ducklake.hooks.task import TaskLog
 from airflow_provider_ducklake.triggers.threads import in_own_thread
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class SparkApplicationTrigger(BaseTrigger):
         self.job_id = job_id
         self.ducklake_conn_id = ducklake_conn_id
         self.poll_interval = poll_interval
+
+    @property
+    def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
+        """Airflow's logger, with each value on one line."""
+        return TaskLog(super().log)
 
     @classmethod
     def of(

@@ -8,7 +8,6 @@ does not find a function of a DAG file.
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import NotFoundError
 from airflow_provider_ducklake.hooks.ducklake import connection_of, open_catalog
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.triggers.threads import in_own_thread
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 REPORT = f"{__name__}.report_freshness"  # what AsyncCallback takes
 

@@ -10,7 +10,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError
 from airflow_provider_ducklake.hooks.compat import ACK_STREAMS, asset_state, store_name
-from airflow_provider_ducklake.hooks.task import explained, is_incurable
+from airflow_provider_ducklake.hooks.task import TaskLog, explained, is_incurable
 from airflow_provider_ducklake.hooks.watch import Looked, Watch, start_of
 from airflow_provider_ducklake.triggers.poller import Interest, LakePoller
 from airflow_provider_ducklake.triggers.watcher import AssetStore, LakeStore, TableWatcher
@@ -62,6 +62,11 @@ class DuckLakeSnapshotTrigger(BaseEventTrigger):
         self.poll_interval = poll_interval
         self.once = once
 
+    @property
+    def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
+        """Airflow's logger, with each value on one line."""
+        return TaskLog(super().log)
+
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments."""
         cls, arguments = type(self), self.watch.as_arguments()
@@ -89,7 +94,7 @@ class DuckLakeSnapshotTrigger(BaseEventTrigger):
             looked = await self._wait(poller)
         except DuckLakeError as error:
             return {"status": "error", "message": explained(error), "is_incurable": is_incurable(error)}
-        self.log.info(self.watch.said(looked))
+        self.log.info("%s", self.watch.said(looked))
         return {"status": "success", "handed_on": looked.handed_on}
 
     async def _wait(self, poller: LakePoller) -> Looked:

@@ -7,7 +7,6 @@ they were.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +18,7 @@ from airflow_provider_ducklake.planning.writing.job_target import target_of_comp
 from airflow_provider_ducklake.planning.writing.write import RowOrder, plan_write
 from airflow_provider_ducklake.spark.job import compaction_io
 from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.storage.files.filesystem import delete_file
 from airflow_provider_ducklake.writes.arguments import names_of, parse_at, parse_count, parse_size
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     CompactedFile: TypeAlias = MergedFile | RewrittenFile
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ same, the job is what this try would submit: its results are taken. Else it is s
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from airflow_provider_ducklake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.paths import job_directory
 from airflow_provider_ducklake.writes.verb import MAY_RUN, DetachedSubmitter
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         Verb,
     )
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _TRANSIENT = (CatalogUnavailableError, CatalogRefusedError, StorageError)
 

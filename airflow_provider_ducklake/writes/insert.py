@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from airflow_provider_ducklake.spark.job.request import (
     found_rows,
     job_directory,
 )
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.sql.predicate import read_predicate
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.writes.arguments import GivenRows
     from airflow_provider_ducklake.writes.verb import Attempt, Resolve, Results, Submitter, Summary
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

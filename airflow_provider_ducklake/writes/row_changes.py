@@ -6,7 +6,6 @@ are there by then: what it changed before stays changed.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from airflow_provider_ducklake.spark.job.request import (
     job_directory,
     value_of,
 )
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, split_parts
 from airflow_provider_ducklake.sql.spark.conditions import readable_filter, unknown_column
 from airflow_provider_ducklake.sql.spark.expressions import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.writes.verb import Commit, Resolve, Results, Summary
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _ROWS = ("rows_deleted", "rows_updated", "rows_inserted")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from airflow_provider_ducklake.errors import CommitStateUnknownError, DuckLakeEr
 from airflow_provider_ducklake.planning.writing.job_target import target_of_write
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.writes.detached import (
     Begun,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from airflow_provider_ducklake.spark.job.request import (
     check_view_names,
 )
 from airflow_provider_ducklake.spec.commit_key import OnClear
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import (
     DEFAULT_SCHEMA,
     QualifiedName,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.replay import Replay
     from airflow_provider_ducklake.writes.verb import Commit, Resolve, Results, Summary
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,6 +19,7 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.planning.writing.staged import plan_stages
 from airflow_provider_ducklake.planning.writing.write import NewTable
 from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.storage.files.filesystem import exists
 from airflow_provider_ducklake.writes.run import announce_earlier, announce_replaced
 from airflow_provider_ducklake.writes.verb import numbers
@@ -205,7 +205,7 @@ def _remove_released(lake: Lake, uri: str, job: RegisteredJob) -> None:
         job_io.delete_stage_files(uri, lake.storage_options)
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def check_given(staged: Staged) -> None:

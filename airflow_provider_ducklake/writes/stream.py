@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from airflow_provider_ducklake.spark.job import job_io, stream_io
 from airflow_provider_ducklake.spark.job.request import JobRequest, StreamSource, TransformSource
 from airflow_provider_ducklake.spark.job.stream_io import StreamOwner
 from airflow_provider_ducklake.spec.commit_key import OnClear
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute, job_directory
 from airflow_provider_ducklake.storage.files import sealing
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.writes.verb import Attempt, Resolve, Submitter, Summary
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

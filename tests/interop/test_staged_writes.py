@@ -1,9 +1,12 @@
 """Several staged writes become one snapshot or none: as the library has it, judged by DuckDB."""
 
 import json
+import shutil
+import sqlite3
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
@@ -25,7 +28,8 @@ from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spark.job.codec import FORMAT_VERSION
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.writes.staged import commit_writes, discard, tidy_up
+from airflow_provider_ducklake.storage.files import sealing
+from airflow_provider_ducklake.writes.staged import commit_writes, discard, read_staged, tidy_up
 from airflow_provider_ducklake.writes.verb import Commit
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
@@ -390,3 +394,20 @@ def test_of_a_damaged_staged_write_that_was_committed_only_the_documents_go(sqli
 
     assert [{path.suffix for path in Path(one.directory).iterdir()} for one in staged] == [{".parquet"}] * 2
     assert ids(sqlite_catalog) == [1, 2]
+
+
+def test_sealed_documents_count_only_in_the_directory_for_which_their_job_was_registered(
+    sqlite_catalog, lake, monkeypatch
+):
+    monkeypatch.setattr(sealing, "_known", {lake.data_path: sealing._Known(bytes(32))})
+    staged = stage(lake, "orders", rows_of(1))
+    copied = f"{lake.table_snapshot('lines').root}{Path(staged.directory).name}/"
+    shutil.copytree(staged.directory, copied)
+    assert Path(copied, "_DONE").read_bytes().startswith(b"DLS2")
+
+    with pytest.raises(InvalidInputError, match="is not a staged write of this lake"):
+        read_staged(lake, job_io.stage_uri(copied))
+    with closing(sqlite3.connect(sqlite_catalog.location)) as database, database:
+        database.execute("UPDATE airflow_ducklake_job SET prefix = ?", (copied,))
+    with pytest.raises(UntrustedValueError, match=r"is not what job .* was registered for"):
+        read_staged(lake, job_io.stage_uri(copied))

@@ -356,7 +356,7 @@ def test_a_file_that_goes_bad_before_the_rows_are_asked_for_is_named(sqlite_cata
 
     error = read_error(caught.value, [plan])
     assert isinstance(error, StorageError)
-    ours, spark_says = str(error).split("\n", 1)
+    ours, spark_says = str(error).split(" Spark says: ")
     assert plan.files[0].path in ours
     assert "of main.t at snapshot 2: " in ours
     assert reason in ours

@@ -3,6 +3,7 @@
 import pickle
 import re
 import unicodedata
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -28,6 +29,7 @@ from airflow_provider_ducklake.errors import (
     InvalidValueError,
     LockTimeoutError,
     MacroNotFoundError,
+    MigrationRefusedError,
     NotADuckLakeError,
     SchemaMismatchError,
     SchemaNotFoundError,
@@ -35,6 +37,7 @@ from airflow_provider_ducklake.errors import (
     SnapshotNotFoundError,
     SnapshotTaggedError,
     SourceNotFoundError,
+    SparkJobError,
     TableNotFoundError,
     TagExistsError,
     TaggedSnapshotLostError,
@@ -45,7 +48,6 @@ from airflow_provider_ducklake.errors import (
     ViewNotFoundError,
     ZombieCommitError,
 )
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 CLASSES = [
     value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, DuckLakeError)
@@ -54,6 +56,7 @@ WITH_FIELDS = [
     NotADuckLakeError("sqlite:///x"),
     UnsupportedVersionError("0.3", ["1.0"]),
     CatalogMigratedError("1.0", "1.1"),
+    MigrationRefusedError("1.1", ["a view has no SQL"]),
     CatalogUnavailableError("postgresql://h/d", "no route"),
     CatalogRefusedError("postgresql://h/d", "disk full", "INSERT INTO t"),
     SchemaNotFoundError("s", 3),
@@ -85,6 +88,7 @@ WITH_FIELDS = [
     CommitStateUnknownError(7, "OperationalError"),
     UntrustedValueError("/lake/ducklake-1/_DONE", "../x", "is not the name of a job's document"),
     FilesNotDeletedError(3, ["/lake/a.parquet: Permission denied"]),
+    SparkJobError("The job failed.", ["Traceback"]),
     SharedDataPathError("/lake/", "another lake's mark lies there."),
 ]
 ALL = [*WITH_FIELDS, *(one("the text") for one in CLASSES if "__init__" not in vars(one))]
@@ -128,26 +132,51 @@ def test_the_tree_in_the_docstring_is_the_tree_of_the_classes():
 HOSTILE = "x\n[2026-11-26] ERROR - call us\x1b[31m\x1b]0;t\x07\r\x85\u2028\u202e\u2066"
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        errors.InvalidInputError(f"Column {HOSTILE} is not there. Correct the name."),
-        errors.TableNotFoundError(str(QualifiedName.of(("main", HOSTILE))), 3),
-        errors.ColumnNotFoundError(HOSTILE, "main.t", [HOSTILE, "b"]),
-        errors.SchemaMismatchError("main.t", [f"column {HOSTILE} is not in the table"]),
-        errors.TransactionConflictError(f"rename {HOSTILE}", f"dropped {HOSTILE}", "main.t", 3),
-        errors.InvalidValueError("main.t", [f"{HOSTILE}: 1 value"]),
-        errors.FilesNotDeletedError(1, [f"/lake/{HOSTILE}: no"]),
-        errors.StorageError(f"Cannot read /lake/{HOSTILE[:1]}{HOSTILE[2:]}."),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_no_name_ends_a_line_or_controls_a_terminal(error):
-    text = str(error)
+def planted(error, text: str) -> Iterator[DuckLakeError]:
+    """Yield an error again for each of its texts, which then is another one; an int or a time stays."""
+    arguments = list(error.args)
+    for place, value in enumerate(arguments):
+        if isinstance(value, (str, tuple)):
+            other = (text, "b") if isinstance(value, tuple) else text
+            if not isinstance(value, tuple) or all(isinstance(one, str) for one in value):
+                yield type(error)(*arguments[:place], other, *arguments[place + 1 :])
 
-    assert "call us" in text
-    assert [one for one in text.splitlines() if one.startswith("[")] == []
-    assert not [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl") and char != "\n"]
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
+def test_no_value_ends_a_line_or_controls_a_terminal(error):
+    for hostile in planted(error, HOSTILE):
+        text = str(hostile)
+
+        assert not [line for line in text.splitlines() if line.lstrip().startswith("[2026")]
+        assert not [
+            char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl") and char != "\n"
+        ]
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
+def test_only_the_first_line_of_an_error_begins_as_records_of_a_log_do(error):
+    assert all(line.startswith("  ") for line in str(error).splitlines()[1:])
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
+def test_an_error_of_a_value_without_an_end_is_short(error):
+    for long in planted(error, f"begin{'x' * 100_000}end"):
+        assert len(str(long)) < 3_000
+
+
+def test_an_error_that_is_cut_says_so_and_keeps_its_end():
+    error = errors.TableNotFoundError("x" * 100_000, 3)
+
+    assert "xxx…(98" in str(error)
+    assert " more characters)…xxx" in str(error)
+    assert str(error).endswith("Check the name, or let the operator create it with create_table=True.")
+
+
+def test_a_note_stays_on_one_line():
+    error = errors.CatalogError("no")
+    error.add_note(HOSTILE)
+
+    assert len(error.__notes__[0].splitlines()) == 1
 
 
 def test_other_names_are_shown_as_they_are():
@@ -157,9 +186,14 @@ def test_other_names_are_shown_as_they_are():
 
 
 def test_an_error_of_a_list_keeps_its_lines():
-    assert str(errors.InvalidInputError("Not these:\n  - a\n  - b")).splitlines() == [
-        "Not these:",
+    assert str(errors.MigrationRefusedError("1.1", ["a", "b"])).splitlines() == [
+        "The catalog cannot be migrated to DuckLake 1.1; nothing was changed:",
         "  - a",
         "  - b",
+        "  Then migrate again.",
     ]
-    assert str(errors.SparkJobError("The job failed.\nat line 2")).count("\n") == 1
+    assert str(errors.SparkJobError.of_log("The job failed.\nTraceback:\n  File x")).splitlines() == [
+        "The job failed.",
+        "  Traceback:",
+        "    File x",
+    ]

@@ -36,6 +36,7 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
 )
 from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.storage.files.durable import sync_added
 from airflow_provider_ducklake.transaction.changes import AppendFiles, changes_catalog, check_changes
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.snapshots import Snapshot
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def commit(

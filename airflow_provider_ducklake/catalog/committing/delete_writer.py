@@ -11,7 +11,6 @@ ends such a file itself.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,6 +21,7 @@ from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_snapshots
 from airflow_provider_ducklake.catalog.snapshot.read_files import WantedFiles
 from airflow_provider_ducklake.errors import StorageError, TransactionConflictError
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.transaction.changes import (
     AddDeletes,
     EndFiles,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import Change, FileDeletes
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _ROUNDS_OUTSIDE = 2
 

@@ -6,18 +6,18 @@ turns, between which this connection looks at the clock.
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
 from airflow_provider_ducklake.spec.limits import CONNECT_TIMEOUT_SECONDS, Limits
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 T = TypeVar("T")
 
 # Whoever may create in a schema of the path may make functions that fit better than PostgreSQL's own.

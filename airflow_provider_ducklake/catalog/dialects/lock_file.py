@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import getpass
-import logging
 import os
 import random
 import socket
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.catalog.database.companions import check_plain
 from airflow_provider_ducklake.catalog.database.connect import shown
 from airflow_provider_ducklake.errors import CatalogUnavailableError, LockTimeoutError, UntrustedValueError
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.spec.limits import Limits
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _LONGEST_PAUSE_SECONDS = 0.005  # drawn anew each time: all who wait have the same chance
 _SIGNED = "the process "  # begins what a holder writes

@@ -7,7 +7,6 @@ released by hand. CREATE, ALTER and DROP commit the open transaction.
 from __future__ import annotations
 
 import hashlib
-import logging
 from contextlib import contextmanager
 from functools import cached_property
 from types import MappingProxyType
@@ -20,6 +19,7 @@ from airflow_provider_ducklake.catalog.database.column_types import CatalogTimes
 from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.catalog.dialects.grants import Wanted, mysql_grants
 from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Select, Table
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _LOCK_WAIT_TIMEOUT = 1205
 _LOST_RACE = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -19,13 +18,14 @@ from tenacity import (
 
 from airflow_provider_ducklake.catalog.database.connect import driver_error
 from airflow_provider_ducklake.errors import CommitRetriesExceededError
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 T = TypeVar("T")
 
 

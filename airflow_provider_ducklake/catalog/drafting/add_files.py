@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.snapshot.registered_files import registered
 from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.spec.partitioning import hive_values
 from airflow_provider_ducklake.storage.files.patterns import expand
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import textwrap
 from typing import TYPE_CHECKING, assert_never
 
 from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.sql.duckdb.statements import (
     AddColumn,
     CommentOnColumn,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
     from airflow_provider_ducklake.sql.duckdb.ddl import ParsedStatement
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _SHOWN_CHARACTERS = 200
 

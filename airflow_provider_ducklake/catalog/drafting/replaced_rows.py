@@ -157,6 +157,7 @@ def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positi
     """Return where a file has live rows of the commit; None: it has no others."""
     if found.are_together:
         return None
+    from airflow_provider_ducklake.storage.deletes.delete_files import row_count_of  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.storage.deletes.merged_deletes import (  # noqa: PLC0415
         deleted_before,
         positions_of,
@@ -174,7 +175,8 @@ def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positi
     if len(places) == file.record_count:
         return None
     marks = found.targets.marks.get(file.id, {})
-    return positions_of(without(places, deleted_before(file.delete_file, marks, file.record_count, locate)))
+    deleted = deleted_before(file.delete_file, marks, row_count_of(file, locate), locate)
+    return positions_of(without(places, deleted))
 
 
 def _of_earlier_commit(changes: Iterable[Change]) -> Iterator[Change]:

@@ -236,9 +236,10 @@ def _dead_count(targets: Targets, file: LiveDataFile, positions: RowPositions, l
     said = len(marks) + (file.delete_file.delete_count if file.delete_file is not None else 0)
     if not said or said + positions.count < file.record_count:
         return said
+    from airflow_provider_ducklake.storage.deletes.delete_files import row_count_of  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.storage.deletes.merged_deletes import deleted_before  # noqa: PLC0415 - heavy
 
-    return len(deleted_before(file.delete_file, marks, file.record_count, locate))
+    return len(deleted_before(file.delete_file, marks, row_count_of(file, locate), locate))
 
 
 def _file_deletes(targets: Targets, loss: FileLoss) -> FileDeletes | UnwrittenDeletes:

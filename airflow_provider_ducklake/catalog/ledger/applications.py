@@ -7,7 +7,6 @@ that a later try of the task finds it, whenever the try before it died. It count
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with
 from airflow_provider_ducklake.catalog.ledger import jobs, own_tables
 from airflow_provider_ducklake.errors import UntrustedValueError
 from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from typing import Any
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
     from airflow_provider_ducklake.spec.commit_key import CommitKey
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 NAME = "airflow_ducklake_application"
 _DIGEST_LENGTH = 64

@@ -7,7 +7,6 @@ up. How long the files of one that nobody releases are protected is said by whoe
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from airflow_provider_ducklake.catalog.ledger.own_tables import ensure_table, ho
 from airflow_provider_ducklake.errors import CatalogRefusedError, FilesGivenUpError, UntrustedValueError
 from airflow_provider_ducklake.planning.writing.job_target import JobTarget
 from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.paths import is_job_directory
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 NAME = "airflow_ducklake_job"
 _ID_LENGTH = 64

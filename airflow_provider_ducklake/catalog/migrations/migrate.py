@@ -10,7 +10,6 @@ catalog that the next call finishes.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -53,11 +52,12 @@ from airflow_provider_ducklake.catalog.migrations.merged_files import (
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import head_of_any_version
 from airflow_provider_ducklake.errors import (
-    CatalogError,
+    MigrationRefusedError,
     StorageError,
     TransactionConflictError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.versions import DEFAULT, READABLE, SpecVersion, opened_by, refused
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.names.paths import CatalogPath
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _NO_MERGED_FILES = MergedFiles()
 _MAY_NOT_ALTER = "The database's user may not alter the catalog's tables."
@@ -140,14 +140,10 @@ class _Plan:
         """Refuse what cannot be migrated as it is.
 
         Raises:
-            CatalogError: gives every reason.
+            MigrationRefusedError: gives every reason.
         """
         if self.refusals:
-            reasons = "".join(f"\n  - {one}" for one in self.refusals)
-            raise CatalogError(
-                f"The catalog cannot be migrated to DuckLake {self.target.value}; nothing was changed:"
-                f"{reasons}\nThen migrate again."
-            )
+            raise MigrationRefusedError(self.target.value, self.refusals)
 
     def _steps(self, copied: int) -> Iterator[str]:
         joined = len(self.chains)

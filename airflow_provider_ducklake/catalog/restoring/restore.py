@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from airflow_provider_ducklake.planning.upkeep.restore import plan_bins
 from airflow_provider_ducklake.planning.writing.job_target import target_of_write
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.spec.files import DataFile
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.paths import relative_to
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.stats import TableColumnStats
     from airflow_provider_ducklake.transaction.changes import Change
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def restore(

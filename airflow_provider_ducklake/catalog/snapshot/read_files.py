@@ -175,15 +175,25 @@ def stamped_max(text: str | None) -> SnapshotId | None:
     """Return what 0.3 says of a file whose rows say which snapshots they came by: the newest of those."""
     if text is None or not text.startswith(_STAMPED):
         return None
-    return SnapshotId(int(text.removeprefix(_STAMPED)))
+    return SnapshotId(_whole(text.removeprefix(_STAMPED), text))
 
 
 def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
     """Return what 0.2 and 0.3 say of a merged file: ``3:2|4:3`` are 2 rows up to snapshot 3, 3 up to 4."""
     if not text or stamped_max(text) is not None:
         return ()
-    pairs = (part.split(":") for part in text.split("|") if part)
-    return tuple((SnapshotId(int(snapshot)), int(count)) for snapshot, count in pairs)
+    pairs = (part.partition(":") for part in text.split("|") if part)
+    return tuple((SnapshotId(_whole(snapshot, text)), _whole(count, text)) for snapshot, _, count in pairs)
+
+
+def _whole(number: str, text: str) -> int:
+    try:
+        return int(number)
+    except ValueError:
+        raise CatalogError(
+            f"The partial_file_info {text!r:.80} of a data file does not give the snapshot of each row. "
+            "Restore the catalog from a backup."
+        ) from None
 
 
 def file_key(text: str | None) -> FileKey | None:

@@ -7,7 +7,6 @@ maintenance).
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
@@ -22,6 +21,7 @@ from airflow_provider_ducklake.catalog.snapshot.file_paths import named_files
 from airflow_provider_ducklake.catalog.upkeep.may_delete import check_may_delete
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.planning.upkeep.retention import cut_off
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.paths import CatalogPath, is_absolute, path_key, why_not_deletable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.storage.files.deletion import Deletion
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 FILES_AT_ONCE = 1_000
 # Far from the years that a driver cannot read, as PostgreSQL's infinity, in whatever zone it returns them.

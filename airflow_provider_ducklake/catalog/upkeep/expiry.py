@@ -8,7 +8,6 @@ SQLite.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ from airflow_provider_ducklake.planning.upkeep.expiry import (
     plan_expiry,
     without_tagged,
 )
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.spec.snapshots import Snapshot
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 SNAPSHOTS_AT_ONCE = 10_000
 _HOLES_AT_ONCE = 200

@@ -7,7 +7,6 @@ frozen lakes).
 
 from __future__ import annotations
 
-import logging
 import stat
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -36,6 +35,7 @@ from airflow_provider_ducklake.spec.frozen import (
     attach_statement,
 )
 from airflow_provider_ducklake.spec.ids import SnapshotId
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.paths import directory_path, is_absolute
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.options import OptionRow
     from airflow_provider_ducklake.spec.snapshots import Snapshot
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 _ROWS_AT_ONCE = 10_000
 
 

@@ -6,7 +6,6 @@ together with a table's flush makes that table be read again; nothing of it has 
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.planning.upkeep.flush import FlushPlan, FlushResult, plan_layout
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.paths import job_directory
 from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.transaction.changes import (
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     Commit = Callable[[Sequence[Stage], Sequence[str]], CommittedSnapshot | None]
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 _TRIES = 10
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
 
 _TABLES_AT_ONCE = 200
-_DYNAMIC = re.compile(r"ducklake_inlined_(?:data_(\d+)_\d+|delete_(\d+))\Z")
+_DYNAMIC = re.compile(r"ducklake_inlined_(?:data_(\d{1,19})_\d{1,19}|delete_(\d{1,19}))\Z")
 
 
 def tables_with_inlined_data(

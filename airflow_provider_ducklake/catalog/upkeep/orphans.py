@@ -7,7 +7,6 @@ commit, and none at all where another lake seems to keep its files there. *Sourc
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -33,6 +32,7 @@ from airflow_provider_ducklake.planning.upkeep.orphans import (
     foreign_evidence,
 )
 from airflow_provider_ducklake.planning.upkeep.retention import cut_off
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.paths import CatalogPath, path_key
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.storage.files.uploads import Upload
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 FILES_AT_ONCE = 1_000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -24,6 +23,7 @@ from airflow_provider_ducklake.catalog.verify.paths import table_roots
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.spec.ids import ColumnId, PartitionId
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
 from airflow_provider_ducklake.spec.versions import Feature
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.storage.files.filesystem import Location
     from airflow_provider_ducklake.storage.moving.verify_files import DeletesToVerify, FileToVerify
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _PAGE = 1000
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.verify.columns import Columns
     from airflow_provider_ducklake.catalog.verify.look import Look
 
-_DATA = re.compile(r"ducklake_inlined_data_(\d+)_(\d+)\Z")
+_DATA = re.compile(r"ducklake_inlined_data_(\d{1,19})_(\d{1,19})\Z")
 _DELETES = "ducklake_inlined_delete_"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from airflow_provider_ducklake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.verify.contents import Locate, Reading
     from airflow_provider_ducklake.storage.moving.shared_row_ids import SharedRowIds
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _OF_COLUMNS = frozenset(
     {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_read import has_inlined_
 from airflow_provider_ducklake.catalog.verify.look import Look, look_at
 from airflow_provider_ducklake.catalog.verify.paths import full_paths
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

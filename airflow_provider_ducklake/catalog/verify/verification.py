@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from airflow_provider_ducklake.catalog.verify.schema_circles import check_schema
 from airflow_provider_ducklake.catalog.verify.statistics import Known, check_statistics
 from airflow_provider_ducklake.catalog.verify.values import missing_values
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.upkeep.findings import Finding
     from airflow_provider_ducklake.spec.names.identifiers import TableName
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def verify(  # noqa: PLR0913 - three say what, three how

@@ -347,7 +347,7 @@ def _of_calendar(transform: Transform, type_: DuckLakeType, text: str | None) ->
     return Evidence(has_nulls=text is None, part=text, transformed=transformed)
 
 
-_YEAR = re.compile(r"-?\d+", re.ASCII)
+_YEAR = re.compile(r"-?\d{1,9}", re.ASCII)
 
 
 def year_range(type_: DuckLakeType, year: int) -> tuple[int, int]:

@@ -57,7 +57,7 @@ def typed(error: Exception) -> DuckLakeError:
         return _made(class_, found[2])
     cause = cause_of(error)
     said = f"{type(error).__name__}: {_shortened(text)}"
-    return SparkJobError(said if cause is None else f"{cause}\n{said}")
+    return SparkJobError.of_log(said if cause is None else f"{cause}\n{said}")
 
 
 def cause_of(error: Exception) -> str | None:
@@ -104,7 +104,7 @@ def _made(class_: type[DuckLakeError], message: str) -> DuckLakeError:
     try:
         return class_(message)
     except TypeError:  # it is made of several things, which its message does not tell apart
-        return SparkJobError(f"{class_.__name__}: {message}")
+        return SparkJobError.of_log(f"{class_.__name__}: {message}".replace("\n  ", "\n"))
 
 
 def _shortened(text: str) -> str:

@@ -7,7 +7,6 @@ a task for each file reads its rows with their ids and snapshots, another for ea
 from __future__ import annotations
 
 import json
-import logging
 import time
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -30,6 +29,7 @@ from airflow_provider_ducklake.spark.sessions.progress import progress_lines
 from airflow_provider_ducklake.spark.types.names import free_prefix
 from airflow_provider_ducklake.spark.writing.row_order import clustered, ordered
 from airflow_provider_ducklake.spark.writing.write_arrow import runs
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.storage.files import sealing
 from airflow_provider_ducklake.storage.moving.compact_files import Rewriting, compactor, in_one_file
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.sessions.protocol import BatchFunction
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def compact(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:

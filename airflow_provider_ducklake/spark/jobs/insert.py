@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from airflow_provider_ducklake.spark.writing.assignment import assign, fits, onl
 from airflow_provider_ducklake.spark.writing.few_rows import few_rows
 from airflow_provider_ducklake.spark.writing.partitions import with_keys
 from airflow_provider_ducklake.spark.writing.row_order import placed
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.spec.schema import new_columns
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import DataFile
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _MANY_PARTITIONS = 1_000
 _SMALL_FILE_BYTES = 4 * 2**20

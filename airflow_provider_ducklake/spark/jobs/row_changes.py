@@ -6,7 +6,6 @@ written from them, and only the files that have rows to update are read again.
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -43,6 +42,7 @@ from airflow_provider_ducklake.spark.row_changes.source_bounds import (
 from airflow_provider_ducklake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.spark.sessions.settings import exact_filters, prepare_reading
 from airflow_provider_ducklake.spark.writing import write_deletes
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.storage.rows import table_reader
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import DataFile
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def change_rows(spark: SparkSession, request: JobRequest) -> RowChanges:

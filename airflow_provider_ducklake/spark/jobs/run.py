@@ -18,6 +18,7 @@ from airflow_provider_ducklake.spark.jobs.stream import run_stream
 from airflow_provider_ducklake.spark.sessions.object_store import reach_buckets
 from airflow_provider_ducklake.spark.sessions.settings import take_texts_as_written
 from airflow_provider_ducklake.spark.sessions.start import start_session
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.storage.files import sealing
 from airflow_provider_ducklake.storage.files.filesystem import split_scheme
 from airflow_provider_ducklake.storage.files.process_options import has_secrets, process_options
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spark.job.request import JobRequest
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...] | RowChanges]] = {
     "insert": insert,

@@ -7,7 +7,6 @@ of the task or in the next one. See ``docs/adr/0013-streams-are-staged.md``.
 
 from __future__ import annotations
 
-import logging
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -26,6 +25,7 @@ from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.sessions.object_store import require_file_system
 from airflow_provider_ducklake.spark.sessions.settings import adaptive_as_in, prepare
 from airflow_provider_ducklake.spark.writing.assignment import assign
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.paths import hadoop_uri
 from airflow_provider_ducklake.storage.files.deletion import delete_tree
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job.request import JobRequest
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def stage_batches(df: DataFrame, plan: WritePlan, source: StreamSource, engine: str = "auto") -> WriteResult:

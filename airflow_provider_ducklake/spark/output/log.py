@@ -103,7 +103,10 @@ class JobLog:
             return self._lost_master
         if not self._error:
             return None if self._has_driver else self._launch
-        said = "".join(self._error).strip()
+        first, *more = self._error
+        if all(line.startswith("  ") for line in more):  # as errors of ours show their lines
+            more = [line[2:] for line in more]
+        said = "".join([first, *more]).strip()
         found = _BEFORE_EXCEPTION.match(said)
         return (found and told_by([said[found.end() :]], OF_EXCEPTIONS)) or said
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.spark.sessions.kind import kind_of
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.spark.sessions.protocol import RunningStage
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 SECONDS_BETWEEN_LINES = 20.0
 _one_speaks = threading.Lock()  # of actions that run side by side

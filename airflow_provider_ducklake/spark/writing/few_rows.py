@@ -6,7 +6,6 @@ wrong all the same: so no more rows are fetched than are few, and where there ar
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from airflow_provider_ducklake.errors import SparkJobError
 from airflow_provider_ducklake.spark.job.errors import typed
 from airflow_provider_ducklake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.spark.writing.row_order import ordered
+from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.planning.writing.write import WritePlan
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 MOST_ROWS = 10_000  # those of one of Spark's batches for Python
 _MOST_BYTES = 4 * 2**20

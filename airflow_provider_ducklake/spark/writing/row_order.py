@@ -12,7 +12,6 @@ whatever their type and spread. *Source:* NULLs lie where a key says, as in the 
 
 from __future__ import annotations
 
-import logging
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.spark.types.spark_types import carrier_type
 from airflow_provider_ducklake.spark.writing.computed_values import spark_value
 from airflow_provider_ducklake.spark.writing.partitions import gathered, rebalanced
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import fold
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.sorting import SortField
 
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def placed(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> DataFrame:

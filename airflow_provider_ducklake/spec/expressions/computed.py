@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
 
 _LARGEST = 2**63
+_MOST_DIGITS = 19
 _SIGNED_BITS = 64
 _ARITHMETIC = frozenset({"+", "-", "*"})
 _PARTS = frozenset({"year", "month", "day"})
@@ -85,11 +86,15 @@ def _column(column: Column | None) -> Computed | None:
     return None
 
 
+def _is_long(digits: str) -> bool:
+    return digits.isdecimal() and len(digits) <= _MOST_DIGITS and int(digits) < _LARGEST
+
+
 def _literal(constant: Constant) -> Computed | None:
     if constant.kind is ConstantKind.STRING:
         return Computed("literal", Kind.STRING, value=constant.text)
     digits = constant.text.removeprefix("-")
-    if constant.kind is not ConstantKind.NUMBER or not digits.isdecimal() or int(digits) >= _LARGEST:
+    if constant.kind is not ConstantKind.NUMBER or not _is_long(digits):
         return None
     return Computed("literal", Kind.INTEGER, value=int(constant.text), bits=32)
 

@@ -49,6 +49,7 @@ _BINARY = {
 }
 _NOT_ASSOCIATIVE = frozenset({_IS, _COMPARISON, _IN})
 _LIKE = {"like": "~~", "ilike": "~~*"}
+_MOST_DIGITS = 9  # of a precision or a length
 _CONSTANTS = {"null": ConstantKind.NULL, "true": ConstantKind.TRUE, "false": ConstantKind.FALSE}
 _CALLED_ANYWAY = frozenset({"coalesce", "nullif", "substring", "trim"})
 _TIMES = (ScalarKind.DATE, ScalarKind.TIME, ScalarKind.TIMESTAMP)
@@ -563,7 +564,7 @@ class Parser:
 
     def _whole(self) -> int:
         token = self.take()
-        if not token.text.isdecimal() or not token.text.isascii():
+        if not token.text.isdecimal() or not token.text.isascii() or len(token.text) > _MOST_DIGITS:
             raise self.error("expected a whole number.", at=token)
         return int(token.text)
 

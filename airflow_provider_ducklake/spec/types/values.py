@@ -208,7 +208,26 @@ def parse_physical(type_: DuckLakeType, text: str) -> Physical:
 
 def _parse_decimal(type_: DuckLakeType, text: str) -> int:
     assert isinstance(type_, DecimalType)
-    return int(Decimal(text).scaleb(type_.scale, _ENOUGH_DIGITS))
+    return int(_number(text).scaleb(type_.scale, _ENOUGH_DIGITS))
+
+
+def _number(text: str) -> Decimal:
+    number = Decimal(text)
+    if not is_short(number):  # also NaN and Infinity, which integers and decimals never are
+        raise ValueError(f"{text!r:.80} is not a number that a column has")
+    return number
+
+
+def is_short(number: Decimal) -> bool:
+    """Whether a number is finite and its digits are so few that arithmetic on it is fast.
+
+    >>> is_short(Decimal("9" * 39)), is_short(Decimal("1e999999"))
+    (True, False)
+    """
+    return number.is_finite() and abs(number.adjusted()) <= _MOST_DIGITS
+
+
+_MOST_DIGITS = 400  # before or behind the point; more than any type holds
 
 
 _ENOUGH_DIGITS = Context(prec=80)
@@ -292,10 +311,7 @@ def order_key(type_: DuckLakeType, text: str) -> OrderKey:
 
 
 def _number_key(_: DuckLakeType, text: str) -> OrderKey:
-    number = Decimal(text)
-    if not number.is_finite():  # Decimal reads NaN and Infinity, which integers and decimals never are
-        raise ValueError(f"{text!r} is not a number")
-    return number
+    return _number(text)
 
 
 def _boolean_key(_: DuckLakeType, text: str) -> OrderKey:

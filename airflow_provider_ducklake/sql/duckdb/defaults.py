@@ -31,6 +31,7 @@ _OPERATORS = ("+", "-", "*", "/", "%", "||")
 _WHOLE = re.compile(r"\d+(_\d+)*")
 _FIXED = re.compile(r"\d+(_\d+)*\.\d*|\.\d+")
 _INTEGERS_END = 2**127
+_MOST_DIGITS = 39  # of a number before that
 _CONSTANTS: dict[str, bool | None] = {"NULL": None, "TRUE": True, "FALSE": False}
 
 
@@ -85,8 +86,10 @@ def _read_literal(cursor: Cursor) -> Literal | _NoLiteral | None:
 def read_number(text: str) -> int | Decimal | float:
     """Return a number as DuckDB types it: what is too long for a decimal is a double."""
     plain = text.replace("_", "")
-    if _WHOLE.fullmatch(text) and int(plain) < _INTEGERS_END:
-        return int(plain)
+    if _WHOLE.fullmatch(text):
+        digits = plain.lstrip("0") or "0"
+        if len(digits) <= _MOST_DIGITS and int(digits) < _INTEGERS_END:
+            return int(digits)
     if _FIXED.fullmatch(text) and len(plain.replace(".", "").lstrip("0")) <= MAX_DECIMAL_PRECISION:
         return Decimal(plain)
     return float(plain)

@@ -16,10 +16,14 @@ import pyarrow.parquet as pq
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.deletes.deletion_vectors import deletion_vector
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors
+from airflow_provider_ducklake.storage.parquet.footer import read_metadata
 from airflow_provider_ducklake.storage.parquet.footer_end import check_row_counts
 from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput, Written, open_parquet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
 _SNAPSHOT_ID = "_ducklake_internal_snapshot_id"
@@ -61,6 +65,24 @@ def write_delete_file(location: Location, data_file_path: str, deleted: pa.Table
         except BaseException:
             output.abort()
             raise
+
+
+def row_count_of(file: LiveDataFile, locate: Callable[[str], Location]) -> int:
+    """Return how many rows of a data file there are to delete.
+
+    A vector of a few bytes deletes millions of rows, so that a count of the catalog beyond those is compared
+    with the data file's own.
+
+    Raises:
+        StorageError: the data file is missing or damaged.
+    """
+    if file.record_count <= _MOST_UNCHECKED:
+        return file.record_count
+    metadata, _, _ = read_metadata(locate(file.path).with_key(file.encryption_key))
+    return min(file.record_count, int(metadata.num_rows))
+
+
+_MOST_UNCHECKED = 2**24  # positions of so many rows take 128 MiB
 
 
 def deleted_rows(location: Location, file_format: str, default_snapshot_id: int, row_count: int) -> pa.Table:

@@ -10,7 +10,11 @@ import pyarrow.compute as pc
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.names.paths import relative_to
-from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows, write_delete_file
+from airflow_provider_ducklake.storage.deletes.delete_files import (
+    deleted_rows,
+    row_count_of,
+    write_delete_file,
+)
 from airflow_provider_ducklake.storage.deletes.deletion_vectors import write_vectors
 from airflow_provider_ducklake.transaction.changes import FileDeletes, Positions, PositionsFile
 
@@ -114,7 +118,7 @@ def live_positions(
         raise InvalidInputError(
             f"Data file {file.path} has the positions 0 to {file.record_count - 1}, not {outside[0]}."
         )
-    before = deleted_before(file.delete_file, marks, file.record_count, locate)
+    before = deleted_before(file.delete_file, marks, row_count_of(file, locate), locate)
     twice = chosen.filter(pc.is_in(chosen, value_set=before["pos"].combine_chunks()))
     if len(twice):
         raise InvalidInputError(f"Position {twice[0]} of data file {file.path} is already deleted.")

@@ -7,18 +7,20 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _WITHOUT_RUNS, _WITH_RUNS = 12346, 12347
 _FEWEST_WITH_OFFSETS = 4  # of the containers of a bitmap that has runs
 _LARGEST_LIST = 4096
 _BITMAP_BYTES = 8192
+_LONG_RUN = 64  # numbers in a run on average, from which on Arrow copies runs faster than Python counts
 _HIGHEST = 2**31  # of the high bits: a row of a file has a number of 63 bits
 
 
@@ -30,12 +32,11 @@ def positions(data: bytes, most: int) -> pa.ChunkedArray:
     Raises:
         ValueError: this is no such bitmap, or it has more numbers.
     """
-    reader = _Reader(data, most)
+    reader, found = _Reader(data, most), _Found()
     (count,) = reader.unpack("Q")
-    chunks: list[pa.Array] = []
     for _ in range(count):  # each takes twelve bytes at least
-        chunks += _bitmap(reader)
-    return pa.chunked_array(chunks, pa.int64())
+        _read_bitmap(reader, found)
+    return found.numbers()
 
 
 def bitmap_of(numbers: pa.Array) -> bytes:
@@ -58,8 +59,7 @@ def _by_high_bits(numbers: pa.Array) -> Iterator[tuple[int, pa.Array]]:
 
 def _packed(low: pa.Array) -> bytes:
     if len(low) > _LARGEST_LIST:
-        every = pa.array(range(2**16), pa.int64())
-        return bytes(pc.is_in(every, value_set=low).buffers()[1])[:_BITMAP_BYTES]
+        return bytes(pc.is_in(_every(), value_set=low).buffers()[1])[:_BITMAP_BYTES]
     return bytes(low.cast(pa.uint16()).buffers()[1])[: 2 * len(low)]
 
 
@@ -99,8 +99,36 @@ class _Reader:
             raise ValueError(f"the bitmap has more numbers than the {self._most} that it may have")
 
 
-def _bitmap(reader: _Reader) -> Iterator[pa.Array]:
-    """Yield the numbers of a bitmap of the low 32 bits, whose high ones stand before it."""
+class _Found:
+    """The numbers that were read; those of small containers in one array, as each array has its price."""
+
+    def __init__(self) -> None:
+        self._chunks: list[pa.Array] = []
+        self._few: list[int] = []
+
+    def add(self, base: int, low: Sequence[int] | pa.Array) -> None:
+        """Add numbers of a container, which are ``base`` higher."""
+        if isinstance(low, pa.Array):
+            self._end()
+            self._chunks.append(pc.add(low, base))
+            return
+        self._few += [base + one for one in low]
+        if len(self._few) > _LARGEST_LIST:
+            self._end()
+
+    def _end(self) -> None:
+        if self._few:
+            self._chunks.append(pa.array(self._few, pa.int64()))
+            self._few = []
+
+    def numbers(self) -> pa.ChunkedArray:
+        """Return all of them in their order."""
+        self._end()
+        return pa.chunked_array(self._chunks, pa.int64())
+
+
+def _read_bitmap(reader: _Reader, found: _Found) -> None:
+    """Read a bitmap of the low 32 bits, whose high ones stand before it."""
     high, cookie = reader.unpack("II")
     if high >= _HIGHEST:
         raise ValueError(f"the bitmap has numbers with the high bits {high:#x}, beyond 63 bits")
@@ -118,14 +146,14 @@ def _bitmap(reader: _Reader) -> Iterator[pa.Array]:
     reader.expect(sum(header[1::2]) + count)
     for place, (key, last) in enumerate(zip(header[::2], header[1::2], strict=True)):
         is_runs = flags is not None and bool(flags[place // 8] >> place % 8 & 1)
-        yield pc.add(_container(reader, last + 1, is_runs=is_runs), (high << 32) + (key << 16))
+        found.add((high << 32) + (key << 16), _container(reader, last + 1, is_runs=is_runs))
 
 
-def _container(reader: _Reader, count: int, *, is_runs: bool) -> pa.Array:
+def _container(reader: _Reader, count: int, *, is_runs: bool) -> Sequence[int] | pa.Array:
     if is_runs:
         return _numbers_of_runs(reader, count)
     if count <= _LARGEST_LIST:
-        return pa.array(reader.shorts(count), pa.int64())
+        return reader.shorts(count)
     bits = pa.py_buffer(reader.take(_BITMAP_BYTES))
     numbers = pc.indices_nonzero(pa.Array.from_buffers(pa.bool_(), 2**16, [None, bits]))
     if len(numbers) != count:
@@ -133,13 +161,20 @@ def _container(reader: _Reader, count: int, *, is_runs: bool) -> pa.Array:
     return numbers.cast(pa.int64())
 
 
-def _numbers_of_runs(reader: _Reader, count: int) -> pa.Array:
+def _numbers_of_runs(reader: _Reader, count: int) -> Sequence[int] | pa.Array:
     (runs,) = reader.unpack("H")
     ends = reader.shorts(2 * runs)
     spans = list(zip(ends[::2], ends[1::2], strict=True))
     if sum(more + 1 for _, more in spans) != count:
         raise ValueError("the runs of the bitmap do not have as many numbers as it says")
-    numbers = [one for start, more in spans for one in range(start, start + more + 1)]
-    if numbers and max(numbers) >= 2**16:
+    if any(start + more >= 2**16 for start, more in spans):
         raise ValueError("a run of the bitmap ends behind its container")
-    return pa.array(numbers, pa.int64())
+    if count < _LONG_RUN * runs:
+        return [one for start, more in spans for one in range(start, start + more + 1)]
+    every = _every()
+    return pa.concat_arrays([every.slice(start, more + 1) for start, more in spans])
+
+
+@cache
+def _every() -> pa.Array:
+    return pa.array(range(2**16), pa.int64())

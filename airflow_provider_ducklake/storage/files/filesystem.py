@@ -9,7 +9,6 @@ came with the process; the options of any other lake are given, be they none (an
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import secrets
@@ -22,7 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from airflow_provider_ducklake.errors import DuckLakeError, StorageError
+from airflow_provider_ducklake.errors import DuckLakeError, StorageError, one_line
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.storage.files.durable import make_parents, sync_directory
 from airflow_provider_ducklake.storage.files.process_options import process_options
 from airflow_provider_ducklake.storage.files.refusals import explained
@@ -30,7 +30,7 @@ from airflow_provider_ducklake.storage.files.refusals import explained
 if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.encryption import FileKey
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 StorageOptions: TypeAlias = Mapping[str, Any]
 
@@ -149,7 +149,10 @@ def naming_errors(path: str, verb: str) -> Iterator[None]:
     except DuckLakeError:
         raise
     except Exception as error:
-        raise StorageError(f"Cannot {verb} {path}: {explained(error)}.") from error
+        found = StorageError(f"Cannot {verb} {path}: {explained(error)}.")
+        if one_line(path) != path:  # a traceback would show the path in the error's own text as it is
+            raise found from None
+        raise found from error
 
 
 def child(location: Location, name: str) -> Location:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.storage.files.filesystem import (
     Location,
     bucket_and_key,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.storage.files.filesystem import StorageOptions
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _SAID_EVERY = 100_000  # files
 # How drivers of fsspec call the time of the last change.

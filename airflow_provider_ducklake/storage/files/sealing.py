@@ -200,7 +200,11 @@ def _check_plain(uri: str, *, is_proven: bool) -> None:
 
 
 def _place(uri: str) -> bytes:
-    """Return for which place a document is sealed: the job's directory and the name in it, if it has one."""
+    """Return for which place a document is sealed: the job's directory and the name in it, if it has one.
+
+    The table's folder above is not part of it: a job's documents count only in the directory for which the
+    catalog has registered the job, and name no files in another one.
+    """
     found = next(filter(None, (place.fullmatch(uri) for place in _PLACES)), None)
     return (uri if found is None else found[1]).encode()
 

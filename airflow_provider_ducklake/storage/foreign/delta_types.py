@@ -37,7 +37,7 @@ _TYPES = {
     "string": "varchar",
     "binary": "blob",
 }
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_DECIMAL = re.compile(r"decimal\((\d{1,3}),\s*(\d{1,3})\)")
 _ID, _PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 

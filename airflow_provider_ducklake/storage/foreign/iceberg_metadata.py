@@ -118,6 +118,6 @@ def _names(folder: str, locate: Locate) -> list[str]:
 def _hint(path: str, locate: Locate) -> int:
     with naming_errors(path, "read"), open_input(locate(path)) as source:
         text = source.read(100).decode("utf-8", "replace").strip()
-    if not text.isdigit():
+    if not (text.isdecimal() and text.isascii()):
         raise StorageError(f"{path} does not hold a version but {text!a:.40}. Give the metadata file.")
     return int(text)

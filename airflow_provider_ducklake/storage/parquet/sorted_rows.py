@@ -6,12 +6,12 @@ the log says so, as it does where Spark sorts.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.storage.parquet.computed_values import NotComputableError, values_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.sorting import SortField
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 def sorted_rows(

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from airflow_provider_ducklake.planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT
 from airflow_provider_ducklake.spec.names.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
+from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows, row_count_of
 from airflow_provider_ducklake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.storage.parquet.reshape import ordinals
 from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
@@ -133,7 +133,7 @@ def _deleted_by(
             "snapshot_id": pa.array(history.marks.values(), pa.int64()),
         }
     )
-    row_count = history.file.record_count
+    row_count = row_count_of(history.file, locate) if history.delete_files else 0
     parts = [
         deleted_rows(locate(one.path).with_key(one.encryption_key), one.format, one.begin_snapshot, row_count)
         for one in history.delete_files

@@ -12,7 +12,7 @@ from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.names.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
+from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows, row_count_of
 from airflow_provider_ducklake.storage.parquet.reader import NO_PATHS, naming_file, read_data_file
 from airflow_provider_ducklake.storage.parquet.reshape import ordinals
 from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
@@ -173,14 +173,14 @@ def gone_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], L
     """
     marked = pa.array(plan.inlined_deletes.get(file.id, ()), pa.int64())
     if file.snapshot_counts:
-        later = ordinals(file.record_count).slice(_count_at(file, plan.table.snapshot.id))
+        later = ordinals(row_count_of(file, locate)).slice(_count_at(file, plan.table.snapshot.id))
         marked = pa.concat_arrays([marked, later])
     if file.delete_file is None:
         return marked
-    gone = [marked]
+    gone, row_count = [marked], row_count_of(file, locate)
     for delete in (*file.older_delete_files, file.delete_file):
         place = locate(delete.path).with_key(delete.encryption_key)
-        rows = deleted_rows(place, delete.format, delete.begin_snapshot, file.record_count)
+        rows = deleted_rows(place, delete.format, delete.begin_snapshot, row_count)
         gone += rows.filter(pc.less_equal(rows["snapshot_id"], plan.table.snapshot.id))["pos"].chunks
     return pa.concat_arrays(gone)
 

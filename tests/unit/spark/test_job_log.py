@@ -161,7 +161,7 @@ def test_the_error_that_the_driver_names_is_told_as_it_says_it():
     log = JobLog()
     list(log.shown(lines))
 
-    assert log.cause() == f'{error}\n  "STRING"'
+    assert log.cause() == f'{error}\n"STRING"'
     list(log.shown(["15:16:10 ERROR SchemaMismatchError: of main.t\n"]))
     assert log.cause() == "SchemaMismatchError: of main.t"
 

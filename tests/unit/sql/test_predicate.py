@@ -210,3 +210,14 @@ def test_what_is_no_geometry_is_refused_with_the_reason(where, problem):
 def test_an_unknown_column_is_named(text):
     with pytest.raises(ColumnNotFoundError):
         read(text)
+
+
+@pytest.mark.parametrize("text", ["i = " + "9" * 5000, "i IN (1, -" + "9" * 5000 + ")", "i = 1e999999"])
+def test_a_number_of_any_length_is_refused_with_its_place(text):
+    with pytest.raises(InvalidPredicateError, match="line 1"):
+        read(text)
+
+
+def test_zeros_before_a_number_count_for_nothing():
+    assert read("i = " + "0" * 5000 + "7") == Comparison(ID, Operator.EQUAL, 7)
+    assert read("i = 0e5") == read("i = 0.0")

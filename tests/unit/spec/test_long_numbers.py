@@ -1,0 +1,95 @@
+"""Numbers of a catalog that are longer than any client writes are refused at once, by a typed error."""
+
+import time
+from decimal import Decimal
+
+import pytest
+
+from airflow_provider_ducklake.catalog.snapshot.read_files import stamped_max
+from airflow_provider_ducklake.errors import CatalogError, DuckLakeError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.defaults import literal_physical
+from airflow_provider_ducklake.spec.expressions.parse import parse_expression
+from airflow_provider_ducklake.spec.options import parse_bytes
+from airflow_provider_ducklake.spec.partitioning import Transform
+from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, ScalarType, parse_type
+from airflow_provider_ducklake.spec.types.scalars import SCALARS
+from airflow_provider_ducklake.spec.types.times import parse_age
+from airflow_provider_ducklake.spec.types.values import order_key, parse_physical
+from airflow_provider_ducklake.spec.versions import WRITABLE, SpecVersion, is_locked_out, refused
+from airflow_provider_ducklake.transaction.changes_made import parse_changes
+
+DIGITS = "9" * 30_000
+LONG = (
+    "1e700000",
+    "-1e-700000",
+    "1e999999999999999999",
+    DIGITS,
+    f"0.{DIGITS}",
+    f"{DIGITS}-01-01",
+    f"{DIGITS} days",
+)
+TYPES = [*(ScalarType(name) for name in SCALARS), DecimalType(18, 3), DecimalType(38, 0)]
+PARSERS = {
+    "options": parse_bytes,
+    "transforms": lambda text: Transform.parse(f"bucket({text})"),
+    "types": lambda text: parse_type(f"decimal({text},0)"),
+    "ages": parse_age,
+    "versions": lambda text: refused(f"1.{text}", WRITABLE),
+    "clients": lambda text: is_locked_out(f"DuckDB v{text}.{text}.0", SpecVersion.V1_1),
+    "changes": lambda text: parse_changes(f"inserted_into_table:{text}"),
+    "merged files": lambda text: stamped_max(f"partial_max:{text}"),
+    "expressions": lambda text: parse_expression(f"CAST(a AS DECIMAL({text}))"),
+}
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@pytest.mark.parametrize("parse", [parse_physical, order_key, literal_physical])
+def test_a_value_is_parsed_or_refused_at_once(type_, parse):
+    started = time.process_time()
+    for text in LONG:
+        try:
+            parse(type_, text)
+        except (ValueError, ArithmeticError, DuckLakeError):
+            continue
+
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("text", ["1e330808", "1e700000", "-1e700000", "1e-700000", "1e401", DIGITS])
+def test_a_decimal_of_more_digits_than_any_type_has_is_none(text):
+    with pytest.raises(ValueError, match="not a number that a column has"):
+        parse_physical(DecimalType(18, 3), text)
+
+
+def test_decimals_of_a_catalog_are_read():
+    assert parse_physical(DecimalType(38, 0), "9" * 38) == int("9" * 38)
+    assert parse_physical(DecimalType(18, 3), "1E+2") == 100_000
+    assert order_key(DecimalType(18, 3), "0.001") == Decimal("0.001")
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_text_with_long_numbers_is_parsed_or_refused_by_a_typed_error(name):
+    for text in LONG:
+        try:
+            PARSERS[name](text)
+        except (DuckLakeError, OverflowError):
+            continue
+        except ValueError as error:
+            assert "integer string conversion" not in str(error)  # noqa: PT017 - Python's own limit
+
+
+def test_a_version_of_many_digits_is_misspelled():
+    assert "No version is spelled so" in str(refused(f"0.{DIGITS}", WRITABLE))
+
+
+@pytest.mark.parametrize(
+    ("parse", "error"),
+    [
+        (lambda: parse_changes(f"inserted_into_table:{DIGITS}"), CatalogError),
+        (lambda: stamped_max(f"partial_max:{DIGITS}"), CatalogError),
+        (lambda: Transform.parse(f"bucket({DIGITS})"), UnsupportedFeatureError),
+    ],
+)
+def test_the_error_is_that_of_an_unreadable_text(parse, error):
+    with pytest.raises(error):
+        parse()
