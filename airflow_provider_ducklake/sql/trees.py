@@ -1,7 +1,8 @@
 """sqlglot's parser, as all of this package calls it.
 
 Where sqlglot does not read a statement, it logs a piece of its text, which may have a secret in it: that line
-is left out. Text that is nested deeper than Python's stack is an error of sqlglot's kind.
+is left out. Text that is nested deeper than Python's stack, or at which its parser itself fails, is an error
+of sqlglot's kind.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import sqlglot
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlglot import exp
 
+# of sqlglot: an IndexError at "map(, 1)", a ValueError at "date_trunc()"
+_OWN_MISTAKES = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 TOO_DEEP = "it is nested too deeply."
 
 
@@ -52,6 +55,7 @@ def typed_and_quiet() -> Iterator[None]:
 
     Raises:
         TooDeepError: instead of a RecursionError.
+        ParseError: instead of what sqlglot's own code raises at texts that it did not expect.
     """
     logger, own = logging.getLogger("sqlglot"), threading.get_ident()
 
@@ -63,5 +67,9 @@ def typed_and_quiet() -> Iterator[None]:
         yield
     except RecursionError:
         raise TooDeepError(TOO_DEEP) from None
+    except SqlglotError:
+        raise
+    except _OWN_MISTAKES as error:
+        raise ParseError.new("It cannot be read.") from error
     finally:
         logger.removeFilter(is_of_others)

@@ -26,7 +26,7 @@ from airflow_provider_ducklake.spark.job.request import Step, job_directory
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spec.consumption import Consumption
 from airflow_provider_ducklake.spec.versions import Feature
-from airflow_provider_ducklake.sql.spark.lake_views import checked_text
+from airflow_provider_ducklake.sql.spark.lake_views import check_length, checked_text
 from airflow_provider_ducklake.sql.spark.macros import LakeMacros, may_call_macros, with_macros
 from airflow_provider_ducklake.sql.spark.parse import parse_query
 from airflow_provider_ducklake.sql.spark.statements import ViewStatement, WriteMode
@@ -50,6 +50,7 @@ TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"
 
 
 _MOST_VIEWS = 50  # each takes a part of the stack, and Spark plans them all as one query
+_MOST_READS = 500  # of tables by one view, through all views below it: Spark plans each anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ class Reads:
     names_of: dict[FoldedName, str] = field(default_factory=dict)
     of_source: set[FoldedName] = field(default_factory=set)
     _views: dict[FoldedName, str] = field(default_factory=dict)
+    _sizes: dict[FoldedName, int] = field(default_factory=dict)  # how many tables each view reads in all
     _within: list[QualifiedName] = field(default_factory=list)  # views whose queries are being read
     _macros: list[Macro] | None = None
 
@@ -217,14 +219,27 @@ class Reads:
             )
         nested = self.lake.has(Feature.NESTED_SCHEMAS)
         text = found.sql
+        check_length(name, text)
         if may_call_macros(text):
             text = with_macros(text, self.macros(name.schema))
         text = checked_text(name, text)
         parsed = parse_query(text, name.schema, nested_schemas=nested)
         text = self.query(parsed)
+        self._check_size(name, parsed)
         names = ", ".join(map(quoted, found.column_aliases))
         named = f"SELECT * FROM ({text}\n) AS v({names})"  # noqa: S608 - as the view's author wrote it
         self.steps.append(Step(named if names else text, view=wanted))
+
+    def _check_size(self, name: QualifiedName, query: SparkQuery) -> None:
+        """Refuse a view whose views read tables over and over: each level may double what Spark plans."""
+        below = sum(one.times * self._sizes.get(one.name.folded, 1) for one in query.references)
+        self._sizes[name.folded] = size = below + query.commons
+        if size > _MOST_READS:
+            raise UnsupportedFeatureError(
+                f"View {name} reads tables {size} times in all, through the views and common table "
+                f"expressions that it names: {_MOST_READS} are possible. Write a result in between to a "
+                "table, and read that."
+            )
 
     def _read(self, name: QualifiedName, view: str) -> TableRead:
         if self._is_incremental(name):

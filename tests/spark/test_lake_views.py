@@ -9,7 +9,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import NotFoundError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import InvalidInputError, NotFoundError, UnsupportedFeatureError
+from airflow_provider_ducklake.spark.job.request import LakeSource, Step
+from airflow_provider_ducklake.spark.jobs.sql import rows_of
+from airflow_provider_ducklake.spark.sessions.settings import no_named_files
+from airflow_provider_ducklake.spark.sources import query
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.sql.spark.lake_views import checked_text
 from airflow_provider_ducklake.sql.spark.view_functions import FUNCTIONS
@@ -100,6 +104,9 @@ def test_views_that_somebody_changed_run_nothing(lake, spark, tmp_path, read):
         "SELECT id, '${env:PATH}' AS s FROM t",
         f"SELECT 1L AS id, value AS s FROM text.`{tmp_path}/file.txt`",
         f"SELECT 1L AS id, value AS s FROM `{tmp_path}/file.txt`",
+        f"SELECT 1L AS id, value AS s FROM LATERAL text.`{tmp_path}/file.txt`",
+        "SELECT id, s FROM LATERAL other_team",
+        "WITH stream AS (SELECT 1) SELECT id, s FROM stream other_team",
         "SELECT id, s -- \\\n, reflect('java.lang.System', 'setProperty', 'pt_ran', 'yes') FROM t",
     ):
         with sqlite3.connect(tmp_path / "lake.sqlite") as catalog:
@@ -110,6 +117,47 @@ def test_views_that_somebody_changed_run_nothing(lake, spark, tmp_path, read):
 
     assert not (tmp_path / "ran").exists()
     assert "out" not in {table.name for table in lake.tables()}
+
+
+@pytest.mark.classic_only("asks Spark's parser")
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT value AS s FROM LATERAL text.`{file}`",
+        "SELECT s FROM spark_catalog.default.other_team",
+        "SELECT (SELECT max(s) FROM other_team) AS s FROM t",
+        "WITH RECURSIVE a AS (SELECT s FROM other_team), other_team AS (SELECT s FROM t) SELECT s FROM a",
+        "SELECT s FROM (WITH other_team AS (SELECT s FROM t) SELECT * FROM other_team), other_team",
+        "WITH stream AS (SELECT s FROM t) SELECT s FROM stream other_team",
+    ],
+)
+def test_a_job_refuses_what_its_spark_takes_for_a_relation_of_its_own(lake, spark, tmp_path, sql):
+    step = Step(sql.format(file=tmp_path / "file.txt"), view="v")
+
+    with pytest.raises(
+        InvalidInputError, match=r"names (text, .*/file.txt|(.*, )?other_team) where Spark would"
+    ):
+        rows_of(spark, LakeSource({"t": lake.scan("t")}, steps=(step,)), ())
+
+
+def test_a_job_takes_queries_of_common_tables_and_of_its_own_views(lake, spark):
+    texts = (
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT n FROM r",
+        "SELECT id FROM T WHERE EXISTS (WITH t AS (SELECT 1) FROM t) AND id IN (SELECT 1 FROM `a, b`)",
+        "SELECT " + "(SELECT max(id) FROM t WHERE id = " * 20 + "1" + ")" * 20,
+    )
+    steps = (Step("SELECT * FROM t", view="a, b"), *(Step(text, view="v") for text in texts))
+
+    assert rows_of(spark, LakeSource({"t": lake.scan("t")}, steps=steps), ()) == []
+
+
+def test_files_are_not_named_in_sql_of_any_session_while_a_job_reads_its_own(spark, tmp_path):
+    (tmp_path / "file.txt").write_text("only the worker's")
+    text = f"SELECT value FROM text.`{tmp_path}/file.txt`"
+
+    with no_named_files(spark), pytest.raises(InvalidInputError, match="TABLE_OR_VIEW_NOT_FOUND"):
+        query(spark, text)
+    assert query(spark, text).count() == 1
 
 
 VARIABLE = "${env:PATH}"

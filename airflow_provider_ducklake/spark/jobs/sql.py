@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -14,7 +14,8 @@ from airflow_provider_ducklake.spark import sources
 from airflow_provider_ducklake.spark.job.request import LakeSource
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.read import read_changes, read_error, read_table
-from airflow_provider_ducklake.spark.sessions.settings import prepare_reading
+from airflow_provider_ducklake.spark.sessions.kind import kind_of
+from airflow_provider_ducklake.spark.sessions.settings import no_named_files, prepare_reading
 from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 
@@ -95,10 +96,28 @@ def _ran(
     for name, df in views.items():
         sources.show_as(df, name)
     for step in steps:
-        df = sources.query(spark, step.query)
+        df = _queried(spark, step)
         if step.view is not None:
             sources.show_as(df, step.view)
         yield step, df
+
+
+def _queried(spark: SparkSession, step: Step) -> DataFrame:
+    """Return the rows of a step's query, if Spark too finds nothing in it but tables that the job shows.
+
+    Another parser than Spark's decided which tables it names, and views of the lake have anybody's texts.
+    """
+    with no_named_files(spark):
+        try:
+            foreign = kind_of(spark).foreign_relations(step.query)
+        except AnalysisException:
+            foreign = ()  # it is said below
+        if foreign:
+            raise InvalidInputError(
+                f"sql, or a view of the lake that it reads, names {', '.join(sorted(foreign))} where Spark "
+                "would look for a table or file of its own. Name tables as schema.table, others in sources."
+            )
+        return sources.query(spark, step.query)
 
 
 def _named(df: DataFrame, step: Step, table: str) -> DataFrame:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
@@ -55,6 +56,14 @@ class Classic:
     def drop_view(self, name: str) -> None:
         """See ``Kind``: Spark's public way forgets what was cached."""
         self._spark._jsparkSession.sessionState().catalog().dropTempView(name)
+
+    def foreign_relations(self, sql: str) -> Collection[str]:
+        """See ``Kind``; common table expressions are put in place as Spark's analysis does it."""
+        state = self._spark._jsparkSession.sessionState()
+        analysis = self._jvm.org.apache.spark.sql.catalyst.analysis
+        plan = analysis.CTESubstitution.apply(state.sqlParser().parsePlan(sql))
+        names = {one.removeprefix("[").removesuffix("]") for one in _relations(json.loads(plan.toJSON()))}
+        return {name for name in names if not state.catalog().getRawTempView(name).isDefined()}
 
     def watched(self) -> AbstractContextManager[Callable[[], list[RunningStage]]]:
         """See ``Kind``."""
@@ -144,6 +153,19 @@ class Classic:
         zip_file = package_zip(context._temp_dir)  # lasts as long as the context
         if not any(one.endswith(f"/{zip_file.name}") for one in context.listFiles):
             context.addPyFile(str(zip_file))
+
+
+def _relations(plan: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+    """Yield the names of relations in a plan, as in ``[schema, table]``."""
+    rest = [plan]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, list):
+            rest.extend(node)
+        elif isinstance(node, dict):
+            rest.extend(node.values())
+            if str(node.get("class")).endswith(".UnresolvedRelation"):
+                yield str(node.get("multipartIdentifier"))
 
 
 def _share_observations(of_user: JavaObject, of_copy: JavaObject) -> None:

@@ -73,6 +73,10 @@ class Connect:
         """See ``Kind``; what was cached of the view is forgotten."""
         self._spark.catalog.dropTempView(name)
 
+    def foreign_relations(self, sql: str) -> Collection[str]:  # noqa: ARG002 - see Kind
+        """See ``Kind``: the protocol has no way to Spark's parser."""
+        return ()
+
     @contextmanager
     def watched(self) -> Iterator[Callable[[], list[RunningStage]]]:
         """See ``Kind``. The server tells each operation's stages as they go on."""

@@ -49,6 +49,9 @@ class Kind(Protocol):
     def drop_view(self, name: str) -> None:
         """Drop a temporary view, if there is one of the name; what was cached of it stays."""
 
+    def foreign_relations(self, sql: str) -> Collection[str]:
+        """Return what Spark's parser, if it can be asked, finds a query to read that is no temporary view."""
+
     def watched(self) -> AbstractContextManager[Callable[[], Sequence[RunningStage]]]:
         """Return what tells the stages that run, as long as the context lasts."""
 

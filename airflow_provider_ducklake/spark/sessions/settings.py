@@ -70,6 +70,7 @@ def prepare_sources(spark: SparkSession) -> None:
         spark.conf.set(_BATCH_BYTES, _NOT_MEASURED)
 
 
+_NAMED_FILES = "spark.sql.runSQLOnFiles"
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers know no places of rows
 _PUSHDOWN = "spark.sql.parquet.filterPushdown"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
@@ -81,6 +82,13 @@ _COMMITTER = "spark.sql.parquet.output.committer.class"
 def exact_filters(spark: SparkSession) -> Iterator[None]:
     """Have Spark look at rows instead of Parquet's bounds, which leave NaN out, as long as this lasts."""
     with _set(spark, _PUSHDOWN, "false"):
+        yield
+
+
+@contextmanager
+def no_named_files(spark: SparkSession) -> Iterator[None]:
+    """Keep Spark from reading files that SQL names, as ``text.`/path```, as long as this lasts."""
+    with _set(spark, _NAMED_FILES, "false"):
         yield
 
 

@@ -43,16 +43,8 @@ def column_lineage(
     try:
         parsed = _expanded(query, views)
         named = {fold(one): one for one in parsed.named_selects}
-        tree = qualify(
-            parsed,
-            dialect=_DIALECT,
-            schema=schema,
-            validate_qualify_columns=False,
-            identify=False,
-        )
-        assert isinstance(tree, exp.Query)
-        names = [one for one in tree.named_selects if one != "*"]
-        nodes = {name: lineage(name, tree, schema=schema, dialect=_DIALECT) for name in names}
+        with trees.typed_and_quiet():
+            nodes = _nodes(parsed, schema)
     except (SqlglotError, ValueError, KeyError, AssertionError, RecursionError):
         return {}
     spelled = {fold(name): name for name in relations}
@@ -61,6 +53,14 @@ def column_lineage(
         named.get(name, name): tuple(sorted(set(_origins(node, spelled, columns))))
         for name, node in nodes.items()
     }
+
+
+def _nodes(query: exp.Query, schema: dict[str, object]) -> dict[str, Node]:
+    """Return where each column of a query comes from."""
+    tree = qualify(query, dialect=_DIALECT, schema=schema, validate_qualify_columns=False, identify=False)
+    assert isinstance(tree, exp.Query)
+    names = [one for one in tree.named_selects if one != "*"]
+    return {name: lineage(name, tree, schema=schema, dialect=_DIALECT) for name in names}
 
 
 def _expanded(query: str, views: Mapping[str, str]) -> exp.Query:

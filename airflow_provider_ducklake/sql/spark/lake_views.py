@@ -21,7 +21,7 @@ from airflow_provider_ducklake.sql import trees
 from airflow_provider_ducklake.sql.spark.view_functions import FUNCTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlglot import Token
 
@@ -56,13 +56,33 @@ GroupingSets Having HavingMax HexString ILike Identifier If IgnoreNulls In IntDi
 IntervalSpan Is JSONExtract Join Kwarg LT LTE Lambda Lateral Like Limit Literal Mod Mul NEQ Neg Not Null
 NullSafeEQ NullSafeNEQ Offset Or Order Ordered Paren Pivot PivotAlias PivotAny PropertyEQ Qualify
 RawString RegexpLike RespectNulls Rollup Select Slice Star Struct Sub Subquery SubqueryPredicate Table
-TableAlias TableSample Tuple Union Unnest UnpivotColumns Values Var Where Window WindowSpec With
+TableAlias TableSample Tuple Union UnpivotColumns Values Var Where Window WindowSpec With
 WithinGroup Xor
 """
+
+# Where a query takes rows from, and which nodes may stand there: whatever names a relation is a Table, whose
+# name the plan replaces. sqlglot has a bare name behind LATERAL.
+_ROWS: Mapping[str, tuple[type[exp.Expr], ...]] = {
+    "From": (exp.Table, exp.Subquery, exp.Values, exp.Lateral),
+    "Join": (exp.Table, exp.Subquery, exp.Values, exp.Lateral),
+    "Lateral": (exp.Func, exp.Subquery),
+    "Subquery": (exp.Table, exp.Query, exp.Values),
+    "CTE": (exp.Query,),
+}
+_BEFORE_NAMES = "STREAM"  # a table's alias follows it for sqlglot, for Spark the table
 
 _KNOWN_SYMBOLS, _KNOWN_KEYWORDS, _KNOWN_NODES = (
     frozenset(names.split()) for names in (_SYMBOLS, _KEYWORDS, _NODES)
 )
+
+
+def check_length(name: QualifiedName, text: str) -> None:
+    """Refuse a view's query that is too long to be looked at.
+
+    Raises:
+        UnsupportedFeatureError: it is.
+    """
+    _View(name, text).check_length()
 
 
 def checked_text(name: QualifiedName, text: str) -> str:
@@ -78,9 +98,12 @@ class _View:
     def __init__(self, name: QualifiedName, text: str) -> None:
         self._name, self._text = name, text
 
-    def checked(self) -> str:
+    def check_length(self) -> None:
         if len(self._text) > _MOST_CHARACTERS:
             raise self._refused(0, f"has {len(self._text)} characters; {_MOST_CHARACTERS} can be checked")
+
+    def checked(self) -> str:
+        self.check_length()
         try:
             tokens = Spark().tokenize(self._text)
             if not tokens or tokens[0].text.upper() not in _BEGINS:
@@ -108,10 +131,20 @@ class _View:
         for node in tree.walk(prune=lambda one: isinstance(one, exp.Hint | exp.JSONPath)):
             if isinstance(node, exp.Hint | exp.JSONPath):
                 continue  # the one is left out, the other is a string
-            if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
-                raise self._refused(_start_of(node), "calls a table function")
+            if isinstance(node, exp.Table):
+                self._check_table(node)
             if not isinstance(node, exp.Func) and type(node).__name__ not in _KNOWN_NODES:
                 raise self._refused(_start_of(node), f"has a clause that views may not have ({node.key})")
+            if not isinstance(node.this, _ROWS.get(type(node).__name__, object)):
+                raise self._refused(
+                    _start_of(node), f"reads rows from something that is no table ({node.key})"
+                )
+
+    def _check_table(self, table: exp.Table) -> None:
+        if not isinstance(table.this, exp.Identifier):
+            raise self._refused(_start_of(table), "calls a table function")
+        if not table.this.quoted and not table.db and table.name.upper() == _BEFORE_NAMES:
+            raise self._refused(_start_of(table), f"reads a stream ({table.name}): a name needs backticks")
 
     def _check_calls(self, tokens: Sequence[Token], defined_at: frozenset[int]) -> None:
         """Check each word before a parenthesis: a function, a keyword, or a name with a list of columns."""

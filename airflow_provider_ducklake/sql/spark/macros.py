@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.macros import Macro, MacroDefault, MacroOverload
 
 _NAMES_OF_TABLES = frozenset({"INTO", "TABLE", "OVERWRITE", "EXISTS", "VIEW"})  # a list of columns may follow
-_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+_DEPTHS = {
+    f"{side}_{kind}": by for kind in ("PAREN", "BRACKET", "BRACE") for side, by in (("L", 1), ("R", -1))
+}
 _BOUND = "arguments_of_macro"
 _FEW_CHARACTERS = 3_000  # of one call
 _CONSTANT = re.compile(r"\((-? *[\d.]\w*(\.\w*)?|(DATE *)?'[^'\\]*'|NULL|TRUE|FALSE)\)", re.IGNORECASE)
@@ -80,7 +82,7 @@ class LakeMacros:
 def may_call_macros(text: str) -> bool:
     """Whether a text calls something by a name with a schema."""
     try:
-        return bool(_sites(Spark().tokenize(text)))
+        return next(_sites(Spark().tokenize(text)), None) is not None
     except TokenError:
         return False  # whoever parses it says so
 
@@ -95,6 +97,8 @@ def with_macros(text: str, lake: LakeMacros) -> str:
         return text
     try:
         return _Expansion(lake, _table_calls(text)).text(text)
+    except TokenError:
+        return text  # whoever parses it says so
     except RecursionError:
         raise UnsupportedFeatureError(
             f"Calls of macros are nested too deeply in {text[:40]!r}…: Python's stack ends before. Write a "
@@ -117,46 +121,45 @@ def _table_calls(text: str) -> dict[int, bool]:
 
 @dataclass(frozen=True)
 class _Site:
-    """A call: its name, and the tokens from its first to its closing parenthesis."""
+    """A call among tokens: its name, its first token, its parenthesis and the closing one."""
 
     name: tuple[str, ...]
     tokens: Sequence[Token]
-    opening: int  # place of the parenthesis
+    first: int
+    opening: int
+    closing: int
 
     @property
     def start(self) -> int:
-        return self.tokens[0].start
+        return self.tokens[self.first].start
 
     @property
     def end(self) -> int:
-        return self.tokens[-1].end + 1
+        return self.tokens[self.closing].end + 1
 
     def arguments(self) -> list[Sequence[Token]]:
         """Return the tokens of each argument."""
-        inner = self.tokens[self.opening + 1 : -1]
         parts: list[list[Token]] = [[]]
         depth = 0
-        for token in inner:
-            depth += (token.text in _OPEN) - (token.text in _CLOSE)
+        for token in self.tokens[self.opening + 1 : self.closing]:
+            depth += _depth(token)
             if token.token_type.name == "COMMA" and depth == 0:
                 parts.append([])
             else:
                 parts[-1].append(token)
-        return [part for part in parts if part] if inner else []
+        return [part for part in parts if part]
 
 
-def _sites(tokens: Sequence[Token]) -> list[_Site]:
-    """Return the outermost calls by a name with a schema, in their order."""
-    sites, place = [], 0
-    while place < len(tokens):
-        site = _site(tokens, place)
+def _sites(tokens: Sequence[Token]) -> Iterator[_Site]:
+    """Yield the calls by a name with a schema, in their order; those within others, too."""
+    closings = _closings(tokens)
+    for place in range(len(tokens)):
+        site = _site(tokens, place, closings)
         if site is not None:
-            sites.append(site)
-        place += 1
-    return sites
+            yield site
 
 
-def _site(tokens: Sequence[Token], place: int) -> _Site | None:
+def _site(tokens: Sequence[Token], place: int, closings: Mapping[int, int]) -> _Site | None:
     before = tokens[place - 1] if place else None
     if before is not None and (before.text == "." or before.text.upper() in _NAMES_OF_TABLES):
         return None
@@ -167,24 +170,31 @@ def _site(tokens: Sequence[Token], place: int) -> _Site | None:
     is_call = last + 1 < len(tokens) and tokens[last + 1].token_type.name == "L_PAREN"
     if len(names) == 1 or not is_call or not all(map(_is_name, names)):
         return None
-    end = _closing(tokens, last + 1)
+    end = closings.get(last + 1)
     if end is None:
         return None
-    return _Site(tuple(one.text for one in names), tokens[place : end + 1], last + 1 - place)
+    return _Site(tuple(one.text for one in names), tokens, place, last + 1, end)
 
 
 def _is_name(token: Token) -> bool:
     return token.token_type.name == "IDENTIFIER" or token.text.isidentifier()
 
 
-def _closing(tokens: Sequence[Token], place: int) -> int | None:
-    depth = 0
-    for index in range(place, len(tokens)):
-        text = tokens[index].text if tokens[index].token_type.name != "STRING" else ""
-        depth += (text in _OPEN and bool(text)) - (text in _CLOSE and bool(text))
-        if depth == 0:
-            return index
-    return None
+def _closings(tokens: Sequence[Token]) -> dict[int, int]:
+    """Return where each parenthesis that opens is closed."""
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for place, token in enumerate(tokens):
+        depth = _depth(token)
+        if depth > 0:
+            opened.append(place)
+        elif depth < 0 and opened:
+            found[opened.pop()] = place
+    return found
+
+
+def _depth(token: Token) -> int:
+    return _DEPTHS.get(token.token_type.name, 0)
 
 
 @dataclass

@@ -6,17 +6,18 @@ is rewritten, so Spark runs what the user wrote.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, TokenError
+from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.identifiers import MAIN, FoldedName, QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.sql import trees
 from airflow_provider_ducklake.sql.lexer import error_at
+from airflow_provider_ducklake.sql.spark.scopes import Scopes
 from airflow_provider_ducklake.sql.spark.statements import (
     Reference,
     SparkQuery,
@@ -201,7 +202,7 @@ class _Reader:
         tree = self._tree()
         if not isinstance(tree, exp.Query):
             raise self.error(0, "this is not a query.")
-        return self._query(tree, self._sql, 0)
+        return replace(self._query(tree, self._sql, 0), commons=Scopes(tree).reads)
 
     def error(self, position: int, problem: str) -> InvalidStatementError:
         """Return the error for what stands at a position of the statement."""
@@ -215,13 +216,15 @@ class _Reader:
     def _tree(self) -> exp.Expr:
         try:
             tree = trees.parse_one(self._sql, "spark")
-        except ParseError as error:
-            found = error.errors[0]
+        except trees.TooDeepError:
+            raise
+        except SqlglotError as error:
+            errors = error.errors if isinstance(error, ParseError) else ()
+            found = errors[0] if errors else {}
+            near = f" near {found['highlight']!r}" if found.get("highlight") else ""
             line = self._sql.splitlines(keepends=True)[: (found.get("line") or 1) - 1]
             position = min(sum(map(len, line)), len(self._sql))
-            raise self.error(
-                position, f"cannot be read near {found.get('highlight')!r}; correct it there."
-            ) from None
+            raise self.error(position, f"cannot be read{near}; correct it there.") from None
         return tree
 
     # INSERT
@@ -343,10 +346,10 @@ class _Reader:
 
     def _references(self, tree: exp.Expr, shift: int) -> Iterator[Reference]:
         """Yield the tables of the lake that a query names, at their places moved by ``shift``."""
-        for table in tree.find_all(exp.Table):
-            if not _is_named(table) or self._is_local(table):
-                continue
-            if table.find_ancestor(exp.Hint):  # names an alias, and has its place in the hint's own text
+        self._check_laterals(tree)
+        names, scopes = _Names(tree), Scopes(tree.root())
+        for table in _tables(tree):
+            if not _is_named(table) or self._is_local(table, scopes):
                 continue
             if table.args.get("version") or table.args.get("when"):
                 raise self._unsupported(_end(table), "give the snapshot to the operator instead, as at=….")
@@ -354,20 +357,32 @@ class _Reader:
             if not has_alias and table.args.get("sample"):
                 raise self._unsupported(_end(table), "give the table an alias after TABLESAMPLE (…).")
             start, end = _start(table), _end(table)
-            in_columns = _in_columns(table)
-            if in_columns and _is_ambiguous(table):
+            in_columns = names.in_columns(table)
+            if in_columns and names.is_ambiguous(table):
                 raise self._unsupported(
                     start,
                     f"the query also reads another {table.name}: give both an alias, and use it with their "
                     "columns.",
                 )
-            yield _moved(Reference(self._name(table), start, end, has_alias, in_columns), shift)
+            reference = Reference(self._name(table), start, end, has_alias, in_columns, scopes.times(table))
+            yield _moved(reference, shift)
 
-    def _is_local(self, table: exp.Table) -> bool:
+    def _check_laterals(self, tree: exp.Expr) -> None:
+        """Refuse a name behind LATERAL: it is no table for sqlglot, and one of its own for Spark."""
+        for lateral in tree.find_all(exp.Lateral):
+            last = lateral.this.expression if isinstance(lateral.this, exp.Dot) else lateral.this
+            if isinstance(last, exp.Identifier):
+                name = ".".join(one.name for one in lateral.this.find_all(exp.Identifier, bfs=False))
+                raise self._unsupported(
+                    int(last.meta["start"]),
+                    f"LATERAL is for queries and functions, and {name} is neither. Leave LATERAL out to read "
+                    "a table of the lake.",
+                )
+
+    def _is_local(self, table: exp.Table, scopes: Scopes) -> bool:
         """Whether a name is that of a common table expression, or of a view that the user made."""
-        if table.db:
-            return False
-        return fold(table.name) in {*self._views, *_common_names(table)}
+        is_view = not table.db and fold(table.name) in self._views
+        return is_view or scopes.common(table) is not None
 
 
 def _create_mode(tree: exp.Create) -> WriteMode:
@@ -376,19 +391,9 @@ def _create_mode(tree: exp.Create) -> WriteMode:
     return WriteMode.CREATE_IF_MISSING if tree.args.get("exists") else WriteMode.CREATE
 
 
-def _common_names(table: exp.Expr) -> Iterator[str]:
-    """Yield the common table expressions that can be named there: those before the one it stands in."""
-    above: list[exp.Expr] = [table]
-    while above[-1].parent is not None:
-        above.append(above[-1].parent)
-    for node in above:
-        clause = node.args.get("with_")
-        if clause is None:
-            continue
-        for one in clause.expressions:
-            if not clause.recursive and any(one is other for other in above):
-                break
-            yield fold(one.alias)
+def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
+    """Yield the tables of a query; those in hints are aliases, and have their places in the hint's text."""
+    return (one for one in tree.find_all(exp.Table) if one.find_ancestor(exp.Hint) is None)
 
 
 def _is_named(table: exp.Table) -> bool:
@@ -410,18 +415,41 @@ def _path(named: exp.Expr) -> tuple[str, ...]:
     return tuple(fold(part.name) for part in parts) or (fold(named.alias_or_name),)
 
 
-def _in_columns(table: exp.Table) -> tuple[tuple[int, int], ...]:
-    """Return where columns are named with the table's schema before it, which its view does not have."""
-    if table.alias or not table.db:
-        return ()
-    wanted = _path(table)
-    length = len(wanted)
-    found = [_column_parts(column) for column in table.root().find_all(exp.Column)]
-    return tuple(  # schema, table, column, and perhaps fields in it
-        (int(parts[0].meta["start"]), int(parts[length - 1].meta["start"]))
-        for parts in found
-        if len(parts) > length and tuple(fold(part.name) for part in parts[:length]) == wanted
-    )
+class _Names:
+    """What a query names: columns with the schema of their table, and what goes by a table's name."""
+
+    def __init__(self, tree: exp.Expr) -> None:
+        tables = list(tree.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral))
+        self._paths: dict[str, set[tuple[str, ...] | None]] = {}  # None: an alias
+        for one in tables:
+            if not _is_written(one):
+                path = None if one.alias else _path(one)
+                self._paths.setdefault(fold(one.alias_or_name), set()).add(path)
+        lengths = {len(one.parts) for one in tables if isinstance(one, exp.Table) and one.db}
+        self._columns: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+        for column in tree.find_all(exp.Column) if lengths else ():
+            self._add_column(_column_parts(column), lengths)
+
+    def _add_column(self, parts: Sequence[exp.Expr], lengths: Collection[int]) -> None:
+        for length in lengths:
+            if len(parts) > length:  # schema, table, column, and perhaps fields in it
+                path = tuple(fold(part.name) for part in parts[:length])
+                place = int(parts[0].meta["start"]), int(parts[length - 1].meta["start"])
+                self._columns.setdefault(path, []).append(place)
+
+    def in_columns(self, table: exp.Table) -> tuple[tuple[int, int], ...]:
+        """Return where columns are named with the table's schema before it, which its view does not have.
+
+        The first of the tables with a name has them all.
+        """
+        if table.alias or not table.db:
+            return ()
+        return tuple(self._columns.pop(_path(table), ()))
+
+    def is_ambiguous(self, table: exp.Table) -> bool:
+        """Whether something else goes by the table's name: a column's schema tells them apart."""
+        path = _path(table)
+        return bool(self._paths.get(path[-1], set()) - {path})
 
 
 def _column_parts(column: exp.Column) -> list[exp.Expr]:
@@ -434,17 +462,6 @@ def _column_parts(column: exp.Column) -> list[exp.Expr]:
     return parts
 
 
-def _is_ambiguous(table: exp.Table) -> bool:
-    """Whether something else in the query goes by the table's name: a column's schema tells them apart."""
-    wanted = _path(table)
-    named = table.root().find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral)
-    return any(
-        fold(one.alias_or_name) == wanted[-1] and (bool(one.alias) or _path(one) != wanted)
-        for one in named
-        if one is not table and not _is_written(one)
-    )
-
-
 def _is_written(named: exp.Expr) -> bool:
     """Whether a table is the one that the statement writes."""
     return named.arg_key == "this" and isinstance(named.parent, exp.Insert | exp.Create | exp.Schema)
@@ -452,7 +469,7 @@ def _is_written(named: exp.Expr) -> bool:
 
 def _moved(one: Reference, by: int) -> Reference:
     columns = tuple((start + by, end + by) for start, end in one.in_columns)
-    return Reference(one.name, one.start + by, one.end + by, one.has_alias, columns)
+    return replace(one, start=one.start + by, end=one.end + by, in_columns=columns)
 
 
 def _depth(token: Token) -> int:

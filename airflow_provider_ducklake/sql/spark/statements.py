@@ -32,6 +32,7 @@ class Reference:
     """A table's name in a query, from ``start`` to before ``end``; without ``alias`` it is its own.
 
     ``in_columns`` are the places of the schema before a column, ``sales.`` in ``sales.orders.price``.
+    ``times`` is how often it is read there: once, or as often as the common table expression around it is.
     """
 
     name: QualifiedName
@@ -39,14 +40,19 @@ class Reference:
     end: int
     has_alias: bool
     in_columns: tuple[tuple[int, int], ...] = ()
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SparkQuery:
-    """A query as written, and the tables of the lake that it names."""
+    """A query as written, and the tables of the lake that it names.
+
+    ``commons`` is how often it reads its common table expressions; only of a query alone.
+    """
 
     text: str
     references: tuple[Reference, ...] = ()
+    commons: int = 0
 
     @property
     def reads(self) -> dict[FoldedName, QualifiedName]:
@@ -60,10 +66,11 @@ class SparkQuery:
             alias = "" if one.has_alias else f" AS {quoted(one.name.name)}"
             edits.append((one.start, one.end, views[one.name.folded] + alias))
             edits.extend((start, end, "") for start, end in one.in_columns)
-        text = self.text
-        for start, end, new in sorted(set(edits), reverse=True):
-            text = text[:start] + new + text[end:]
-        return text
+        pieces, position = [], 0
+        for start, end, new in sorted(set(edits)):
+            pieces.append(self.text[position:start] + new)
+            position = end
+        return "".join(pieces) + self.text[position:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,13 @@ def test_short_arguments_stand_where_the_parameters_stand():
     assert "transform" not in with_macros("SELECT main.one(`a b`.c, 5), main.one(x + 1, 'a')", ONE)
 
 
+def test_parentheses_in_quotes_are_text_of_an_argument():
+    joined = LakeMacros([_macro("main.joined", "a || b")])
+
+    assert "('(') || (x)" in with_macros("SELECT main.joined('(', x)", joined)
+    assert "(`)`) || (x)" in with_macros("SELECT main.joined(`)`, x)", joined)
+
+
 def test_bodies_that_grow_beyond_bounds_are_refused():
     levels = [_macro(f"main.m{n}", f"m{n - 1}(a + a, b) + m{n - 1}(b, a)") for n in range(1, 40)]
     lake = LakeMacros([_macro("main.m0", "a + b"), *levels])
