@@ -452,7 +452,8 @@ def test_roles_in_a_schema_of_the_catalogs_own(postgres_catalog):
                 lake.migrate("1.1")
         with opened("reader") as lake:
             assert lake.read_arrow("t").num_rows == 1
-            with pytest.raises(CatalogRefusedError, match="lacks INSERT, UPDATE, DELETE on ducklake_metadata"):
+            lacks = "lacks INSERT, UPDATE, DELETE on ducklake_metadata"
+            with pytest.raises(CatalogRefusedError, match=lacks):
                 lake.append_arrow("t", given_rows())
         with opened("maintainer") as lake:
             assert lake.flush_inlined_data()
