@@ -93,7 +93,7 @@ CAST = "NumberFormatException: [CAST_INVALID_INPUT] The value 'JAVA_HOME is not 
     [
         ("no_java", CAST, f"^{re.escape(CAST)}"),
         ("no_such_package", CAST, f"^{re.escape(CAST)}"),
-        ("no_master", "a stopped SparkContext", "(?s)^No Spark master answers .*\na stopped SparkContext"),
+        ("no_master", "a stopped SparkContext", "(?s)^No Spark master answers .*\n  a stopped SparkContext"),
     ],
 )
 def test_the_error_that_a_job_left_is_raised_whatever_its_log_says(

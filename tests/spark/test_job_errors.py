@@ -28,7 +28,7 @@ def test_exceptions_behind_the_error_tell_the_cause_and_spark_is_quoted(spark):
     assert cause == (
         f"Spark ran out of memory. Raise driver_memory or executor_memory. Spark says: {OUT_OF_MEMORY}"
     )
-    assert said.startswith("Py4JJavaError: An error occurred while calling")
+    assert said.startswith("  Py4JJavaError: An error occurred while calling")
     assert OUT_OF_MEMORY in said
 
 
