@@ -20,7 +20,7 @@ LOGGED_AFTER_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds that a lock is waited for, and a statement whose server says nothing.
+    """Seconds that a lock is waited for, and the answer to a statement.
 
     A statement may wait for a lock, so that its limit is the longer one.
 

@@ -1,7 +1,7 @@
 """What managers of clusters answer, and what is made of it: over HTTP, as they do."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
@@ -11,12 +11,15 @@ import pytest
 from airflow.sdk import Connection
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError, UntrustedValueError
+from airflow_provider_ducklake.hooks.clusters import cluster_manager
+from airflow_provider_ducklake.hooks.clusters import kubernetes as kubernetes_manager
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager, State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments, manager_of
 from airflow_provider_ducklake.hooks.clusters.kubernetes import Kubernetes
 from airflow_provider_ducklake.hooks.clusters.standalone import Standalone
 from airflow_provider_ducklake.hooks.clusters.yarn import Yarn
 from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
+from tests.reference.silent import talking_server
 
 STATUS = "SubmissionStatusResponse"
 DRIVER, APPLICATION = "driver-20261125212241-0000", "application_1795644167263_0002"
@@ -52,6 +55,25 @@ def answers() -> Iterator[Answers]:
     yield one
     one.server.shutdown()
     one.server.server_close()
+
+
+@pytest.fixture
+def kubernetes(tmp_path, monkeypatch) -> Callable[[str], Kubernetes]:
+    """Return the manager that Airflow's configuration names, when it is given the address."""
+
+    def of(url: str) -> Kubernetes:
+        config = {
+            "clusters": [{"name": "here", "cluster": {"server": url}}],
+            "users": [{"name": "me", "user": {}}],
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            "current-context": "here",
+        }
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "kubeconfig"))
+        return Kubernetes("lakes")
+
+    return of
 
 
 @pytest.mark.parametrize(
@@ -122,6 +144,59 @@ def test_a_resource_manager_that_does_not_answer_is_no_answer(answers, answer):
 
     with pytest.raises(ClusterUnavailableError, match="Cannot ask the YARN ResourceManager at http"):
         Yarn(answers.url).look(APPLICATION)
+
+
+@pytest.mark.parametrize(
+    ("address", "page"),
+    [
+        ("https://rm/proxy/application_1_2/", "https://rm/proxy/application_1_2/"),
+        ("javascript:alert(1)", None),
+        ("data:text/html,x", None),
+        ("UNASSIGNED", None),
+        ("http://[", None),
+        (7, None),
+    ],
+)
+def test_a_link_leads_to_a_page_of_the_web_or_is_none(answers, address, page):
+    app = {"state": "RUNNING", "trackingUrl": address}
+    answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = 200, {"app": app}
+
+    assert Yarn(answers.url).look(APPLICATION).url == page
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+ASKED = {
+    "yarn": lambda url, _: Yarn(url).look(APPLICATION),
+    "standalone": lambda url, _: Standalone((url,)).look(DRIVER),
+    "kubernetes": lambda url, use: use(url).look("lake-driver"),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize(
+    ("begin", "again"),
+    [(b"", b""), (HEAD, b"X-More: 1\r\n"), (HEAD + b"\r\n{", b" ")],
+    ids=["silent", "head", "body"],
+)
+def test_a_manager_that_never_ends_its_answer_is_none_after_the_limit(
+    ask, begin, again, kubernetes, monkeypatch
+):
+    for module in (cluster_manager, kubernetes_manager):
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 1)
+    with (
+        talking_server(lambda connection: connection.sendall(begin), again) as port,
+        pytest.raises(ClusterUnavailableError),
+    ):
+        ask(f"http://127.0.0.1:{port}", kubernetes)
+
+
+def test_a_manager_whose_answer_is_too_long_is_none(monkeypatch):
+    monkeypatch.setattr(cluster_manager, "_ANSWER_BYTES", 10_000)
+    with (
+        talking_server(lambda connection: connection.sendall(HEAD + b"\r\n{"), b" " * 8192) as port,
+        pytest.raises(ClusterUnavailableError, match="longer than 10000 bytes"),
+    ):
+        Yarn(f"http://127.0.0.1:{port}").look(APPLICATION)
 
 
 @pytest.mark.parametrize(
@@ -230,23 +305,14 @@ def test_an_application_of_yarn_is_a_jobs_if_it_has_its_tag_or_is_gone(answers):
     assert manager.find(job_id) == APPLICATION
 
 
-def test_a_pod_is_a_jobs_if_it_has_its_label_or_is_gone(answers, tmp_path, monkeypatch):
+def test_a_pod_is_a_jobs_if_it_has_its_label_or_is_gone(answers, kubernetes):
     job_id, pods = str(uuid4()), "/api/v1/namespaces/lakes/pods"
-    config = {
-        "clusters": [{"name": "here", "cluster": {"server": answers.url}}],
-        "users": [{"name": "me", "user": {}}],
-        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-        "current-context": "here",
-    }
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
-    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "kubeconfig"))
     ours, others = (
         {"metadata": {"name": name}, "status": {"phase": "Running"}} for name in ("a-driver", "b")
     )
     answers.by_path[f"{pods}?labelSelector=ducklake-job%3D{job_id}"] = 200, {"items": [ours]}
     answers.by_path[f"{pods}/b"] = 200, others
-    manager = Kubernetes("lakes")
+    manager = kubernetes(answers.url)
 
     assert [manager.runs(one, job_id) for one in ("a-driver", "b", "gone-driver")] == [True, False, True]
     assert manager.find(job_id) == "a-driver"

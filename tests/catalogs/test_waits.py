@@ -5,7 +5,9 @@ import logging
 import os
 import re
 import signal
+import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -29,7 +31,7 @@ from airflow_provider_ducklake.errors import (
 )
 from tests.catalogs.database_roles import run, users
 from tests.reference.catalogs import CatalogDatabase, data_directory, file_catalog
-from tests.reference.silent import silent_server
+from tests.reference.silent import silent_server, talking_server
 
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
 PATIENCE = 1.0
@@ -180,6 +182,51 @@ def test_a_server_that_never_greets_is_an_error_after_the_connect_timeout(databa
         pytest.raises(CatalogUnavailableError, match="Check that the database runs"),
     ):
         Lake.connect(f"{database}://ann:secret@127.0.0.1:{port}/lake?connect_timeout=1")
+
+
+def of_postgres(kind: bytes, content: bytes) -> bytes:
+    """Return a message of PostgreSQL's protocol."""
+    return kind + struct.pack(">I", len(content) + 4) + content
+
+
+def greet_as_postgres(connection: socket.socket) -> None:
+    """Let anybody in, and wait for the first statement."""
+    while connection.recv(4096)[4:8] in (struct.pack(">I", code) for code in (80877103, 80877104)):
+        connection.sendall(b"N")  # neither TLS nor GSS
+    told = {b"server_version": b"16.9", b"client_encoding": b"UTF8", b"standard_conforming_strings": b"on"}
+    parameters = b"".join(of_postgres(b"S", name + b"\0" + value + b"\0") for name, value in told.items())
+    connection.sendall(of_postgres(b"R", bytes(4)) + parameters + of_postgres(b"Z", b"I"))
+    connection.recv(65_536)
+
+
+NOTICE = of_postgres(b"N", b"SNOTICE\0VNOTICE\0C00000\0Mwait\0\0")
+ENDLESS_ROW = b"d"  # a byte of a message whose length is huge
+
+
+@pytest.mark.parametrize("again", [NOTICE, ENDLESS_ROW], ids=["notices", "a row"])
+def test_a_postgres_that_always_says_a_little_more_is_an_error_after_the_limit(again):
+    def greet(connection: socket.socket) -> None:
+        greet_as_postgres(connection)
+        if again == ENDLESS_ROW:
+            connection.sendall(b"D" + struct.pack(">I", 2**30))
+
+    limits = "lock_timeout_seconds=0.5&statement_timeout_seconds=1"
+    with (
+        talking_server(greet, again) as port,
+        pytest.raises(CatalogUnavailableError, match="not answered for 1 s"),
+    ):
+        Lake.connect(f"postgresql+psycopg://ann:secret@127.0.0.1:{port}/lake?{limits}")
+
+
+def test_a_mysql_that_always_says_a_little_more_is_an_error_after_the_limit():
+    def begin_to_greet(connection: socket.socket) -> None:
+        connection.sendall(b"\xff\xff\x00\x00")  # a packet of 64 KiB
+
+    with (
+        talking_server(begin_to_greet, b"x") as port,
+        pytest.raises(CatalogUnavailableError, match="Check that the database runs"),
+    ):
+        Lake.connect(f"mysql+pymysql://ann:secret@127.0.0.1:{port}/lake?connect_timeout=1")
 
 
 def stop_sessions(catalog: CatalogDatabase) -> list[int]:

@@ -4,6 +4,7 @@ Nobody can tell a changed value of a row from a true one; but no damaged file ma
 """
 
 import json
+import os
 import random
 import struct
 from collections.abc import Callable
@@ -171,6 +172,22 @@ def test_a_damaged_file_is_an_answer_or_a_typed_error(made, seed, size):
         for name in draw.sample(sorted(VERBS), VERBS_A_FILE):
             outcomes.note(original.catalog, f"{role} {damage.__name__}", name, VERBS[name])
     outcomes.check()
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["fifo", "device"]
+)
+def test_no_verb_waits_for_what_is_no_file(made, make):
+    kind, original = made
+    original.restore()
+    outcomes = Outcomes()
+    for file in files_of(original.catalog, kind).values():
+        file.unlink()
+        make(file)
+    for name, verb in VERBS.items():
+        outcomes.note(original.catalog, "no file", name, verb)
+    outcomes.check()
+    assert outcomes.seen["StorageError"]
 
 
 def test_no_damaged_file_can_be_added(made, seed, size):

@@ -1,8 +1,9 @@
-"""Servers that are there and do not answer: each listens, and says nothing."""
+"""Servers that are there and do not answer: each listens, and says nothing, or always a little more."""
 
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 
 
 @contextmanager
@@ -28,3 +29,31 @@ def dropping_server() -> Iterator[int]:
         finally:
             for one in waiting:
                 one.close()
+
+
+Talk = Callable[[socket.socket], None]
+
+
+@contextmanager
+def talking_server(begin: Talk, again: bytes) -> Iterator[int]:
+    """Yield a port where each connection gets a beginning, and then the same bytes ten times a second."""
+    over = Event()
+
+    def talk(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            begin(connection)
+            while not over.wait(0.1):
+                connection.sendall(again)
+
+    def serve() -> None:
+        with suppress(OSError):  # the listener is closed
+            while True:
+                Thread(target=talk, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
+        Thread(target=serve, daemon=True).start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            over.set()
+            listener.shutdown(socket.SHUT_RDWR)

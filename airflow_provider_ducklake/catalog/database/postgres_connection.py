@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that ends a wait for a server that says nothing, and names who holds a lock.
+"""A connection to PostgreSQL that ends a wait for a server that does not answer, and names who holds a lock.
 
 psycopg waits for an answer as long as it takes, also for a process that is stopped. It asks for one in short
 turns, between which this connection looks at the clock.
@@ -6,11 +6,15 @@ turns, between which this connection looks at the clock.
 
 from __future__ import annotations
 
+import fcntl
+import struct
+import termios
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
+from airflow_provider_ducklake.catalog.database.answer_wait import AnswerWait
 from airflow_provider_ducklake.spec.limits import CONNECT_TIMEOUT_SECONDS, Limits
 from airflow_provider_ducklake.spec.log_lines import logger
 
@@ -23,6 +27,7 @@ T = TypeVar("T")
 # Whoever may create in a schema of the path may make functions that fit better than PostgreSQL's own.
 SAFE_PATH = "SET search_path = pg_catalog, pg_temp"
 _ASKED_AGAIN_SECONDS = 30.0
+_PIECE_BYTES = 16_384  # about what libpq takes at once
 # The sessions at the beginning of the queue that a session is in: they wait for no other session.
 _BLOCKERS = (
     "WITH RECURSIVE queue(pid) AS (SELECT unnest(pg_blocking_pids(%(pid)s))"
@@ -33,7 +38,7 @@ _BLOCKERS = (
 
 
 class LimitedConnection(psycopg.Connection[Any]):
-    """``patience_seconds``: for how long the server may say nothing; ``again`` connects once more."""
+    """``patience_seconds``: how long the server has to answer; ``again`` connects once more."""
 
     limits: Limits = Limits()
     patience_seconds: float = limits.statement_timeout_seconds
@@ -54,27 +59,34 @@ class LimitedConnection(psycopg.Connection[Any]):
 
     def _watched(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
         self._blockers = ""
-        heard = time.monotonic()
-        asked_at = heard + self.limits.logged_after_seconds
+        wait = AnswerWait()
+        wait.begin(self.patience_seconds)
+        asked_at = time.monotonic() + self.limits.logged_after_seconds
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
-                now = time.monotonic()
                 if ready:
-                    heard = now
-                elif now - heard > self.patience_seconds:
-                    self._end_silence()
-                elif now > asked_at:
+                    wait.heard(self._piece(ready))
+                elif time.monotonic() > asked_at:
                     self._find_blockers()
                     asked_at = time.monotonic() + _ASKED_AGAIN_SECONDS
                 wanted = gen.send(ready)
+                if wait.left <= 0:  # after the last look: this process may have been stopped meanwhile
+                    self._end_silence()
         except StopIteration as end:
             answer: T = end.value
             return answer
         except psycopg.errors.LockNotAvailable as error:
             error.add_note(self._blockers)
             raise
+
+    def _piece(self, ready: int) -> int:
+        """Return how much is read or written at once, in bytes; notices are as good as rows."""
+        if not ready & psycopg.waiting.READY_R:
+            return _PIECE_BYTES
+        waiting = fcntl.ioctl(self.pgconn.socket, termios.FIONREAD, bytes(4))
+        return min(int(struct.unpack("i", waiting)[0]), _PIECE_BYTES)
 
     def _end_silence(self) -> None:
         self.pgconn.finish()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Text, or_, select, type_coerce, union_all
+from sqlalchemy import Text, func, or_, select, type_coerce, union_all
 
 from airflow_provider_ducklake.catalog.database.questions import streamed
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.errors import UntrustedValueError
-from airflow_provider_ducklake.spec.names.paths import CatalogPath
+from airflow_provider_ducklake.spec.names.paths import MAX_LENGTH, CatalogPath
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -91,4 +91,5 @@ def _not_a_string(kind: str, path: object) -> UntrustedValueError:
 
 def may_mislead(path: ColumnElement[str]) -> ColumnElement[bool]:
     """Return what holds for all paths that ``spec.paths.misleading`` speaks of, and for few others."""
-    return or_(path.like("%..%"), path.contains("%2", autoescape=True))
+    encoded = (path.contains(start, autoescape=True) for start in ("%2", "%%"))
+    return or_(path.like("%..%"), *encoded, func.length(path) > MAX_LENGTH)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import requests
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, UntrustedValueError
+from airflow_provider_ducklake.storage.files.parallel import within
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Collection, Mapping
 
-_TIMEOUT = 30  # seconds that a manager has to answer
+ANSWER_SECONDS = 30  # that a manager has to send its whole answer
+_ANSWER_BYTES = 16 * 2**20
+_PIECE_BYTES = 1024  # between two looks at the clock
 _STOPPING = 30.0  # seconds that an application has to end
 TAG = "ducklake"
 
@@ -143,18 +148,42 @@ def answer(
     """Return the JSON object that a manager answers with, also with 404: in which words it says so tells why.
 
     Raises:
-        ClusterUnavailableError: it does not answer, or refuses.
+        ClusterUnavailableError: it does not answer in time, or too much, or refuses.
     """
+    ask = partial(_asked, manager, url, method=method, auth=auth, params=params, json=body)
     try:
-        got = requests.request(method, url, auth=auth, params=params, json=body, timeout=_TIMEOUT)
-    except requests.RequestException as error:
+        status, content = within(ANSWER_SECONDS, ask)
+    except (requests.RequestException, TimeoutError) as error:
         raise ClusterUnavailableError(manager, url, type(error).__name__) from None
-    if not got.ok and got.status_code != requests.codes.not_found:
-        raise ClusterUnavailableError(manager, url, f"HTTP {got.status_code}")
     try:
-        said = got.json() if got.content else {}
-    except ValueError:
+        said = json.loads(content) if content else {}
+    except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
-        raise ClusterUnavailableError(manager, url, f"HTTP {got.status_code}, and its answer is not JSON")
+        raise ClusterUnavailableError(manager, url, f"HTTP {status}, and its answer is not JSON")
     return said
+
+
+def _asked(manager: str, url: str, *, method: str, **options: Any) -> tuple[int, bytes]:  # noqa: ANN401 - of requests
+    """Return the status and the body of an answer, which is read for no longer than a caller waits for it."""
+    ends, content = time.monotonic() + ANSWER_SECONDS, bytearray()
+    with requests.request(method, url, timeout=ANSWER_SECONDS, stream=True, **options) as got:
+        if not got.ok and got.status_code != requests.codes.not_found:
+            raise ClusterUnavailableError(manager, url, f"HTTP {got.status_code}")
+        for piece in got.iter_content(_PIECE_BYTES):
+            content += piece
+            if len(content) > _ANSWER_BYTES:
+                raise ClusterUnavailableError(manager, url, f"longer than {_ANSWER_BYTES} bytes")
+            if time.monotonic() > ends:
+                raise TimeoutError
+        return got.status_code, bytes(content)
+
+
+def web_page(address: object) -> str | None:
+    """Return the address of an application's page, for a link; None: it is no page of the web."""
+    text = str(address or "")
+    try:
+        is_page = urlsplit(text).scheme in ("http", "https")
+    except ValueError:
+        return None
+    return text if is_page else None

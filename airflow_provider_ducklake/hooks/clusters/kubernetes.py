@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from urllib3.exceptions import HTTPError
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
-from airflow_provider_ducklake.hooks.clusters.cluster_manager import TAG, Application, ClusterManager, State
+from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
+    ANSWER_SECONDS,
+    TAG,
+    Application,
+    ClusterManager,
+    State,
+)
+from airflow_provider_ducklake.storage.files.parallel import within
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -91,13 +98,14 @@ class Kubernetes(ClusterManager):
     def _asked(self, method: str, *arguments: str, **named: str) -> Any:  # noqa: ANN401 - the client's
         from airflow.providers.cncf.kubernetes.kube_client import ApiException  # type: ignore[attr-defined]  # noqa: PLC0415
 
+        ask = partial(getattr(self._client, method), *arguments, _request_timeout=ANSWER_SECONDS, **named)
         try:
-            return getattr(self._client, method)(*arguments, **named)
+            return within(ANSWER_SECONDS, ask)
         except ApiException as error:
             if error.status == _NOT_FOUND:
                 return None
             reason = f"HTTP {error.status} {error.reason}"
             raise ClusterUnavailableError(self.name, f"namespace {self.namespace}", reason) from None
-        except HTTPError as error:
+        except (HTTPError, TimeoutError) as error:
             where = f"namespace {self.namespace}"
             raise ClusterUnavailableError(self.name, where, type(error).__name__) from error

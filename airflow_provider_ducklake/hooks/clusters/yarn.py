@@ -16,6 +16,7 @@ from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
     ClusterManager,
     State,
     answer,
+    web_page,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Yarn(ClusterManager):
         state = _STATES.get(app["state"], State.RUNNING)
         state = _FINAL.get(app.get("finalStatus", ""), state) if state is State.SUCCEEDED else state
         return Application(
-            state, (app.get("diagnostics") or "").strip(), app.get("trackingUrl"), application_id
+            state, (app.get("diagnostics") or "").strip(), web_page(app.get("trackingUrl")), application_id
         )
 
     def kill(self, application_id: str) -> None:

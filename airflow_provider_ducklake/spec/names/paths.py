@@ -33,6 +33,9 @@ _LOCAL_SCHEMES = frozenset({"", "file", "local"})
 # fsspec has schemes that lead to any other store, or to local files.
 _STORES = frozenset({"s3", "gs", "abfs", "hdfs", "http", "https"})
 _FORMATS = (".parquet", ".puffin")
+MAX_LENGTH = 8192  # characters: twice what a local file system takes, and more than any store does
+_MAX_DECODINGS = 8  # of a path, by clients and stores on the way to its file
+_MAY_BE_STEP_UP = re.compile(r"[.%][.%0-9A-Fa-f]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,8 @@ def schema_directory(schema: SchemaPath, schema_uuid: str) -> str:
 def path_key(path: str) -> str:
     """Return what the spellings of one place have in common, and now and then those of two.
 
-    Use it to find out whether a file may be known by another spelling, never to reach one.
+    Use it to find out whether a file may be known by another spelling, never to reach one. A path that is too
+    long for any store is returned as it is: to normalize one takes quadratic time.
 
     >>> path_key("s3a://Bucket/x//./a%20b") == path_key("s3://bucket/x/a b")
     True
@@ -123,8 +127,9 @@ def path_key(path: str) -> str:
     match = _SCHEME.match(path)
     scheme = match[1].lower() if match else ""
     rest = path[match.end() :] if match else path
-    while (decoded := unquote(rest)) != rest:
-        rest = decoded
+    if len(rest) > MAX_LENGTH:
+        return path
+    rest = _decoded(rest)
     rest = unicodedata.normalize("NFC", rest.replace("\\", "/")).casefold()
     rest = posixpath.normpath("/" + rest.lstrip("/"))
     return f"{_SAME_STORE.get(scheme, scheme)}:{rest}"
@@ -165,22 +170,33 @@ def hadoop_uri(path: str) -> str:
 def misleading(path: str) -> str | None:
     """Return why a path may lead elsewhere than it says, to complete "which …"; None: it does not.
 
-    Percent signs are looked through within a step only: ``day=a%2F..`` is the folder of a partition.
+    Percent signs are looked through within a step only: ``day=a%2F..`` is the folder of a partition. Other
+    characters than those of an encoded ``..`` remain, however often a step is decoded.
 
     >>> misleading("main/../x"), misleading("day=..%2F../x"), misleading("a/%2e%2e/b")
     ("has a step '..'", None, "has a step '..'")
     """
     if "\0" in path:
         return "has a NUL character"
-    if (".." in path or "%" in path) and any(_decoded(step) == ".." for step in re.split(r"[/\\]", path)):
-        return "has a step '..'"
+    if len(path) > MAX_LENGTH:
+        return f"is longer than {MAX_LENGTH} characters"
+    if ".." in path or "%" in path:
+        steps = filter(_MAY_BE_STEP_UP.fullmatch, re.split(r"[/\\]", path))
+        return next(filter(None, map(_problem_of_step, steps)), None)
     return None
 
 
-def _decoded(step: str) -> str:
-    while (decoded := unquote(step)) != step:
-        step = decoded
-    return step
+def _problem_of_step(step: str) -> str | None:
+    decoded = _decoded(step)
+    if decoded == "..":
+        return "has a step '..'"
+    return None if unquote(decoded) == decoded else f"is encoded more than {_MAX_DECODINGS} times"
+
+
+def _decoded(text: str) -> str:
+    for _ in range(_MAX_DECODINGS):
+        text = unquote(text)
+    return text
 
 
 def is_local(path: str) -> bool:

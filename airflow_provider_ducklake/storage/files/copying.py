@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.storage.files.durable import make_parents, sync_directory
-from airflow_provider_ducklake.storage.files.filesystem import fsspec_of, naming_errors, open_input
+from airflow_provider_ducklake.storage.files.filesystem import (
+    fsspec_of,
+    naming_errors,
+    open_input,
+    regular_file,
+)
 from airflow_provider_ducklake.storage.files.output_file import OutputFile
 
 if TYPE_CHECKING:
@@ -33,7 +38,8 @@ def copy_file(source: Location, target: Location) -> None:
 def _copy_locally(source: Path, target: Path) -> None:
     make_parents(target)
     try:
-        shutil.copyfile(source, target)
+        with regular_file(str(source)) as opened:
+            shutil.copyfile(opened, target)
         with target.open("rb+") as copied:
             os.fsync(copied.fileno())
         sync_directory(target.parent)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -36,7 +37,14 @@ StorageOptions: TypeAlias = Mapping[str, Any]
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)  # two letters at least: C:/ is a drive
 _FSSPEC_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasbs": "abfs", "az": "abfs", "azure": "abfs"}
+_LOCAL_SCHEMES = ("file", "local")  # the second is fsspec's
 _PRIVATE_FILE = 0o600
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ def open_filesystem(path: str, storage_options: StorageOptions | None = None) ->
         StorageError: no installed library knows the scheme, or its options are wrong.
     """
     scheme, rest = split_scheme(path)
-    if scheme == "file":
+    if scheme in _LOCAL_SCHEMES:
         return Location(pafs.LocalFileSystem(), os.path.abspath(rest), path)  # noqa: PTH100 - resolves no links
     options = process_options() if storage_options is None else dict(storage_options)
     with naming_errors(path, "open"):
@@ -337,9 +345,33 @@ def open_input(location: Location) -> pa.NativeFile:
 def _open_input(location: Location) -> pa.NativeFile:
     """Open a file; Arrow would first ask fsspec whether there is one, which says no to every error."""
     filesystem = fsspec_of(location)
-    if filesystem is None:
+    if filesystem is not None:
+        return pa.PythonFile(filesystem.open(location.path, "rb"), mode="r")
+    if not location.is_local:
         return location.filesystem.open_input_file(location.path)
-    return pa.PythonFile(filesystem.open(location.path, "rb"), mode="r")
+    with regular_file(location.path) as opened:
+        return location.filesystem.open_input_file(opened)
+
+
+@contextmanager
+def regular_file(path: str) -> Iterator[str]:
+    """Yield another path of a local file, which opens the same file whatever takes its place meanwhile.
+
+    Whoever opens a FIFO waits for a writer, and who reads a device may never reach its end.
+
+    Raises:
+        StorageError: it is not a regular file.
+        OSError: it does not exist or cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        if kind != stat.S_IFREG:
+            found = _KINDS.get(kind, "a special file")
+            raise StorageError(f"Cannot read {path}: it is {found}. Correct the path, or put the file there.")
+        yield f"/dev/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def fsspec_of(location: Location) -> Any:  # noqa: ANN401

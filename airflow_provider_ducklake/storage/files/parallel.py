@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
+from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -41,6 +42,26 @@ def in_threads_ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> I
             yield result
     finally:
         threads.shutdown(cancel_futures=True)
+
+
+def within(seconds: float, work: Callable[[], Result]) -> Result:
+    """Return what ``work`` returns; a thread does it, which goes on alone when it is late.
+
+    Use it for what a driver asks of a server, where the driver has a limit for each read, or none.
+
+    Raises:
+        TimeoutError: the time is over.
+    """
+    done: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+            done.set_exception(error)
+
+    Thread(target=run, name="ducklake_within", daemon=True).start()
+    return done.result(seconds)
 
 
 def made_ahead(items: Generator[Item], count: int = 2) -> Iterator[Item]:

@@ -23,7 +23,7 @@ from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.parquet.footer_end import check_row_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.storage.files.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import Positions
@@ -90,8 +90,15 @@ def _positions(place: Location) -> dict[str, pa.Array]:
         rows = pa.table({_PATH: paths, _POSITION: places}).unify_dictionaries()
     parts: defaultdict[str, list[pa.Array]] = defaultdict(list)
     for batch in rows.to_batches():
-        paths, places = batch.column(_PATH), batch.column(_POSITION)
-        for code in pc.unique(paths.indices).to_pylist():
-            path = paths.dictionary[code].as_py()
-            parts[path].append(places.filter(pc.equal(paths.indices, code)))
+        for path, positions in _by_path(batch.column(_PATH), batch.column(_POSITION)):
+            parts[path].append(positions)
     return {path: pa.concat_arrays(chunks) for path, chunks in parts.items()}
+
+
+def _by_path(paths: pa.DictionaryArray, positions: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Yield the positions of each path; one sort finds them all, however many paths there are."""
+    order = pc.sort_indices(paths.indices)
+    positions, start = positions.take(order), 0
+    for code, count in zip(*pc.value_counts(paths.indices.take(order)).flatten(), strict=True):
+        yield paths.dictionary[code.as_py()].as_py(), positions.slice(start, count.as_py())
+        start += count.as_py()

@@ -9,9 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
-from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable
 
@@ -22,6 +20,7 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.foreign.iceberg_catalog import find_in_catalog
 from airflow_provider_ducklake.storage.foreign.lake_file_io import LakeFileIO, LakeInput
 from airflow_provider_ducklake.storage.foreign.places import Places, spelled
 
@@ -45,9 +44,10 @@ def load_table(
     """Return a table by its metadata file, its folder, or its name in a catalog, and where its files may lie.
 
     Raises:
-        InvalidInputError: the path is relative, or two metadata files are the newest.
+        InvalidInputError: the path is relative, two metadata files are the newest, or a property of the
+            catalog names a class.
         SourceNotFoundError: there is no such table.
-        StorageError: its metadata cannot be read.
+        StorageError: the catalog does not answer, or its metadata cannot be read.
     """
     location, folder = _in_catalog(source, catalog) if catalog else _in_folder(source, locate)
     places = Places.of(f"The metadata of {source}", folder, allowed_paths)
@@ -58,11 +58,8 @@ def load_table(
 
 
 def _in_catalog(source: str, properties: Mapping[str, str]) -> tuple[str, str]:
-    try:
-        table = load_catalog(**{"name": "default", **properties}).load_table(source)
-    except NoSuchTableError as error:
-        raise SourceNotFoundError("the Iceberg catalog", source) from error
-    return spelled(table.metadata_location), spelled(table.location())
+    location, folder = find_in_catalog(source, properties)
+    return spelled(location), spelled(folder)
 
 
 def _in_folder(source: str, locate: Locate) -> tuple[str, str]:

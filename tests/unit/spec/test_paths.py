@@ -4,10 +4,12 @@ import pytest
 
 from airflow_provider_ducklake.errors import UntrustedValueError
 from airflow_provider_ducklake.spec.names.paths import (
+    MAX_LENGTH,
     CatalogPath,
     is_below,
     is_of_job,
     misleading,
+    path_key,
     why_not_deletable,
     why_not_ours,
 )
@@ -41,6 +43,31 @@ def test_names_that_the_reference_writes_are_none(path):
     assert misleading(path) is None
     assert CatalogPath(path).below(LOCAL) == LOCAL + path
     assert why_not_ours(LOCAL + path, LOCAL, foreign_files=False) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("a/%" + "25" * 9 + "2e./b", "encoded more than 8 times"),
+        ("a/.%" + "25" * 4000, "encoded more than 8 times"),
+        ("%" + "25" * 80_000, "longer than 8192 characters"),
+        ("a/" * 5000, "longer than 8192 characters"),
+    ],
+)
+def test_paths_that_would_take_long_to_decode_are_refused(path, problem):
+    with pytest.raises(UntrustedValueError, match=problem):
+        CatalogPath(path).below(LOCAL)
+
+
+def test_a_partition_value_may_be_encoded_any_number_of_times():
+    path = "p=%" + "25" * 2000 + "2e./a.parquet"
+
+    assert CatalogPath(path).below(LOCAL) == LOCAL + path
+
+
+def test_the_key_of_a_path_is_found_in_few_steps():
+    assert path_key("/a/%" + "25" * 3000).endswith("25" * 2992)
+    assert path_key("s3a://b/" + "\u0301\u0327" * MAX_LENGTH) == "s3a://b/" + "\u0301\u0327" * MAX_LENGTH
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import os
+import socket
 import stat
 from pathlib import Path
 
@@ -5,6 +7,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.storage.files.copying import copy_file
 from airflow_provider_ducklake.storage.files.deletion import delete_tree
 from airflow_provider_ducklake.storage.files.filesystem import (
     check_writable,
@@ -12,6 +15,7 @@ from airflow_provider_ducklake.storage.files.filesystem import (
     exists,
     fsspec_of,
     open_filesystem,
+    open_input,
     read_bytes,
     split_scheme,
     write_bytes,
@@ -49,6 +53,41 @@ def test_bytes_come_back_from_any_path(tmp_path):
     assert read_bytes(path) == b"content"
     assert exists(path)
     assert (tmp_path / ODD / "file").exists()
+
+
+READS = {
+    "whole": read_bytes,
+    "in pieces": lambda path: open_input(open_filesystem(path, {})),
+    "to copy": lambda path: copy_file(open_filesystem(path, {}), open_filesystem(f"{path}.copy", {})),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("scheme", ["", "file://", "local://"])
+def test_a_fifo_in_the_place_of_a_file_is_refused_at_once(tmp_path, read, scheme):
+    os.mkfifo(tmp_path / "fifo")
+
+    with pytest.raises(StorageError, match=r"fifo: it is a FIFO\. Correct the path"):
+        read(f"{scheme}{tmp_path}/fifo")
+    assert not (tmp_path / "fifo.copy").exists()
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_device_in_the_place_of_a_file_is_refused_at_once(tmp_path, read):
+    (tmp_path / "endless").symlink_to("/dev/zero")
+
+    with pytest.raises(StorageError, match=r"endless: it is a device\."):
+        read(f"{tmp_path}/endless")
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_directories_and_sockets_in_the_place_of_a_file_are_refused(tmp_path, read):
+    (tmp_path / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{tmp_path}/socket")
+        for name in ("folder", "socket"):
+            with pytest.raises(StorageError, match=f"/{name}: "):
+                read(f"{tmp_path}/{name}")
 
 
 def test_a_private_file_is_its_owners(tmp_path):

@@ -1,0 +1,136 @@
+"""Ask an Iceberg catalog where a table's metadata is, and believe nothing else that it says.
+
+pyiceberg imports and calls classes that properties name: those that a user gives, those that a REST server
+answers with, and those of a table's metadata. Only the place of the metadata file is wanted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import infer_catalog_type, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.utils.config import Config, merge_config
+
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    SourceNotFoundError,
+    StorageError,
+    UntrustedValueError,
+)
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors
+from airflow_provider_ducklake.storage.files.parallel import within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+
+ANSWER_SECONDS = 300  # that a catalog has to find a table, its metadata file included
+_ONLY_READ = {"init_catalog_tables": "false", "schema_version": "v0"}
+_DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+
+
+def find_in_catalog(source: str, properties: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a table's metadata file and its folder.
+
+    Raises:
+        InvalidInputError: a property names a class, or a database that does not exist.
+        UntrustedValueError: the catalog's server names a class.
+        SourceNotFoundError: there is no such table.
+        StorageError: the catalog does not answer, or refuses.
+    """
+    for key, value in _classes(properties):
+        raise InvalidInputError(
+            f"The argument catalog has {key} = {value!r}: classes are not taken, because they would be "
+            "imported and called. Leave it out."
+        )
+    try:
+        return within(ANSWER_SECONDS, lambda: _asked(source, properties))
+    except TimeoutError:
+        raise StorageError(
+            f"The Iceberg catalog has not found {source} within {ANSWER_SECONDS} seconds. Check its address, "
+            "and that it runs; then run this again."
+        ) from None
+
+
+def _asked(source: str, properties: Mapping[str, Any]) -> tuple[str, str]:
+    with naming_errors(f"{source} in the Iceberg catalog", "look up"):
+        catalog = _opened({"name": "default", **properties})
+        _ignore_properties_of_tables(catalog)
+        try:
+            table = catalog.load_table(source)
+        except NoSuchTableError as error:
+            raise SourceNotFoundError("the Iceberg catalog", source) from error
+        return table.metadata_location, table.location()
+
+
+def _ignore_properties_of_tables(catalog: Catalog) -> None:
+    """Have files read by the catalog's properties alone: whoever writes a table writes its properties."""
+
+    def load(properties: object = None, location: str | None = None) -> FileIO:  # noqa: ARG001 - pyiceberg's
+        return load_file_io(catalog.properties, location)
+
+    catalog._load_file_io = load  # type: ignore[method-assign] # noqa: SLF001 - there is no other way
+
+
+def _opened(properties: dict[str, Any]) -> Catalog:
+    """Return the catalog; pyiceberg's own configuration on this machine may add to the properties."""
+    name = properties["name"]
+    known: dict[str, Any] = merge_config(Config().get_catalog_config(name) or {}, properties)
+    kind = str(known.get("type") or "").lower() or str(getattr(infer_catalog_type(name, known), "value", ""))
+    if kind == "rest" and "uri" in known:
+        return _RestCatalog(**known)
+    if kind == "sql":
+        _check_database(str(known.get("uri")))
+        properties = {**properties, **_ONLY_READ}
+    return load_catalog(**properties)
+
+
+class _RestCatalog(RestCatalog):
+    """A REST catalog whose server cannot choose classes, though its answer changes the properties."""
+
+    def _create_session(self) -> Any:  # noqa: ANN401 - of requests
+        for key, value in _classes(self.properties):
+            problem = f"would be imported and called as a class ({key})"
+            raise UntrustedValueError(f"The Iceberg catalog at {self.uri}", str(value), problem)
+        return super()._create_session()
+
+
+def _classes(properties: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the properties that name a class for pyiceberg to import."""
+    for key, value in _pairs(properties):
+        words = key.lower().replace("-", ".").split(".")
+        if words[-1] == "impl" or (words[-2:] == ["auth", "type"] and "." in str(value)):
+            yield key, value
+
+
+def _pairs(properties: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the keys, with those above them, and the values."""
+    for key, value in properties.items():
+        if isinstance(value, Mapping):
+            yield from _pairs(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _check_database(uri: str) -> None:
+    """Refuse a file that would be made, and drivers that load or make other files.
+
+    Raises:
+        InvalidInputError: it is one of these.
+    """
+    scheme, _, rest = uri.partition("://")
+    backend = scheme.partition("+")[0].lower()
+    if backend not in _DATABASES:
+        raise InvalidInputError(
+            f"An Iceberg catalog in {backend!r:.20} is not supported; these are: {', '.join(_DATABASES)}."
+        )
+    file = rest.partition("?")[0].removeprefix("/")
+    if backend == "sqlite" and not Path(file).is_file():
+        raise InvalidInputError(f"The Iceberg catalog {file!r} does not exist. Correct its uri.")
