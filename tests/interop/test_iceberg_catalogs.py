@@ -180,3 +180,15 @@ def test_no_table_is_made_in_a_database(lake, tmp_path):
     with pytest.raises(StorageError, match="iceberg_tables"):
         add(lake, {"type": "sql", "uri": f"sqlite:///{tmp_path}/empty.db"})
     assert (tmp_path / "empty.db").read_bytes() == b""
+
+
+@pytest.mark.parametrize("key", ["uri", "oauth2-server-uri", "s3.endpoint"])
+def test_credentials_of_the_worker_go_to_the_server_that_they_are_for(lake, rest, monkeypatch, key):
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", rest.properties["uri"])
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TOKEN", "hidden-word")
+    given = {"name": "prod", "type": "rest"}
+
+    with silent_server() as elsewhere, pytest.raises(InvalidInputError, match=f"{key} = .*'prod'") as refused:
+        add(lake, {**given, key: f"http://127.0.0.1:{elsewhere}"})
+    assert "hidden-word" not in str(refused.value)
+    assert add(lake, {**given, "uri": rest.properties["uri"]}) == 2

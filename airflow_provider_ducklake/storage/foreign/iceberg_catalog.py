@@ -82,7 +82,9 @@ def _ignore_properties_of_tables(catalog: Catalog) -> None:
 def _opened(properties: dict[str, Any]) -> Catalog:
     """Return the catalog; pyiceberg's own configuration on this machine may add to the properties."""
     name = properties["name"]
-    known: dict[str, Any] = merge_config(Config().get_catalog_config(name) or {}, properties)
+    configured = Config().get_catalog_config(name) or {}
+    _check_places(name, configured, properties)
+    known: dict[str, Any] = merge_config(configured, properties)
     kind = str(known.get("type") or "").lower() or str(getattr(infer_catalog_type(name, known), "value", ""))
     if kind == "rest" and "uri" in known:
         return _RestCatalog(**known)
@@ -90,6 +92,21 @@ def _opened(properties: dict[str, Any]) -> Catalog:
         _check_database(str(known.get("uri")))
         properties = {**properties, **_ONLY_READ}
     return load_catalog(**properties)
+
+
+def _check_places(name: str, configured: Mapping[str, Any], properties: Mapping[str, Any]) -> None:
+    """Refuse another server than the one that this machine's configuration has its credentials for.
+
+    Raises:
+        InvalidInputError: names the property.
+    """
+    for key, value in _pairs(properties) if "uri" in configured else ():
+        if key.lower().endswith(("uri", "endpoint")) and value != configured.get(key):
+            raise InvalidInputError(
+                f"The argument catalog has {key} = {value!r}, but the catalog {name!r} of the worker's "
+                "pyiceberg configuration has another one, and its credentials are for that. Leave the "
+                "property out, or give the catalog another name."
+            )
 
 
 class _RestCatalog(RestCatalog):
