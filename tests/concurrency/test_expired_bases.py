@@ -53,7 +53,7 @@ class Moments:
     @contextmanager
     def watching(self) -> Iterator[None]:
         engine = self._lake._lake.catalog.dialect.engine
-        event.listen(engine, "begin", self._reach)
+        event.listen(engine, "begin", self._reach, insert=True)  # before SQLite has a lock of its file
         try:
             yield
         finally:
