@@ -100,9 +100,9 @@ def test_the_error_says_what_helps(spark, new_plan):
         "Values cannot be stored in main.t; nothing was written:\n"
         f"  - column s: 10 values are not valid UTF-8, such as {BAD}\n"
         "  - column j: 100 values are not valid JSON, such as 'x'\n"
-        "Read the source in its own encoding: use the option encoding for csv and json files, and "
+        "  Read the source in its own encoding: use the option encoding for csv and json files, and "
         "decode(…, 'ISO-8859-1') for binary values.\n"
-        "Convert them to JSON (for example with to_json) or NULL first, or make the column varchar."
+        "  Convert them to JSON (for example with to_json) or NULL first, or make the column varchar."
     )
 
 
