@@ -53,7 +53,7 @@ class Moments:
     @contextmanager
     def watching(self) -> Iterator[None]:
         engine = self._lake._lake.catalog.dialect.engine
-        event.listen(engine, "begin", self._reach, insert=True)  # before SQLite has a lock of its file
+        event.listen(engine, "begin", self._reach)
         try:
             yield
         finally:

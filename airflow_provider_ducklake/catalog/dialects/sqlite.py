@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import String, and_, case, column, event, exists, func, select, table, type_coerce
+from sqlalchemy import String, and_, case, column, exists, func, select, table, type_coerce
 
 from airflow_provider_ducklake.catalog.database.companions import check_companions
 from airflow_provider_ducklake.catalog.database.connect import WRITES
@@ -43,7 +43,6 @@ class SqliteDialect(CatalogDialect):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._schema_version: int | None = None
-        event.listen(engine, "begin", self._check_changes)
 
     def _check_changes(self, connection: Connection) -> None:
         """Refuse what somebody put in a table's place since the transaction before.
@@ -61,9 +60,11 @@ class SqliteDialect(CatalogDialect):
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with locked(self.engine.url, self.limits), self.engine.connect() as connection:
+        with locked(self.engine.url, self.limits), self.engine.connect() as opened:
+            connection = opened.execution_options(**{WRITES: True})
             try:
-                yield connection.execution_options(**{WRITES: True})
+                self._check_changes(connection)
+                yield connection
             except BaseException:
                 # A failed COMMIT leaves SQLite's transaction open behind SQLAlchemy's back.
                 if not connection.invalidated and connection.connection.driver_connection is not None:
@@ -73,6 +74,7 @@ class SqliteDialect(CatalogDialect):
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         with self.engine.connect() as connection:
+            self._check_changes(connection)
             yield connection
 
     def copy_file(self, connection: Connection, target: Path) -> None:  # noqa: ARG002 - another one reads
