@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 300  # that a catalog has to find a table, its metadata file included
 _ONLY_READ = {"init_catalog_tables": "false", "schema_version": "v0"}
-_DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+_IS_FILE = {"sqlite": True, "postgresql": False, "mysql": False, "mariadb": False}  # by database
 
 
 def find_in_catalog(source: str, properties: Mapping[str, Any]) -> tuple[str, str]:
@@ -144,10 +144,10 @@ def _check_database(uri: str) -> None:
     """
     scheme, _, rest = uri.partition("://")
     backend = scheme.partition("+")[0].lower()
-    if backend not in _DATABASES:
+    if backend not in _IS_FILE:
         raise InvalidInputError(
-            f"An Iceberg catalog in {backend!r:.20} is not supported; these are: {', '.join(_DATABASES)}."
+            f"An Iceberg catalog in {backend!r:.20} is not supported; these are: {', '.join(_IS_FILE)}."
         )
     file = rest.partition("?")[0].removeprefix("/")
-    if backend == "sqlite" and not Path(file).is_file():
+    if _IS_FILE[backend] and not Path(file).is_file():
         raise InvalidInputError(f"The Iceberg catalog {file!r} does not exist. Correct its uri.")
