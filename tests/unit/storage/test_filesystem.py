@@ -1,6 +1,5 @@
 import os
 import stat
-import stat
 from pathlib import Path
 
 import pytest
