@@ -25,7 +25,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
     hook_field_behaviour,
 )
 from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings, read_settings
-from airflow_provider_ducklake.hooks.task import TaskLog
+from airflow_provider_ducklake.hooks.task import LogsInLines
 from airflow_provider_ducklake.hooks.version_pins import (
     check_lake,
     check_migration,
@@ -58,7 +58,7 @@ _TEST_PATIENCE_SECONDS = 20.0  # for an answer
 _MIGRATE = "DuckLakeMigrateOperator"
 
 
-class DuckLakeHook(BaseHook):
+class DuckLakeHook(LogsInLines, BaseHook):
     """Open the lake that a connection of type ``ducklake`` describes.
 
     :param ducklake_conn_id: the id of the connection, which is read when the lake is first used.
@@ -82,11 +82,6 @@ class DuckLakeHook(BaseHook):
         self.ducklake_conn_id = ducklake_conn_id
         self.hook_lineage = hook_lineage
         self._lake: Lake | None = None
-
-    @property
-    def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
-        """Airflow's logger, with each value on one line."""
-        return TaskLog(super().log)
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:

@@ -99,6 +99,15 @@ class TaskLog:
         return lambda message, *values, **given: method(message, *map(in_line, values), **given)
 
 
+class LogsInLines:
+    """Of operators, hooks, sensors and triggers, before Airflow's base class: no value breaks a line."""
+
+    @property
+    def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
+        """Airflow's logger, with each value on one line."""
+        return TaskLog(super().log)  # type: ignore[misc] # Airflow's base class has it
+
+
 _LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
 _VERBS = logging.getLogger("airflow_provider_ducklake.writes")
 

@@ -8,7 +8,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import Done, TaskLog
+from airflow_provider_ducklake.hooks.task import Done, LogsInLines
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.writes.arguments import is_template, parse_word
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.lineage import Flow
 
 
-class DuckLakeOperator(BaseOperator):
+class DuckLakeOperator(LogsInLines, BaseOperator):
     """An operator that works on a lake without Spark.
 
     :param ducklake_conn_id: the connection of the lake. (templated)
@@ -42,11 +42,6 @@ class DuckLakeOperator(BaseOperator):
         self.commit_message = commit_message
         self.asset_events = asset_events
         self.done = Done()
-
-    @property
-    def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
-        """Airflow's logger, with each value on one line."""
-        return TaskLog(super().log)
 
     def flow(self) -> Flow:
         """Return what the task reads and does, for OpenLineage."""

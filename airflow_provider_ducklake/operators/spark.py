@@ -16,7 +16,7 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.links import SparkApplicationLink
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter, Submission
-from airflow_provider_ducklake.hooks.task import Done, TaskLog, no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.hooks.task import Done, LogsInLines, no_retry_on_user_errors, verbs_logged_by
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.writes.arguments import parse_word
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.writes.verb import Attempt, Submitter, Verb
 
 
-class DuckLakeSparkOperator(SparkSubmitOperator):
+class DuckLakeSparkOperator(LogsInLines, SparkSubmitOperator):  # type: ignore[override] # nobody sets log
     """Plan on the lake, have a Spark job write files, and commit them.
 
     Accepts every argument of ``SparkSubmitOperator`` and passes it on, but for ``application_args``, which
@@ -121,11 +121,6 @@ class DuckLakeSparkOperator(SparkSubmitOperator):
         self.done = Done()
         self.own_deploy_mode = deploy_mode
         self._submission = Submission()
-
-    @property
-    def log(self) -> Any:  # type: ignore[override]  # noqa: ANN401 - Airflow's logger, never set
-        """Airflow's logger, with each value on one line."""
-        return TaskLog(super().log)
 
     def _get_hook(self) -> SparkSubmitHook:
         return self._submission.prepare(super()._get_hook())

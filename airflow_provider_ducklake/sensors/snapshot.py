@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import TaskLog, no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.task import LogsInLines, no_retry_on_user_errors
 from airflow_provider_ducklake.hooks.watch import Watch
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class DuckLakeSnapshotSensor(BaseSensorOperator):
+class DuckLakeSnapshotSensor(LogsInLines, BaseSensorOperator):
     """Wait until a snapshot changes a table.
 
     Compaction, flushing of inlined data and other maintenance never count. The sensor also waits for a table
@@ -63,11 +63,6 @@ class DuckLakeSnapshotSensor(BaseSensorOperator):
         self.since = since
         self.ducklake_conn_id = ducklake_conn_id
         self.deferrable = deferrable
-
-    @property
-    def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
-        """Airflow's logger, with each value on one line."""
-        return TaskLog(super().log)
 
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class's
         """Wait, in the triggerer where the sensor is deferrable."""

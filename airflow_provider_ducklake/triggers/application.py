@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_provider_ducklake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import Application, State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments
-from airflow_provider_ducklake.hooks.task import TaskLog
+from airflow_provider_ducklake.hooks.task import LogsInLines
 from airflow_provider_ducklake.triggers.threads import in_own_thread
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LONGEST_WAIT = 60.0  # seconds between two tries while a manager cannot be aske
 _JITTER = 0.1  # of an interval
 
 
-class SparkApplicationTrigger(BaseTrigger):
+class SparkApplicationTrigger(LogsInLines, BaseTrigger):
     """Wait until an application has ended; the one event says how: ``{"application": …, "state": …}``.
 
     A manager that cannot be asked is waited for. If a person ends the deferred task (Airflow 3.3), the
@@ -55,11 +55,6 @@ class SparkApplicationTrigger(BaseTrigger):
         self.job_id = job_id
         self.ducklake_conn_id = ducklake_conn_id
         self.poll_interval = poll_interval
-
-    @property
-    def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
-        """Airflow's logger, with each value on one line."""
-        return TaskLog(super().log)
 
     @classmethod
     def of(

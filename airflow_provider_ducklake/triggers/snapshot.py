@@ -10,7 +10,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError
 from airflow_provider_ducklake.hooks.compat import ACK_STREAMS, asset_state, store_name
-from airflow_provider_ducklake.hooks.task import TaskLog, explained, is_incurable
+from airflow_provider_ducklake.hooks.task import LogsInLines, explained, is_incurable
 from airflow_provider_ducklake.hooks.watch import Looked, Watch, start_of
 from airflow_provider_ducklake.triggers.poller import Interest, LakePoller
 from airflow_provider_ducklake.triggers.watcher import AssetStore, LakeStore, TableWatcher
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _POLL_INTERVAL = 10.0  # seconds
 
 
-class DuckLakeSnapshotTrigger(BaseEventTrigger):
+class DuckLakeSnapshotTrigger(LogsInLines, BaseEventTrigger):
     """Watch a table: for an ``AssetWatcher`` it makes an event of each range of snapshots that changed it.
 
     There is one event for each poll that found changes, however many commits made them; docs/assets.md shows
@@ -61,11 +61,6 @@ class DuckLakeSnapshotTrigger(BaseEventTrigger):
         self.ducklake_conn_id = ducklake_conn_id
         self.poll_interval = poll_interval
         self.once = once
-
-    @property
-    def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
-        """Airflow's logger, with each value on one line."""
-        return TaskLog(super().log)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments."""

@@ -210,7 +210,7 @@ def test_a_postgres_that_always_says_a_little_more_is_an_error_after_the_limit(a
         if again == ENDLESS_ROW:
             connection.sendall(b"D" + struct.pack(">I", 2**30))
 
-    limits = "lock_timeout_seconds=0.5&statement_timeout_seconds=1"
+    limits = "connect_timeout=1&lock_timeout_seconds=0.5&statement_timeout_seconds=1"
     with (
         talking_server(greet, again) as port,
         pytest.raises(CatalogUnavailableError, match="not answered for 1 s"),

@@ -188,7 +188,8 @@ def test_credentials_of_the_worker_go_to_the_server_that_they_are_for(lake, rest
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TOKEN", "hidden-word")
     given = {"name": "prod", "type": "rest"}
 
-    with silent_server() as elsewhere, pytest.raises(InvalidInputError, match=f"{key} = .*'prod'") as refused:
+    named = pytest.raises(InvalidInputError, match=f"another {key} .*'prod'")
+    with silent_server() as elsewhere, named as refused:
         add(lake, {**given, key: f"http://127.0.0.1:{elsewhere}"})
     assert "hidden-word" not in str(refused.value)
     assert add(lake, {**given, "uri": rest.properties["uri"]}) == 2

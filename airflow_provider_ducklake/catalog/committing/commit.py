@@ -73,7 +73,7 @@ def commit(
     ``locate`` says where a lake path lies: delete files that hold the snapshot's id are written here.
 
     Raises:
-        TransactionConflictError: somebody committed what ours does not go together with; nothing landed.
+        TransactionConflictError: a later commit conflicts with this one; nothing landed.
         ZombieCommitError: a later generation of the same task has committed; nothing landed.
         CommitRetriesExceededError: every attempt lost the race; nothing landed.
         CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
@@ -215,7 +215,7 @@ def check_stage(catalog: Catalog, stage: Stage) -> None:
     """Check a stage as its commit would do now; by the commit itself it may be another matter.
 
     Raises:
-        TransactionConflictError: it does not go together with what was committed since its base.
+        TransactionConflictError: it conflicts with a commit since its base.
     """
     planned = PlannedCommit((stage,), CommitInfo())
     with catalog.dialect.reading() as connection:

@@ -1,7 +1,7 @@
 """Delete files that a commit writes itself, because they contain the id of the new snapshot.
 
-That id is known for sure only under the commit lock, under which nobody should wait for a store. So they are
-written before, for the next snapshot, and again when somebody else's came first.
+That id is certain only under the commit lock, under which no writer should wait for a store. So they are
+written before, for the next snapshot, and again when another commit came first.
 
 A data file that ends while inlined deletes name rows of it gets them as a delete file first. *Source:* the
 reference's change feed says of a file that ends with inlined deletes that all its rows go then, also those

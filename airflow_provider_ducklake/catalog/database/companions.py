@@ -23,19 +23,34 @@ _SPILLED = ".tmp"  # DuckDB's directory for what does not fit into memory
 _END_OF_NAME = bytes.fromhex("d9d505f920a163d7")
 
 
-def check_companions(catalog: Path) -> None:
-    """Check that a catalog file and the files that a driver opens beside it are plain files.
+def check_sqlite(catalog: Path) -> None:
+    """Check that a SQLite file, and the files that SQLite opens beside it or its target, are plain files.
 
     Raises:
         UntrustedValueError: names one that is not, or a journal by which SQLite would delete another file.
     """
-    if catalog.exists() and not (catalog.is_file() or catalog.is_dir()):  # drivers refuse directories
-        raise _refusal(catalog, "is not a regular file")
-    for place in {catalog, Path(os.path.realpath(catalog))}:  # SQLite's are beside what a link leads to
-        for end in (*_OF_SQLITE, *OF_DUCKDB):
+    _check_file(catalog)
+    for place in {catalog, Path(os.path.realpath(catalog))}:
+        for end in _OF_SQLITE:
             check_plain(place.with_name(place.name + end))
-        _check_own_directory(place.with_name(place.name + _SPILLED))
         _check_journal(place.with_name(place.name + _JOURNAL))
+
+
+def check_duckdb(catalog: Path) -> None:
+    """Check that a DuckDB file, and the files that DuckDB opens beside it, are plain files.
+
+    Raises:
+        UntrustedValueError: names one that is not.
+    """
+    _check_file(catalog)
+    for end in OF_DUCKDB:
+        check_plain(catalog.with_name(catalog.name + end))
+    _check_own_directory(catalog.with_name(catalog.name + _SPILLED))
+
+
+def _check_file(catalog: Path) -> None:
+    if catalog.exists() and not catalog.is_file():
+        raise _refusal(catalog, "is not a regular file")
 
 
 def check_plain(path: Path) -> os.stat_result | None:
@@ -58,7 +73,7 @@ def check_plain(path: Path) -> os.stat_result | None:
 
 
 def _check_own_directory(path: Path) -> None:
-    """Check that there is a directory of this user, in which nobody else put links, or that there is none."""
+    """Check that a path is a directory of this user, or nothing: others may put links in theirs."""
     try:
         found = path.lstat()
     except FileNotFoundError:

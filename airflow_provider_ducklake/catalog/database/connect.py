@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.pool import NullPool
 
 from airflow_provider_ducklake.catalog.database.catalog_files import made_private
-from airflow_provider_ducklake.catalog.database.companions import OF_DUCKDB, check_companions
+from airflow_provider_ducklake.catalog.database.companions import OF_DUCKDB, check_duckdb, check_sqlite
 from airflow_provider_ducklake.catalog.database.file_connections import LimitedDuckDb, LimitedSqlite
 from airflow_provider_ducklake.errors import CatalogUnavailableError, InvalidInputError
 from airflow_provider_ducklake.spec.limits import CONNECT_TIMEOUT_SECONDS, LIMITS, Limits
@@ -310,7 +310,7 @@ def duckdb_engine(url: URL, limits: Limits | None = None, *, read_only: bool = F
     if read_only:  # connections of one process share what the first one of them set
         config |= {"enable_external_access": False, "lock_configuration": True}
     engine = _engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
-    _check_what_is_beside(engine)
+    _check_first(engine, check_duckdb)
     seconds = (limits or Limits()).statement_timeout_seconds
 
     @event.listens_for(engine, "do_connect")
@@ -322,20 +322,20 @@ def duckdb_engine(url: URL, limits: Limits | None = None, *, read_only: bool = F
     return engine
 
 
-def _check_what_is_beside(engine: Engine) -> None:
-    """Check the files beside a catalog file before it is opened, and before each transaction.
+def _check_first(engine: Engine, check: Callable[[Path], None]) -> None:
+    """Check a catalog file, and those beside it, before it is opened and before each transaction.
 
     SQLite looks for a journal then; whoever changes the directory in the moment after the check is trusted.
     """
     file = Path(engine.url.database or "")
 
     @event.listens_for(engine, "do_connect")
-    def check_first(*_: object) -> None:
-        check_companions(file)
+    def before_opening(*_: object) -> None:
+        check(file)
 
     @event.listens_for(engine, "begin")
-    def check_again(_connection: Connection) -> None:
-        check_companions(file)
+    def before_transaction(_connection: Connection) -> None:
+        check(file)
 
 
 def _stay_beside(file: Path) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
@@ -371,7 +371,7 @@ def _sqlite_engine(url: URL, limits: Limits) -> Engine:
     limited = partial(LimitedSqlite, catalog=shown(url), patience_seconds=limits.statement_timeout_seconds)
     arguments = {"timeout": limits.lock_timeout_seconds, "factory": limited}
     engine = _engine(url, pool_size=2, connect_args=arguments)
-    _check_what_is_beside(engine)
+    _check_first(engine, check_sqlite)
     _leave_connections_to_their_process(engine)
     _follow_the_file(engine, Path(url.database or ""))
 

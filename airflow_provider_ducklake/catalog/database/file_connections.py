@@ -28,7 +28,7 @@ def _too_long(catalog: str, seconds: float) -> CatalogUnavailableError:
     return CatalogUnavailableError(
         catalog,
         f"a statement has not ended within {seconds:g} s (statement_timeout_seconds) and was interrupted. A "
-        "view or a trigger that somebody put into the file may be the cause",
+        "view or a trigger in the file may be the cause",
     )
 
 
@@ -58,31 +58,7 @@ class LimitedSqlite(sqlite3.Connection):
             self.set_progress_handler(None, _STEPS)
 
     def cursor(self, factory: Any = None) -> Any:  # noqa: ANN401 - sqlite3's own
-        return super().cursor(factory or _SqliteCursor)
-
-
-class _SqliteCursor(sqlite3.Cursor):
-    connection: LimitedSqlite
-
-    def execute(self, *arguments: Any) -> Any:  # noqa: ANN401 - as the others, sqlite3's own
-        with self.connection.limited():
-            return super().execute(*arguments)
-
-    def executemany(self, *arguments: Any) -> Any:  # noqa: ANN401
-        with self.connection.limited():
-            return super().executemany(*arguments)
-
-    def fetchone(self) -> Any:  # noqa: ANN401
-        with self.connection.limited():
-            return super().fetchone()
-
-    def fetchmany(self, *arguments: Any) -> Any:  # noqa: ANN401
-        with self.connection.limited():
-            return super().fetchmany(*arguments)
-
-    def fetchall(self) -> list[Any]:
-        with self.connection.limited():
-            return super().fetchall()
+        return _LimitedCursor(super().cursor(factory or sqlite3.Cursor), self)
 
 
 class LimitedDuckDb:
@@ -102,9 +78,9 @@ class LimitedDuckDb:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the connection has
         return getattr(self._connection, name)
 
-    def cursor(self) -> _DuckDbCursor:
+    def cursor(self) -> _LimitedCursor:
         """Return a cursor with the same limit."""
-        return _DuckDbCursor(self._connection.cursor(), self)
+        return _LimitedCursor(self._connection.cursor(), self)
 
     def close(self) -> None:
         """Close the connection, and end the thread."""
@@ -136,7 +112,7 @@ class LimitedDuckDb:
 
 
 def _watch(found: weakref.ref[LimitedDuckDb], closed: threading.Event, left: float) -> None:
-    """Look at a connection for as long as somebody has it: when its current statement can be late."""
+    """Look at a connection as long as it is in use, whenever its current statement can be late."""
     while not closed.wait(left):
         connection = found()
         if connection is None:
@@ -145,29 +121,22 @@ def _watch(found: weakref.ref[LimitedDuckDb], closed: threading.Event, left: flo
         del connection
 
 
-class _DuckDbCursor:
-    def __init__(self, cursor: Any, connection: LimitedDuckDb) -> None:  # noqa: ANN401 - it has no types
-        self._cursor, self.connection = cursor, connection
+_COMPUTES = {"execute", "executemany", "fetchone", "fetchmany", "fetchall"}
+
+
+class _LimitedCursor:
+    """A driver's cursor whose statements, and fetches of their rows, have its connection's limit."""
+
+    def __init__(self, cursor: Any, connection: LimitedSqlite | LimitedDuckDb) -> None:  # noqa: ANN401 - of two drivers
+        self._cursor, self._connection = cursor, connection
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the cursor has
-        return getattr(self._cursor, name)
+        found = getattr(self._cursor, name)
+        if name not in _COMPUTES:
+            return found
 
-    def execute(self, *arguments: Any) -> Any:  # noqa: ANN401 - as the others, DuckDB's own
-        with self.connection.limited():
-            return self._cursor.execute(*arguments)
+        def limited(*arguments: Any) -> Any:  # noqa: ANN401 - the driver's own
+            with self._connection.limited():
+                return found(*arguments)
 
-    def executemany(self, *arguments: Any) -> Any:  # noqa: ANN401
-        with self.connection.limited():
-            return self._cursor.executemany(*arguments)
-
-    def fetchone(self) -> Any:  # noqa: ANN401
-        with self.connection.limited():
-            return self._cursor.fetchone()
-
-    def fetchmany(self, *arguments: Any) -> Any:  # noqa: ANN401
-        with self.connection.limited():
-            return self._cursor.fetchmany(*arguments)
-
-    def fetchall(self) -> Any:  # noqa: ANN401
-        with self.connection.limited():
-            return self._cursor.fetchall()
+        return limited

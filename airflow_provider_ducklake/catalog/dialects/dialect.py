@@ -217,7 +217,7 @@ class CatalogDialect(ABC):
         """Return the query for the tables of a schema, and for what is in the place of one.
 
         Of each there is the name, a column or a list of all in their order, and why it is not to be used:
-        what somebody made who may create things in the catalog must not run as who reads or writes rows.
+        no code of a user who may create objects in the catalog must run as the user who reads or writes rows.
         """
 
     @staticmethod

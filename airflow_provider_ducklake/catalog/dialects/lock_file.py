@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_LONGEST_PAUSE_SECONDS = 0.005  # drawn anew each time: all who wait have the same chance
+_LONGEST_PAUSE_SECONDS = 0.005  # drawn anew each time, for an equal chance
 _SIGNED = "the process "  # begins what a holder writes
 _SHOWN = 200  # characters of it
 # A link is not followed, and a pipe is not waited for.
@@ -49,7 +49,7 @@ def locked(url: URL, limits: Limits, *, shared: bool = False) -> Iterator[None]:
     Raises:
         CatalogUnavailableError: the lock file cannot be opened.
         UntrustedValueError: something else is in its place.
-        LockTimeoutError: somebody else held it for longer than we wait.
+        LockTimeoutError: another process held it for longer than we wait.
     """
     file = _open(url)
     try:

@@ -31,7 +31,7 @@ log = logger(__name__)
 
 _LOCK_WAIT_TIMEOUT = 1205
 _LOST_RACE = {
-    1062,  # ER_DUP_ENTRY: somebody else has the snapshot id
+    1062,  # ER_DUP_ENTRY: another writer has the snapshot id
     1213,  # ER_LOCK_DEADLOCK
 }
 _MISSING_RIGHT = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import String, and_, case, column, exists, func, select, table, type_coerce
 
-from airflow_provider_ducklake.catalog.database.companions import check_companions
+from airflow_provider_ducklake.catalog.database.companions import check_sqlite
 from airflow_provider_ducklake.catalog.database.connect import WRITES
 from airflow_provider_ducklake.catalog.database.tables import OTHER_PREFIXES, format_names
 from airflow_provider_ducklake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
@@ -79,7 +79,7 @@ class SqliteDialect(CatalogDialect):
 
     def copy_file(self, connection: Connection, target: Path) -> None:  # noqa: ARG002 - another one reads
         """Copy by SQLite itself: closing a file that something else has opened would drop its locks."""
-        check_companions(Path(self.engine.url.database or ""))
+        check_sqlite(Path(self.engine.url.database or ""))
         source = sqlite3.connect(self.engine.url.database or "")
         with closing(source), closing(sqlite3.connect(target)) as copy:
             source.backup(copy)

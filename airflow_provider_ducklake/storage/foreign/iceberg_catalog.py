@@ -103,9 +103,8 @@ def _check_places(name: str, configured: Mapping[str, Any], properties: Mapping[
     for key, value in _pairs(properties) if "uri" in configured else ():
         if key.lower().endswith(("uri", "endpoint")) and value != configured.get(key):
             raise InvalidInputError(
-                f"The argument catalog has {key} = {value!r}, but the catalog {name!r} of the worker's "
-                "pyiceberg configuration has another one, and its credentials are for that. Leave the "
-                "property out, or give the catalog another name."
+                f"The argument catalog has another {key} than the catalog {name!r} of the worker's pyiceberg "
+                "configuration, whose credentials are for that one. Leave it out, or give another name."
             )
 
 
