@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import UntrustedValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _JOURNAL = "-journal"
 _OF_SQLITE = (_JOURNAL, "-wal", "-shm")
@@ -23,45 +26,51 @@ _SPILLED = ".tmp"  # DuckDB's directory for what does not fit into memory
 _END_OF_NAME = bytes.fromhex("d9d505f920a163d7")
 
 
-def check_sqlite(catalog: Path) -> None:
+def check_sqlite(catalog: str) -> None:
     """Check that a SQLite file, and the files that SQLite opens beside it or its target, are plain files.
 
     Raises:
         UntrustedValueError: names one that is not, or a journal by which SQLite would delete another file.
     """
-    _check_file(catalog)
-    for place in {catalog, Path(os.path.realpath(catalog))}:
+    for place in _places(catalog):
         for end in _OF_SQLITE:
-            check_plain(place.with_name(place.name + end))
-        _check_journal(place.with_name(place.name + _JOURNAL))
+            if check_plain(place + end) is not None and end == _JOURNAL:
+                _check_journal(place + end)
 
 
-def check_duckdb(catalog: Path) -> None:
-    """Check that a DuckDB file, and the files that DuckDB opens beside it, are plain files.
+def check_duckdb(catalog: str) -> None:
+    """Check that a DuckDB file, and the files that DuckDB opens beside it or its target, are plain files.
 
     Raises:
         UntrustedValueError: names one that is not.
     """
-    _check_file(catalog)
-    for end in OF_DUCKDB:
-        check_plain(catalog.with_name(catalog.name + end))
-    _check_own_directory(catalog.with_name(catalog.name + _SPILLED))
+    for place in _places(catalog):
+        for end in OF_DUCKDB:
+            check_plain(place + end)
+        _check_own_directory(place + _SPILLED)
 
 
-def _check_file(catalog: Path) -> None:
-    if catalog.exists() and not catalog.is_file():
-        raise _refusal(catalog, "is not a regular file")
+def _places(catalog: str) -> Iterator[str]:
+    """Yield the path of a catalog, which may be a link to a regular file, and that of the file."""
+    yield catalog
+    try:
+        mode = os.stat(catalog).st_mode  # noqa: PTH116 - paths take time, at each transaction
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # drivers refuse directories
+            raise _refusal(catalog, "is not a regular file")
+    except FileNotFoundError:
+        return
+    if os.path.islink(catalog):  # noqa: PTH114
+        yield os.path.realpath(catalog)
 
 
-def check_plain(path: Path) -> os.stat_result | None:
+def check_plain(path: str) -> os.stat_result | None:
     """Check that there is a regular file of no other name, and return its state, or that there is none.
 
     Raises:
         UntrustedValueError: it is something else.
     """
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
+    found = _state(path)
+    if found is None:
         return None
     if stat.S_ISLNK(found.st_mode):
         raise _refusal(path, "is a symbolic link")
@@ -72,17 +81,21 @@ def check_plain(path: Path) -> os.stat_result | None:
     return found
 
 
-def _check_own_directory(path: Path) -> None:
-    """Check that a path is a directory of this user, or nothing: others may put links in theirs."""
+def _state(path: str) -> os.stat_result | None:
     try:
-        found = path.lstat()
+        return os.lstat(path)
     except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        return None
+
+
+def _check_own_directory(path: str) -> None:
+    """Check that a path is a directory of this user, or nothing: others may put links in theirs."""
+    found = _state(path)
+    if found is not None and not (stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()):
         raise _refusal(path, "is not a directory of the user who runs this")
 
 
-def _check_journal(path: Path) -> None:
+def _check_journal(path: str) -> None:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:  # most of the time there is none; what we may not read, SQLite may not either
@@ -96,6 +109,7 @@ def _check_journal(path: Path) -> None:
         raise _refusal(path, "names another file, which SQLite would delete")
 
 
-def _refusal(path: Path, problem: str) -> UntrustedValueError:
+def _refusal(path: str, problem: str) -> UntrustedValueError:
     way_out = "While no program works on the catalog, move it away"
-    return UntrustedValueError(f"The directory {path.parent}", path.name, f"{problem}. {way_out}")
+    folder, name = os.path.split(path)
+    return UntrustedValueError(f"The directory {folder}", name, f"{problem}. {way_out}")

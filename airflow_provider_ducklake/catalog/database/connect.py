@@ -322,12 +322,12 @@ def duckdb_engine(url: URL, limits: Limits | None = None, *, read_only: bool = F
     return engine
 
 
-def _check_first(engine: Engine, check: Callable[[Path], None]) -> None:
+def _check_first(engine: Engine, check: Callable[[str], None]) -> None:
     """Check a catalog file, and those beside it, before it is opened and before each transaction.
 
     SQLite looks for a journal then; whoever changes the directory in the moment after the check is trusted.
     """
-    file = Path(engine.url.database or "")
+    file = engine.url.database or ""
 
     @event.listens_for(engine, "do_connect")
     def before_opening(*_: object) -> None:

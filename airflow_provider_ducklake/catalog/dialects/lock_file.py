@@ -73,7 +73,7 @@ def _open(url: URL) -> int:
     path = Path(f"{url.database}.lock")
     mode = _mode_of_writers(Path(url.database or ""))
     try:
-        check_plain(path)
+        check_plain(str(path))
         file = os.open(path, _FLAGS, mode)
     except OSError as error:
         raise _unavailable(url, path, f"cannot be opened: {error.strerror}") from error
@@ -90,7 +90,7 @@ def _open(url: URL) -> int:
 
 def _check_ours(file: int, path: Path, url: URL) -> None:
     """Check what was opened: only one look shows at once that this is the file there, and its only name."""
-    found = check_plain(path)
+    found = check_plain(str(path))
     if found is None or not os.path.samestat(found, os.fstat(file)):
         raise _unavailable(url, path, "was replaced while it was opened")
     if not (_written(file) or _SIGNED).startswith(_SIGNED):

@@ -79,7 +79,7 @@ class SqliteDialect(CatalogDialect):
 
     def copy_file(self, connection: Connection, target: Path) -> None:  # noqa: ARG002 - another one reads
         """Copy by SQLite itself: closing a file that something else has opened would drop its locks."""
-        check_sqlite(Path(self.engine.url.database or ""))
+        check_sqlite(self.engine.url.database or "")
         source = sqlite3.connect(self.engine.url.database or "")
         with closing(source), closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
