@@ -1,5 +1,6 @@
 """After a power cut the files that a commit names are there: synced before COMMIT, whoever wrote them."""
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,6 +40,31 @@ def test_files_that_we_write_and_all_new_directories_above_them(lake, sqlite_cat
 
     assert len(files(lake)) == 2
     assert needed(sqlite_catalog.data_path, files(lake)) <= before_commit(events)
+
+
+def test_a_directory_above_is_synced_again_only_when_a_name_in_it_changed(lake, monkeypatch):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int64", "p": "varchar"})
+    lake.append_arrow("t", ROWS)
+    schema = Path(files(lake)[0]).parent.parent
+    aged(schema)
+    lake.append_arrow("t", ROWS)
+
+    with recorded(monkeypatch) as unchanged:
+        lake.append_arrow("t", ROWS)
+    (schema / "theirs").mkdir()
+    with recorded(monkeypatch) as changed:
+        lake.append_arrow("t", ROWS)
+
+    assert str(schema / "t") in before_commit(unchanged)
+    assert str(schema) not in before_commit(unchanged)
+    assert str(schema) in before_commit(changed)
+
+
+def aged(directory: Path) -> None:
+    """Have a directory look as if nothing changed in it just now."""
+    earlier = directory.stat().st_mtime - 60
+    os.utime(directory, (earlier, earlier))
 
 
 def test_a_file_that_somebody_else_wrote(lake, tmp_path, monkeypatch):

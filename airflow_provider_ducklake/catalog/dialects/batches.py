@@ -248,7 +248,7 @@ _OF_WRITERS, _REGISTRY = "ducklake_inlined_", "ducklake_inlined_data_tables"
 
 def continue_to_rows(cursor: psycopg.Cursor[Any]) -> None:
     """Go on to the next answer, beyond the results of commands."""
-    while cursor.description is None and cursor.nextset():
+    while (result := cursor.pgresult) and not result.nfields and cursor.nextset():
         pass
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 
 # A file system that syncs no directories; a directory that this process may write, and not read.
 _NOT_SYNCED = {errno.EINVAL, errno.ENOTSUP, errno.EACCES}
+
+
+# Of directories above those that get files: inode and change, whose names last. A change in the same tick of
+# the file system's clock would not show.
+_SYNCED: dict[Path, tuple[int, int]] = {}
+_MOST_SYNCED = 4096
+_TICK_NS = 1_000_000_000
 
 
 def make_parents(path: Path) -> None:
@@ -50,10 +58,26 @@ def sync_added(paths: Iterable[str], data_path: str) -> None:
     """
     files = [_local(path) for path in paths if is_local(path)]
     top = _local(data_path) if files and is_local(data_path) else None
-    directories = {parent: None for file in files for parent in _new_parents(file, top)}
+    own = dict.fromkeys(file.parent for file in files)
+    above = {parent: None for directory in own for parent in _new_parents(directory, top)}
     in_threads(lambda file: _sync_if_there(file, _sync), files)
-    for directory in directories:
+    for directory in own:
         _sync_if_there(directory, sync_directory)
+    for directory in above:
+        _sync_if_there(directory, _sync_changed)
+
+
+def _sync_changed(directory: Path) -> None:
+    """Have the names of a directory's entries last, unless they do since an earlier commit."""
+    found = directory.stat()
+    state = found.st_ino, found.st_mtime_ns
+    if _SYNCED.get(directory) == state:
+        return
+    sync_directory(directory)
+    if len(_SYNCED) >= _MOST_SYNCED:
+        _SYNCED.clear()
+    if found.st_mtime_ns < time.time_ns() - _TICK_NS:
+        _SYNCED[directory] = state
 
 
 def _sync_if_there(path: Path, sync: Callable[[Path], None]) -> None:
@@ -65,11 +89,10 @@ def _sync_if_there(path: Path, sync: Callable[[Path], None]) -> None:
         raise StorageError(f"Cannot write {path} to the disk: {error.strerror}.") from error
 
 
-def _new_parents(file: Path, top: Path | None) -> list[Path]:
-    """Return the directories above a file that may be new; of one outside the data path its own."""
-    if top is None or top not in file.parents:
-        return [file.parent]
-    return [one for one in file.parents if top in (one, *one.parents)] + [top.parent]
+def _new_parents(directory: Path, top: Path | None) -> list[Path]:
+    """Return the directories whose names may be new above one with files; outside the data path none."""
+    parents = [directory, *directory.parents]
+    return parents[1 : parents.index(top) + 2] if top in parents else []
 
 
 def _local(path: str) -> Path:
