@@ -21,6 +21,7 @@ from airflow_provider_ducklake.errors import (
     CatalogRefusedError,
     InvalidInputError,
     InvalidNameError,
+    MigrationRefusedError,
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
@@ -42,7 +43,7 @@ WRITES_IN_CI = 12  # of those that writers may do
 NOTHING = timedelta(0)
 SAYS = {  # what is missing, on what, and where to get it
     CatalogRefusedError: r"(lacks|command denied|must be owner).* .*ducklake_.*DuckLakeHook\.grants\(role\)",
-    CatalogError: r"may not alter the catalog's tables.*DuckLakeHook\.grants\(.maintainer.\)",
+    MigrationRefusedError: r"may not alter the catalog's tables.*DuckLakeHook\.grants\(.maintainer.\)",
 }
 
 
