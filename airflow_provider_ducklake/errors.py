@@ -249,7 +249,10 @@ class SchemaNotFoundError(NotFoundError):
     def _text(self) -> str:
         catalog, dot, _ = self.schema.partition(".")
         hint = f" If {catalog} is the name of a lake, leave it out: the connection names it." if dot else ""
-        return f"Schema {self.schema!r} does not exist at snapshot {self.snapshot_id}. Create it first.{hint}"
+        return (
+            f"Schema {self.schema!r} does not exist at snapshot {self.snapshot_id}. Create it first; an insert "
+            f"with create_table=True does.{hint}"
+        )
 
 
 @dataclass(eq=False, repr=False)

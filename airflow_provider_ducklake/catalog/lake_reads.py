@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid5
 
 from uuid6 import uuid7
 
@@ -42,10 +43,10 @@ from airflow_provider_ducklake.errors import (
     ViewNotFoundError,
 )
 from airflow_provider_ducklake.planning.reading.watermark import RangeReport
-from airflow_provider_ducklake.planning.writing.write import NewTable
+from airflow_provider_ducklake.planning.writing.write import NewTable, NewTableAndSchema
 from airflow_provider_ducklake.spec.macros import Macro
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, fold
-from airflow_provider_ducklake.spec.names.paths import directory_name
+from airflow_provider_ducklake.spec.names.paths import directory_name, schema_directory
 from airflow_provider_ducklake.spec.options import Options
 from airflow_provider_ducklake.spec.versions import Feature
 from airflow_provider_ducklake.transaction.changes_made import changes_table
@@ -208,17 +209,24 @@ class LakeReads:
         name, snapshot = QualifiedName.of(table), self._lake.snapshot(connection, at)
         return load_table(connection, self._lake.catalog, snapshot, name, with_files=with_files)
 
-    def new_table(self, name: QualifiedName, uuid: str | None = None) -> NewTable:
+    def new_table(
+        self, name: QualifiedName, uuid: str | None = None, *, with_schema: bool = False
+    ) -> NewTable:
         """Return the target of a table that does not exist yet; ``uuid`` is to be its own.
 
+        ``with_schema``: its schema is to be created together with it, where it does not exist.
+
         Raises:
-            SchemaNotFoundError: its schema does not exist.
+            SchemaNotFoundError: its schema does not exist, or the one in which that is to be created.
             AlreadyExistsError: a view has the name.
+            UnsupportedFeatureError: the lake's version has no nested schemas.
         """
         self._lake.refuse_unwritable()
         with self._lake.reading() as connection:
             snapshot = self._lake.head(connection)
             schema = read.find_schema(connection, self._lake.catalog.tables, snapshot.id, name.schema)
+            if schema is None and with_schema:
+                return self._new_table_and_schema(connection, snapshot, name, uuid or str(uuid7()))
             if schema is None:
                 raise SchemaNotFoundError(str(name.schema), snapshot.id)
             views = read.view_names(connection, self._lake.catalog.tables, snapshot.id, schema.id)
@@ -230,6 +238,28 @@ class LakeReads:
         uuid = uuid or str(uuid7())
         root = schema.path.below(self._lake.data_path) + directory_name(name.name, uuid)
         return NewTable(snapshot, schema.id, QualifiedName(schema.name, name.name), uuid, root, options)
+
+    def _new_table_and_schema(
+        self, connection: Connection, snapshot: Snapshot, name: QualifiedName, uuid: str
+    ) -> NewTable:
+        tables, path, parent = self._lake.catalog.tables, name.schema, None
+        if path.parent is not None:
+            tables.writer.check(Feature.NESTED_SCHEMAS)
+            parent = read.find_schema(connection, tables, snapshot.id, path.parent)
+            if parent is None:
+                raise SchemaNotFoundError(str(path.parent), snapshot.id)
+            path = SchemaPath((*parent.name.parts, path.name))
+        schema_uuid = str(uuid5(UUID(uuid), str(path)))
+        root = self._lake.data_path + schema_directory(path, schema_uuid) + directory_name(name.name, uuid)
+        return NewTableAndSchema(
+            snapshot=snapshot,
+            schema_id=None if parent is None else parent.id,
+            name=QualifiedName(path, name.name),
+            uuid=uuid,
+            root=root,
+            options=self._lake.catalog.options(read.option_rows(connection, tables)),
+            schema_uuid=schema_uuid,
+        )
 
     def read_arrow(
         self,

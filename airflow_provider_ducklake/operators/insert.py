@@ -46,8 +46,8 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     :param transform: ``"module:function"``; called as ``f(spark, sources)`` with a ``dict`` of DataFrames, it
         returns the rows. Its module is sent in ``py_files``. (templated)
     :param sources: what ``sql`` or ``transform`` work on: ``{"name": path or {…}}``. (templated)
-    :param create_table: create the table if it does not exist, with the rows' columns, in the same snapshot
-        as the rows.
+    :param create_table: create the table if it does not exist, with the rows' columns, and its schema, in the
+        same snapshot as the rows.
     :param partition_by: partition keys of a table that is created: ``["region", "year(day)", "bucket(16,
         id)"]``; an existing table keeps its own. (templated)
     :param mode: ``append``; ``overwrite``: replace all rows; ``overwrite_partitions``: replace all rows of

@@ -33,7 +33,7 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
     :param set: ``{"price": "price * 2", "address.zip": "NULL"}``: expressions in Spark SQL by columns, or by
         paths of fields in structs. (templated)
     :param where: a condition in Spark SQL on the table's columns, or with ``&&`` a filter, see
-        ``docs/types.md``; default: all rows. (templated, also from a ``.sql`` file)
+        ``docs/types.md``; ``"true"``: all rows. (templated, also from a ``.sql`` file)
     :param engine: the engine that writes new data files; see ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: as ``DuckLakeSparkDeleteOperator``.
@@ -53,7 +53,7 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
         *,
         table: str | tuple[str, str],
         set: Mapping[str, str],  # noqa: A002 - SQL's own word
-        where: str | None = None,
+        where: str,
         engine: str = "auto",
         on_clear: str = OnClear.REPLACE.value,
         stage_only: bool = False,

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.drafting.row_changes import unused_files
-from airflow_provider_ducklake.errors import InvalidInputError, NotFoundError, TableNotFoundError
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    NotFoundError,
+    SchemaNotFoundError,
+    TableNotFoundError,
+)
 from airflow_provider_ducklake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.planning.writing.evolution import evolve_and_append
 from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.planning.writing.write import (
     Evolution,
     NewTable,
+    NewTableAndSchema,
     RowOrder,
     append_to_existing,
     create_and_append,
@@ -92,11 +98,11 @@ class Insert:
     def _target(self, lake: Lake, job_id: str) -> Target:
         try:
             return lake.table_snapshot(self.table)
-        except TableNotFoundError:
+        except (SchemaNotFoundError, TableNotFoundError):
             if not self.create_table:
                 raise
         name = QualifiedName.of(self.table)
-        return lake.new_table(name, new_table_uuid(job_id, name))
+        return lake.new_table(name, new_table_uuid(job_id, name), with_schema=True)
 
     def _overwrite(self, job_id: str, source: OverwriteSource, plan: WritePlan) -> JobRequest:
         """Have the job find the rows that are to be replaced, too."""
@@ -147,14 +153,22 @@ class PlannedInsert:
         return Write((Stage(base, changes, unused),))
 
     def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
-        """Return the rows as an append to a table that somebody else created meanwhile."""
-        if not isinstance(self.target, NewTable) or self.verb.choice.replaces:
-            return None
-        try:
-            existing = lake.table_snapshot(self.target.name)
-        except TableNotFoundError:
+        """Return the rows as those of a table that somebody else created meanwhile, or only its schema."""
+        if not isinstance(self.target, NewTable):
             return None
         *_, result = results.of_plans
+        try:
+            existing = lake.table_snapshot(self.target.name)
+        except SchemaNotFoundError:
+            return None
+        except TableNotFoundError:
+            if not isinstance(self.target, NewTableAndSchema):
+                return None
+            target = lake.new_table(self.target.name, self.target.uuid)
+            base = target.snapshot.id
+            return Write((Stage(base, (*replacing(lake, seen, base), *create_and_append(target, result))),))
+        if self.verb.choice.replaces:
+            return None
         base = existing.snapshot.id
         changes = (*replacing(lake, seen, base), *append_to_existing(existing, result))
         return Write((Stage(base, changes),))

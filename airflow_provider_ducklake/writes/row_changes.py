@@ -233,6 +233,18 @@ def check_columns(plan: ScanPlan, paths: Iterable[str]) -> None:
         plan.table.schema.find(split_parts(path)[0], str(plan.table.name))
 
 
+def check_condition(where: object, verb: str) -> None:
+    """Refuse to change all rows of a table unless a condition says so.
+
+    Raises:
+        InvalidInputError: there is no condition.
+    """
+    if not str(where or "").strip():
+        raise InvalidInputError(
+            f"where is {where!r}. Give a condition; to {verb} all rows, give where='true'."
+        )
+
+
 def check_values(values: object, name: str) -> Mapping[str, str]:
     """Return expressions by the columns that they are for.
 
@@ -257,10 +269,7 @@ class Delete:
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
         """Plan on the newest snapshot; see ``Verb``."""
-        if not str(self.where or "").strip():
-            raise InvalidInputError(
-                f"where is {self.where!r}. Give a condition; to delete all rows, give where='true'."
-            )
+        check_condition(self.where, "delete")
         target, condition = find_rows(lake, self.table, self.where)
         changes = RowChangeSource(target, not_matched_by_source=(Clause(Action.DELETE, condition),))
         return plan_change("delete", changes, self.engine, commit.job_id)
@@ -276,12 +285,13 @@ class Update:
 
     table: TableName
     set: Mapping[str, str]
-    where: str | None = None
+    where: str
     engine: str = "auto"
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
         """Plan on the newest snapshot; see ``Verb``."""
         values = check_values(self.set, "set")
+        check_condition(self.where, "update")
         target, condition = find_rows(lake, self.table, self.where)
         check_columns(target, values)
         clause = Clause(Action.UPDATE, condition, values)

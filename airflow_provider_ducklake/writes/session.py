@@ -165,7 +165,7 @@ class LakeSession:
         self,
         table: TableName,
         set: Mapping[str, str],  # noqa: A002 - SQL's own word
-        where: str | None = None,
+        where: str,
         *,
         engine: str = "auto",
         commit_message: str | None = None,

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.errors import (
+    AlreadyExistsError,
     DuckLakeError,
     FilesGivenUpError,
     InvalidInputError,
     NotFoundError,
+    SchemaNotFoundError,
     SparkJobError,
     StorageError,
     TransactionConflictError,
     UntrustedValueError,
 )
 from airflow_provider_ducklake.planning.writing.staged import plan_stages
-from airflow_provider_ducklake.planning.writing.write import NewTable
+from airflow_provider_ducklake.planning.writing.write import NewTable, NewTableAndSchema
 from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.storage.files.filesystem import exists
@@ -262,6 +265,7 @@ def commit_writes(lake: Lake, staged: Sequence[StagedWrite], commit: Commit) -> 
         CommitError: nothing was committed; the writes still can be.
         CommitStateUnknownError: the connection broke during COMMIT.
     """
+    staged = [_in_schema(lake, one) for one in staged]
     stages = [Stage(base, changes) for base, changes in plan_stages(staged, _made_since(lake, staged))]
     if commit.seen.replaced:
         head = lake.current_snapshot().id
@@ -272,6 +276,18 @@ def commit_writes(lake: Lake, staged: Sequence[StagedWrite], commit: Commit) -> 
         for job_id in job_ids:
             lake.release_job(job_id)
     return committed
+
+
+def _in_schema(lake: Lake, one: StagedWrite) -> StagedWrite:
+    """Return a write with its new table in the schema that was to be created and exists by now."""
+    target = one.target
+    if not isinstance(target, NewTableAndSchema):
+        return one
+    try:
+        found = lake.new_table(target.name, target.uuid)
+    except (AlreadyExistsError, SchemaNotFoundError):
+        return one
+    return replace(one, target=found)
 
 
 def _made_since(lake: Lake, staged: Iterable[StagedWrite]) -> dict[FoldedName, TableSnapshot]:

@@ -203,7 +203,7 @@ def test_files_are_left_out_by_what_spark_and_we_read_alike(lake, where, files):
 
 def test_nothing_that_can_be_hit_needs_no_job(lake):
     assert planned(lake, DuckLakeSparkDeleteOperator, where="id > 300") is None
-    assert planned(lake, DuckLakeSparkUpdateOperator, table="empty", set={"id": "1"}) is None
+    assert planned(lake, DuckLakeSparkUpdateOperator, table="empty", set={"id": "1"}, where="true") is None
     merge = {"source": "/in/s.parquet", "on": ["id"], "table": "empty"}
     assert planned(lake, DuckLakeSparkMergeOperator, update_all=True, **merge) is None
     assert planned(lake, DuckLakeSparkMergeOperator, insert_all=True, **merge) is not None
@@ -237,9 +237,18 @@ def test_what_a_merge_asks_for(lake):
     ("class_", "arguments", "message"),
     [
         (DuckLakeSparkDeleteOperator, {"where": " "}, "Give a condition"),
-        (DuckLakeSparkUpdateOperator, {"set": {}}, "for each column"),
-        (DuckLakeSparkUpdateOperator, {"set": {"id": 5}}, "for each column"),
-        (DuckLakeSparkUpdateOperator, {"set": {"id": "5"}, "stage_only": True}, "commits its changes itself"),
+        (
+            DuckLakeSparkUpdateOperator,
+            {"set": {"id": "1"}, "where": None},
+            "to update all rows, give where='true'",
+        ),
+        (DuckLakeSparkUpdateOperator, {"set": {}, "where": "true"}, "for each column"),
+        (DuckLakeSparkUpdateOperator, {"set": {"id": 5}, "where": "true"}, "for each column"),
+        (
+            DuckLakeSparkUpdateOperator,
+            {"set": {"id": "5"}, "where": "true", "stage_only": True},
+            "commits its changes itself",
+        ),
         (DuckLakeSparkMergeOperator, {"on": "a", "update_all": True}, "exactly one of source"),
         (DuckLakeSparkMergeOperator, {"on": "a", "source": "x"}, "There is nothing to do"),
         (DuckLakeSparkMergeOperator, {"on": [], "source": "x", "update_all": True}, "on is empty"),
@@ -295,7 +304,7 @@ def test_the_example_of_the_guide_is_a_dag_file(tmp_path):
     ("class_", "arguments"),
     [
         (DuckLakeSparkDeleteOperator, {"where": "id = 1 AND nosuch > 3"}),
-        (DuckLakeSparkUpdateOperator, {"set": {"id": "id + nosuch"}}),
+        (DuckLakeSparkUpdateOperator, {"set": {"id": "id + nosuch"}, "where": "true"}),
         (DuckLakeSparkUpdateOperator, {"set": {"id": "1"}, "where": "target.nosuch"}),
         (
             DuckLakeSparkMergeOperator,

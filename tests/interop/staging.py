@@ -20,7 +20,8 @@ from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 def stage(lake: Lake, table: str, rows: pa.Table, *, creates: bool = False) -> StagedWrite:
     """Stage rows for a table that is there, or that the commit is to create."""
     job_id = str(uuid7())
-    target = lake.new_table(QualifiedName.of(table)) if creates else lake.table_snapshot(table)
+    name = QualifiedName.of(table)
+    target = lake.new_table(name, with_schema=True) if creates else lake.table_snapshot(table)
     directory = job_directory(target.root, job_id)
     plan = plan_create(target, directory, []) if creates else plan_write(target, directory)
     noted = job_io.target_of_stage(target)

@@ -116,6 +116,16 @@ def test_columns_of_every_type_are_created_and_read(lake, agree, folder):
     ]
 
 
+def test_the_schema_of_a_new_table_is_created_too(lake, sqlite_catalog, folder):
+    write(folder, i=[1, 2])
+
+    lake.add_table("new.t", folder, "delta", create_table=True)
+
+    with open_lake(sqlite_catalog) as duck:
+        assert duck.sql("SELECT count(*) FROM new.t") == [(2,)]
+    assert lake.current_snapshot().id == 1
+
+
 def test_an_earlier_version_is_added(lake, agree, folder):
     write(folder, i=[1])
     write(folder, i=[2])

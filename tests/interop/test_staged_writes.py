@@ -18,9 +18,11 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     FilesGivenUpError,
     InvalidInputError,
+    SchemaNotFoundError,
     SparkJobError,
     TableNotFoundError,
     TransactionConflictError,
+    UnsupportedFeatureError,
     UntrustedValueError,
 )
 from airflow_provider_ducklake.planning.writing.staged import StagedWrite
@@ -117,6 +119,80 @@ def test_several_tables_are_created_in_one_snapshot_one_of_them_by_two_writes(ca
     assert duckdb(catalog, "SELECT count(*) FROM ducklake_snapshots('lake') WHERE snapshot_id > 2") == [(1,)]
     assert committed.id == 3
     assert not any(is_open(lake, one) for one in staged)
+
+
+@pytest.mark.parametrize("schema", ["new", '"odd näme"'])
+def test_a_schema_is_created_with_its_first_tables(catalog, lake, schema):
+    names = [f"{schema}.{table}" for table in ("first", "second", "FIRST", '"odd näme"')]
+    staged = [stage(lake, name, rows_of(number), creates=True) for number, name in enumerate(names)]
+
+    commit(lake, *staged)
+
+    assert (ids(catalog, names[0]), ids(catalog, names[1]), ids(catalog, names[3])) == ([0, 2], [1], [3])
+
+
+@pytest.mark.parametrize("schema", ["new", '"odd näme"'])
+def test_a_schema_and_its_table_are_as_if_one_transaction_had_made_them(
+    catalog, reference_catalog, lake, schema
+):
+    commit(lake, stage(lake, f"{schema}.t", rows_of(*range(20)), creates=True))
+
+    with open_lake(reference_catalog) as reference:
+        for statement in TABLES.split(";"):
+            reference.sql(statement)
+        reference.sql(
+            f"BEGIN; CREATE SCHEMA {schema}; CREATE TABLE {schema}.t AS SELECT range AS id FROM range(20);"
+            "CALL ducklake_set_commit_message('lake', 'me', 'staged'); COMMIT"
+        )
+    ignored = {"ducklake_data_file.path", "ducklake_snapshot_changes.commit_extra_info"}
+    ours, theirs = dump_catalog(catalog), dump_catalog(reference_catalog)
+    of_tables = {name for name in theirs if "ducklake_inlined" in name} | {"ducklake_inlined_data_tables"}
+    assert_catalogs_equal(ours, theirs, ignored | of_tables)
+
+
+def test_a_schema_that_came_to_be_meanwhile_takes_the_tables(sqlite_catalog, lake):
+    staged = [stage(lake, f"new.{table}", rows_of(1), creates=True) for table in ("a", "b")]
+    duckdb(sqlite_catalog, "CREATE SCHEMA NEW")
+    duckdb(sqlite_catalog, "CREATE TABLE new.b AS SELECT 2::BIGINT AS id")
+
+    commit(lake, *staged)
+
+    assert (ids(sqlite_catalog, "new.a"), ids(sqlite_catalog, "new.b")) == ([1], [1, 2])
+    assert duckdb(
+        sqlite_catalog, "SELECT DISTINCT table_schema FROM information_schema.tables ORDER BY 1"
+    ) == [
+        ("NEW",),
+        ("main",),
+    ]
+
+
+def test_a_table_of_a_new_schema_can_be_read_before_its_commit(lake):
+    staged = stage(lake, "new.t", rows_of(1, 2), creates=True)
+
+    assert lake.read_arrow("new.t", staged=[staged]).column("id").to_pylist() == [1, 2]
+    with pytest.raises(SchemaNotFoundError, match=r"Schema 'new' does not exist"):
+        lake.read_arrow("new.t")
+
+
+def test_a_nested_schema_is_created_in_the_one_that_is_there(tmp_path):
+    with Lake.create(f"sqlite:///{tmp_path}/lake.sqlite", f"{tmp_path}/files/", version="1.1") as lake:
+        lake.keyed_commit(CommitKey(("the first makes the table of keys",)))
+        with pytest.raises(SchemaNotFoundError, match=r"Schema 'sales' does not exist"):
+            stage(lake, "sales.europe.t", rows_of(1), creates=True)
+        with lake.transaction() as tx:
+            tx.create_schema("Sales")
+        staged = [stage(lake, f"sales.europe.{name}", rows_of(1), creates=True) for name in ("t", "u")]
+
+        commit(lake, *staged)
+
+        assert [str(one.qualified) for one in lake.table_rows()] == ["Sales.europe.t", "Sales.europe.u"]
+        for name in ("t", "u"):
+            assert lake.read_arrow(f"sales.europe.{name}").column("id").to_pylist() == [1]
+
+
+def test_nested_schemas_need_ducklake_1_1(lake):
+    with pytest.raises(UnsupportedFeatureError, match=r"1\.1"):
+        stage(lake, "sales.europe.t", rows_of(1), creates=True)
 
 
 def test_writes_that_create_different_tables_of_one_name_are_refused(sqlite_catalog, lake):

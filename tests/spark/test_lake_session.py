@@ -149,7 +149,7 @@ def test_the_session_is_as_before(session, spark):
         session.insert("main.t", rows(spark, 1))
         session.insert("main.t", sql="SELECT * FROM orders", sources={"orders": rows(spark, 2)})
         session.sql("INSERT INTO main.t SELECT * FROM orders", sources={"orders": rows(spark, 3)})
-        session.update("main.t", {"name": "'x'"})
+        session.update("main.t", {"name": "'x'"}, "true")
 
         assert {key: value for key, value in before.items() if spark.conf.get(key) != value} == {}
         assert {one.name for one in spark.catalog.listTables()} == views

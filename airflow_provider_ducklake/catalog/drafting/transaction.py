@@ -652,9 +652,9 @@ class LakeTransaction:
         ``source`` is the table's folder; of an Iceberg table also the path of a metadata file, or with
         ``catalog``, the properties of a pyiceberg catalog, its name there. ``snapshot_id`` is Iceberg's and
         ``version`` Delta's; default: the current one. ``create_table``: a table that does not exist is made,
-        with the source's columns and those of its partition keys that DuckLake has. ``storage_options`` are
-        deltalake's, beside the lake's own; ``allowed_paths`` further folders in which files may lie. Returns
-        what was added.
+        and its schema if need be, with the source's columns and those of its partition keys that DuckLake
+        has. ``storage_options`` are deltalake's, beside the lake's own; ``allowed_paths`` further folders in
+        which files may lie. Returns what was added.
 
         The files belong to the lake from then on: compaction and clean-up delete them.
 
@@ -693,7 +693,9 @@ class LakeTransaction:
     def _create_as(self, table: TableName, source: SourceTable) -> TableDraft:
         columns = new_schema(source)
         keys = {column_id: one.key for column_id, one in matched(source, columns, str(table)).items()}
-        draft = self._draft.create_table(QualifiedName.of(table), columns)
+        name = QualifiedName.of(table)
+        self.create_schema(name.schema, if_not_exists=True)
+        draft = self._draft.create_table(name, columns)
         for column in columns.columns:
             draft.check_column_name(column.name)
         draft = draft.partitioned_by(new_partitioning(source, keys))

@@ -12,7 +12,7 @@ from airflow_provider_ducklake.catalog.snapshot.inlined_read import Inlined, fil
 from airflow_provider_ducklake.catalog.snapshot.read_files import WantedFiles
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import chosen, which_snapshot
 from airflow_provider_ducklake.catalog.snapshot.table_snapshot import only_table, table_of, which_definition
-from airflow_provider_ducklake.errors import TableNotFoundError
+from airflow_provider_ducklake.errors import SchemaNotFoundError, TableNotFoundError
 from airflow_provider_ducklake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan, plan_scan
 from airflow_provider_ducklake.planning.writing.staged import with_staged
@@ -92,7 +92,7 @@ def _row(  # noqa: PLR0913 - the last says when it raises
 ) -> read.TableRow | None:
     try:
         return only_table(connection, tables, snapshot, name, rows)
-    except TableNotFoundError:
+    except (SchemaNotFoundError, TableNotFoundError):
         if is_needed:
             raise
         return None

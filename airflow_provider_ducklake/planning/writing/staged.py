@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.errors import InvalidInputError, TransactionConflictError
 from airflow_provider_ducklake.planning.writing.write import (
     NewTable,
+    NewTableAndSchema,
     append_to_existing,
     create_and_append,
     placed_below,
@@ -15,10 +16,10 @@ from airflow_provider_ducklake.planning.writing.write import (
 )
 from airflow_provider_ducklake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.spec.files import LiveDataFile
-from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId, TableId
+from airflow_provider_ducklake.spec.ids import DataFileId, SchemaId, SnapshotId, TableId
 from airflow_provider_ducklake.spec.partitioning import PartitionSpec
 from airflow_provider_ducklake.spec.snapshots import TableSnapshot
-from airflow_provider_ducklake.transaction.changes import AppendFiles, NewTableRef
+from airflow_provider_ducklake.transaction.changes import AppendFiles, NewSchemaRef, NewTableRef
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 Target: TypeAlias = TableSnapshot | NewTable
-_NO_TABLE_YET, _NO_FILE_YET = TableId(-1), DataFileId(-1)
+_NO_SCHEMA_YET, _NO_TABLE_YET, _NO_FILE_YET = SchemaId(-1), TableId(-1), DataFileId(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ def plan_stages(
     """
     _refuse_twice(staged)
     creators: dict[FoldedName, tuple[StagedWrite, NewTableRef]] = {}
+    schemas: dict[FoldedName, tuple[NewTableAndSchema, NewSchemaRef]] = {}
     for one in staged:
         if not isinstance(one.target, NewTable):
             yield one.base, append_to_existing(one.target, one.result)
@@ -78,9 +80,13 @@ def plan_stages(
         elif name in creators:
             yield one.base, _append_to_new(*creators[name], one)
         else:
-            ref = NewTableRef(len(creators))
-            creators[name] = one, ref
-            yield one.base, create_and_append(one.target, one.result, ref)
+            ref, target, schema = NewTableRef(len(creators)), one.target, None
+            if isinstance(target, NewTableAndSchema):
+                known = schemas.setdefault(target.name.schema.folded, (target, NewSchemaRef(ref.index)))
+                if known[0] is not target:
+                    target, schema = target.within(known[0]), known[1]
+            creators[name] = replace(one, target=target), ref
+            yield one.base, create_and_append(target, one.result, ref, schema)
 
 
 def _refuse_twice(staged: Collection[StagedWrite]) -> None:
@@ -144,7 +150,7 @@ def _as_created(one: StagedWrite) -> TableSnapshot:
         snapshot=target.snapshot,
         table_id=_NO_TABLE_YET,
         table_uuid=target.uuid,
-        schema_id=target.schema_id,
+        schema_id=_NO_SCHEMA_YET if target.schema_id is None else target.schema_id,
         name=target.name,
         schema=result.schema,
         root=target.root,

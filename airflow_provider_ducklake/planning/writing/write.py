@@ -10,7 +10,13 @@ from uuid import UUID, uuid5
 from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.spec.names.paths import directory_name, relative_to
 from airflow_provider_ducklake.spec.partitioning import check_transforms, hive_directory
-from airflow_provider_ducklake.transaction.changes import AppendFiles, CreateTable, NewTableRef
+from airflow_provider_ducklake.transaction.changes import (
+    AppendFiles,
+    CreateSchema,
+    CreateTable,
+    NewSchemaRef,
+    NewTableRef,
+)
 from airflow_provider_ducklake.transaction.definition import Definition, definition_changes
 
 if TYPE_CHECKING:
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
     from airflow_provider_ducklake.spec.sorting import SortField
-    from airflow_provider_ducklake.transaction.changes import Change
+    from airflow_provider_ducklake.transaction.changes import Change, SchemaRef
 
 # Ours where nobody set the option: smaller files for less work than the format's snappy and V1.
 DEFAULT_COMPRESSION = "zstd"
@@ -162,14 +168,30 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that is to be created by the commit, as planned on ``snapshot``; ``root`` ends in ``/``."""
+    """A table that is to be created by the commit, as planned on ``snapshot``; ``root`` ends in ``/``.
+
+    ``schema_id`` is the schema that it lies in.
+    """
 
     snapshot: Snapshot
-    schema_id: SchemaId
+    schema_id: SchemaId | None
     name: QualifiedName
     uuid: str
     root: str
     options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class NewTableAndSchema(NewTable):
+    """A table that is to be created together with its schema, in the schema ``schema_id`` if there is one."""
+
+    schema_uuid: str
+
+    def within(self, first: NewTableAndSchema) -> NewTableAndSchema:
+        """Return the same table in the schema that another one of the commit brings."""
+        directory = directory_name(self.name.name, self.uuid)
+        schema_root = first.root.removesuffix(directory_name(first.name.name, first.uuid))
+        return replace(self, root=schema_root + directory)
 
 
 def new_table_uuid(job_id: str, name: QualifiedName) -> str:
@@ -214,16 +236,25 @@ def plan_create(table: NewTable, directory: str, partition_by: Sequence[str]) ->
 
 
 def create_and_append(
-    table: NewTable, result: WriteResult, ref: NewTableRef | None = None
+    table: NewTable, result: WriteResult, ref: NewTableRef | None = None, schema: SchemaRef | None = None
 ) -> tuple[Change, ...]:
-    """Return the changes that make a table appear together with its rows, if there are any."""
+    """Return the changes that make a table appear together with its rows, if there are any.
+
+    ``schema`` is one that the same commit makes already.
+    """
     ref = ref or NewTableRef(0)
+    changes: list[Change] = []
+    if schema is None and isinstance(table, NewTableAndSchema):
+        schema = NewSchemaRef(ref.index)
+        changes.append(CreateSchema(schema, table.name.schema, table.schema_uuid, table.schema_id))
+    schema = table.schema_id if schema is None else schema
+    assert schema is not None
     directory = directory_name(table.name.name, table.uuid)
     definition = Definition(
         table.name, result.schema, table.options.allows_inlining, partition_by=result.partition_fields
     )
-    changes: list[Change] = [
-        CreateTable(ref, table.schema_id, table.name, table.uuid, directory, result.schema),
+    changes += [
+        CreateTable(ref, schema, table.name, table.uuid, directory, result.schema),
         *definition_changes(ref, None, definition),
     ]
     if result.data_files:

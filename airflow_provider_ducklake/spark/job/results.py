@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
 from airflow_provider_ducklake.planning.writing.staged import StagedWrite
-from airflow_provider_ducklake.planning.writing.write import NewTable, WriteResult
+from airflow_provider_ducklake.planning.writing.write import NewTable, NewTableAndSchema, WriteResult
 from airflow_provider_ducklake.spec.partitioning import PartitionSpec
 from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 
@@ -108,7 +108,7 @@ class ExistingTable:
     partition_id: PartitionId | None
 
 
-StagedTarget: TypeAlias = NewTable | ExistingTable
+StagedTarget: TypeAlias = NewTable | NewTableAndSchema | ExistingTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Stage:
     job_id: str
     directory: str
     verb: str
-    target: NewTable | ExistingTable
+    target: NewTable | NewTableAndSchema | ExistingTable
 
     @classmethod
     def of(cls, staged: StagedWrite) -> Stage:

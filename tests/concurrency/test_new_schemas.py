@@ -1,0 +1,104 @@
+"""Inserts that create their table and its schema, at once with others who do the same."""
+
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import SparkJobError
+from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.writes.arguments import GivenRows
+from airflow_provider_ducklake.writes.insert import Insert
+from airflow_provider_ducklake.writes.run import run
+from airflow_provider_ducklake.writes.verb import Commit, Summary
+from tests.concurrency.arrow_jobs import ArrowSubmitter
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+TASKS = 4
+
+
+class Meanwhile(ArrowSubmitter):
+    """Runs jobs in this process; ``act`` runs while a job does."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    def run(self, *arguments: Any) -> Any:
+        self.act()
+        return super().run(*arguments)
+
+
+@pytest.fixture
+def rows(tmp_path) -> str:
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), tmp_path / "rows.parquet")
+    return str(tmp_path / "rows.parquet")
+
+
+def create(url: str, table: str, rows: str, act: Callable[[], object] = lambda: None) -> Summary:
+    with Lake.connect(url) as lake:
+        keyed = lake.keyed_commit(CommitKey((str(uuid.uuid4()),)))
+        verb = Insert(table, GivenRows(source=rows), create_table=True)
+        return run(verb, lake, Meanwhile(act), Commit(CommitInfo("me"), keyed)).summary
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def catalog(new_catalog, request) -> CatalogDatabase:
+    made = new_catalog(request.param)
+    with open_lake(made):
+        return made
+
+
+def test_tasks_that_create_tables_of_one_new_schema_at_once_all_commit(catalog, rows):
+    url, together = catalog.sqlalchemy_url, Barrier(TASKS)
+    create(url, "t", rows)  # the first commit with a key makes the table of keys
+
+    with ThreadPoolExecutor(TASKS) as tasks:
+        made = [tasks.submit(create, url, f"shop.t{n}", rows, together.wait) for n in range(TASKS)]
+        snapshots = sorted(one.result()["snapshot_id"] for one in made)
+
+    assert snapshots == list(range(2, 2 + TASKS))
+    with open_lake(catalog) as reference:
+        for n in range(TASKS):
+            assert reference.sql(f"SELECT count(*) FROM shop.t{n}") == [(2,)]
+
+
+def test_tasks_that_create_one_table_of_a_new_schema_at_once_all_add_their_rows(catalog, rows):
+    url, together = catalog.sqlalchemy_url, Barrier(TASKS)
+    create(url, "t", rows)
+
+    with ThreadPoolExecutor(TASKS) as tasks:
+        for one in [tasks.submit(create, url, "shop.t", rows, together.wait) for _ in range(TASKS)]:
+            one.result()
+
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*) FROM shop.t") == [(2 * TASKS,)]
+
+
+def test_a_schema_that_duckdb_creates_meanwhile_gets_the_table(catalog, rows):
+    def meanwhile() -> None:
+        with open_lake(catalog) as reference:
+            reference.sql("CREATE SCHEMA Shop")
+
+    assert create(catalog.sqlalchemy_url, "shop.t", rows, meanwhile)["table"] == "shop.t"
+
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*) FROM shop.t") == [(2,)]
+
+
+def test_a_job_that_fails_leaves_no_schema(catalog, rows):
+    def fail() -> None:
+        raise SparkJobError("no executors")
+
+    with pytest.raises(SparkJobError, match="no executors"):
+        create(catalog.sqlalchemy_url, "shop.t", rows, fail)
+
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'shop'") == [(0,)]
