@@ -250,8 +250,8 @@ class SchemaNotFoundError(NotFoundError):
         catalog, dot, _ = self.schema.partition(".")
         hint = f" If {catalog} is the name of a lake, leave it out: the connection names it." if dot else ""
         return (
-            f"Schema {self.schema!r} does not exist at snapshot {self.snapshot_id}. Create it first; an insert "
-            f"with create_table=True does.{hint}"
+            f"Schema {self.schema!r} does not exist at snapshot {self.snapshot_id}. Create it first; an "
+            f"insert with create_table=True does.{hint}"
         )
 
 

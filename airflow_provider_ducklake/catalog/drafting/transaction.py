@@ -21,6 +21,7 @@ from airflow_provider_ducklake.errors import (
     InvalidInputError,
     InvalidOptionError,
     MacroNotFoundError,
+    SchemaNotFoundError,
     TableNotFoundError,
     ViewNotFoundError,
 )
@@ -678,12 +679,14 @@ class LakeTransaction:
             dict(storage_options or {}),
             tuple(allowed_paths),
         )
-        if not create_table or self._draft.find_table(QualifiedName.of(table)) is not None:
+        try:
             draft = self._table(table)
-            found = add_table.read_source(self._lake, chosen)
-        else:
-            found = add_table.read_source(self._lake, chosen)
-            draft = self._create_as(table, found)
+        except (SchemaNotFoundError, TableNotFoundError):
+            if not create_table:
+                raise
+            draft = None
+        found = add_table.read_source(self._lake, chosen)
+        draft = draft or self._create_as(table, found)
         pairs = add_table.source_files(self._lake, draft, found, self._added_paths())
         files = add_table.with_deletes(self._lake, draft, pairs, self._new_path(draft.root))
         placed = tuple(_placed(file, draft.root) for file in files)
