@@ -140,7 +140,8 @@ class NotADuckLakeError(CatalogError):
     def _text(self) -> str:
         return (
             f"{self.catalog} {self.problem}. Check the database and the metadata schema, or create a lake "
-            "there with DuckLakeDDLOperator(create_lake=True) or Lake.create(...)."
+            "there: with create_lake in the connection, DuckLakeDDLOperator(create_lake=True) or "
+            "Lake.create(...)."
         )
 
 

@@ -66,8 +66,9 @@ class StandardField:
 CATALOG_TYPE = ExtraField(
     "catalog_type",
     "Catalog type",
-    "The database that holds the lake's catalog; mysql also means MariaDB. A SQLite or DuckDB catalog is a "
-    "file: every worker must see it, and only one process at a time can open a DuckDB file.",
+    "The database that holds the lake's catalog; mysql is for MariaDB, too. The catalog of sqlite and duckdb "
+    "is the file in the Database field: every worker must see it, and only one process at a time can open a "
+    "DuckDB file.",
     {"type": "string", "enum": list(CATALOG_TYPES), "default": "postgres"},
 )
 METADATA_SCHEMA = ExtraField(
@@ -79,8 +80,8 @@ METADATA_SCHEMA = ExtraField(
 DATA_PATH = ExtraField(
     "data_path",
     "Data path",
-    "Where the lake keeps its files, such as /data/files/ or s3://bucket/lake/. Required to create a lake. "
-    "An existing lake knows its path, and refuses a different one given here.",
+    "Where the lake keeps its files, such as /data/files/ or s3://bucket/lake/. A new lake needs it; for an "
+    "existing one it must be empty or the lake's own.",
     {"type": ["string", "null"]},
 )
 STORAGE_OPTIONS = ExtraField(
@@ -94,8 +95,14 @@ STORAGE_CONN_ID = ExtraField(
     "storage_conn_id",
     "Storage connection",
     "Id of an Airflow connection of type aws, google_cloud_platform, wasb or adls, whose credentials open "
-    "the lake's files. What stands in the storage options counts before it.",
+    "the lake's files. Storage options win over it.",
     {"type": ["string", "null"]},
+)
+CREATE_LAKE = ExtraField(
+    "create_lake",
+    "Create the lake",
+    "The first task that opens the lake creates it, if the database holds none.",
+    {"type": ["boolean", "null"]},
 )
 COMMIT_NAMESPACE = ExtraField(
     "commit_namespace",
@@ -108,40 +115,40 @@ COMMIT_NAMESPACE = ExtraField(
 FOREIGN_FILES = ExtraField(
     "foreign_files",
     "Foreign files",
-    "true: the lake may write and delete files outside its data path where its catalog says so. Files "
-    "added from elsewhere are read in any case.",
+    "Tasks may write and delete files outside the data path where the catalog names them. Files added from "
+    "elsewhere are read in any case.",
     {"type": ["boolean", "null"]},
 )
 DUCKLAKE_VERSION = ExtraField(
     "ducklake_version",
     "DuckLake version",
-    "1.0 or 1.1: what a new lake gets (empty: 1.0), and what an existing lake must have. No DuckDB 1.x opens "
-    "a lake of 1.1.",
-    {"type": ["string", "null"]},
+    "The version of a new lake (empty: 1.0), and the only one that an existing lake may have. DuckDB 1.x "
+    "cannot open a lake of 1.1.",
+    {"type": ["string", "null"], "enum": ["1.0", "1.1"]},
 )
 MAX_VERSION = ExtraField(
     "max_version",
     "Newest DuckLake version",
-    "1.0 or 1.1: tasks refuse a newer lake, and migrate none to a newer version.",
-    {"type": ["string", "null"]},
+    "Tasks refuse a newer lake, and migrate none to a newer version.",
+    {"type": ["string", "null"], "enum": ["1.0", "1.1"]},
 )
 ENCRYPTED = ExtraField(
     "encrypted",
     "Encrypted",
-    "true: a new lake encrypts its files, and an existing one must.",
+    "A new lake encrypts its files; an existing one that does not is refused.",
     {"type": ["boolean", "null"]},
 )
 KEY_BYTES = ExtraField(
     "key_bytes",
     "Length of keys",
-    "16, 24 or 32: bytes of the keys of new files of an encrypted lake (empty: as in its newest file).",
-    {"type": ["integer", "null"], "enum": [16, 24, 32, None]},
+    "Bytes of the keys of new files of an encrypted lake (empty: as in its newest file).",
+    {"type": ["integer", "null"], "enum": [16, 24, 32]},
 )
 DOCUMENT_KEY_FILE = ExtraField(
     "document_key_file",
     "Document key file",
-    "A file here and where Spark's drivers run, with 32 random bytes in base64: seals the documents of jobs "
-    "on an encrypted lake, which name keys of files (empty: a key that the catalog keeps, in client mode).",
+    "Path of a file with 32 random bytes in base64, on the workers and where Spark's drivers run: the key "
+    "that encrypts the job documents of an encrypted lake (empty: a key in the catalog; client mode only).",
     {"type": ["string", "null"]},
 )
 LOCK_TIMEOUT = ExtraField(
@@ -158,17 +165,18 @@ STATEMENT_TIMEOUT = ExtraField(
 )
 EXTRA_FIELDS = (
     CATALOG_TYPE,
-    METADATA_SCHEMA,
     DATA_PATH,
-    STORAGE_OPTIONS,
     STORAGE_CONN_ID,
-    COMMIT_NAMESPACE,
-    FOREIGN_FILES,
+    STORAGE_OPTIONS,
+    CREATE_LAKE,
+    METADATA_SCHEMA,
     DUCKLAKE_VERSION,
-    MAX_VERSION,
     ENCRYPTED,
+    MAX_VERSION,
     KEY_BYTES,
     DOCUMENT_KEY_FILE,
+    FOREIGN_FILES,
+    COMMIT_NAMESPACE,
     LOCK_TIMEOUT,
     STATEMENT_TIMEOUT,
 )
@@ -177,7 +185,7 @@ HOST = StandardField("host", "Host", "catalog.example.com (empty for SQLite and 
 PORT = StandardField("port", "Port", "5432, for MySQL 3306")
 LOGIN = StandardField("login", "User")
 PASSWORD = StandardField("password", "Password")
-DATABASE = StandardField("schema", "Database", "lakehouse, or the file: /data/lake.sqlite")
+DATABASE = StandardField("schema", "Database", "lakehouse; /data/lake.sqlite with catalog type sqlite")
 STANDARD_FIELDS = (HOST, PORT, LOGIN, PASSWORD, DATABASE)
 
 
@@ -213,7 +221,8 @@ def form_widgets() -> dict[str, Any]:
     from wtforms.validators import Optional, any_of  # type: ignore[import-untyped] # noqa: PLC0415
 
     def validators(field: ExtraField) -> list[Any]:
-        return [any_of(field.schema["enum"])] if "enum" in field.schema else [Optional()]
+        given = [any_of(field.schema["enum"])] if "enum" in field.schema else []
+        return given if "default" in field.schema else [Optional(), *given]
 
     return {
         field.name: StringField(

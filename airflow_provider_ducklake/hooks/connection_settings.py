@@ -22,6 +22,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
     CATALOG_TYPES,
     COMMIT_NAMESPACE,
     CONNECTION_TYPE,
+    CREATE_LAKE,
     DATA_PATH,
     DATABASE,
     DOCUMENT_KEY_FILE,
@@ -75,6 +76,7 @@ class ConnectionSettings:
     encrypted: bool = False
     key_bytes: int | None = None
     document_key_file: str | None = None
+    create_lake: bool = False
 
     def invalid(self, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
         """Return the error for a field that does not fit what the catalog holds."""
@@ -113,6 +115,7 @@ def read_settings(
         _flag(named, ENCRYPTED, extra.get(ENCRYPTED.name)),
         _key_bytes(named, extra.get(KEY_BYTES.name)),
         _document_key_file(named, extra.get(DOCUMENT_KEY_FILE.name)),
+        _flag(named, CREATE_LAKE, extra.get(CREATE_LAKE.name)),
     )
 
 

@@ -112,13 +112,16 @@ class DuckLakeHook(LogsInLines, BaseHook):
     def lake(self) -> Lake:
         """Return the connection's lake, which is opened once and kept.
 
+        A connection with ``create_lake`` creates it where there is none.
+
         Raises:
             InvalidOptionError: a field of the connection makes no sense, or its data path or versions are not
                 the lake's.
             NotADuckLakeError: the catalog database holds no lake; see ``get_or_create_lake``.
         """
         if self._lake is None:
-            self._lake = self._observed(self._announced(_open(self.settings())))
+            settings = self.settings()
+            self._lake = self._opened(settings, creates=settings.create_lake)
         return self._lake
 
     def migrate(self, to_version: str, *, dry_run: bool = False, backup: bool = True) -> MigrationResult:
@@ -155,13 +158,18 @@ class DuckLakeHook(LogsInLines, BaseHook):
     def get_or_create_lake(self) -> Lake:
         """Return the connection's lake; create it with the connection's data path if there is none yet."""
         if self._lake is None:
-            settings = self.settings()
-            try:
-                lake = _open(settings)
-            except NotADuckLakeError:
-                lake = _create(settings)
-            self._lake = self._observed(self._announced(lake))
+            self._lake = self._opened(self.settings(), creates=True)
         return self._lake
+
+    def _opened(self, settings: ConnectionSettings, *, creates: bool) -> Lake:
+        try:
+            lake = _open(settings)
+        except NotADuckLakeError as missing:
+            if not creates:
+                raise
+            lake = _create(settings)
+            self.log.info("Created a lake in %s with its files in %s", missing.catalog, lake.data_path)
+        return self._observed(self._announced(lake))
 
     def close(self) -> None:
         """Close the lake if it is open; the next use opens it again."""
@@ -324,9 +332,14 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
     data_path, version = _data_path(settings), version_of_new_lake(settings)
     check_writable(data_path, settings.storage_options)
     _check_rights(settings)
+    how = (
+        "the first task creates it"
+        if settings.create_lake
+        else "create it with create_lake in this connection, or DuckLakeDDLOperator(create_lake=True)"
+    )
     return (
         f"No lake yet: {missing.catalog} {missing.problem}. Everything is ready for one, and the data path "
-        f"{data_path} is writable: create it with DuckLakeDDLOperator(create_lake=True). It gets DuckLake "
+        f"{data_path} is writable: {how}. It gets DuckLake "
         f"{version.value}: {opened_by(version)}. If there should already be a lake, check the Database field."
     )
 

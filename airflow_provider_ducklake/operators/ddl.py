@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError, NotADuckLakeError
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.asset_events import announce
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
@@ -75,7 +75,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
         with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             message = self.commit_message or identity.message
-            lake = self._created(hook) if creates else hook.lake()
+            lake = hook.get_or_create_lake() if creates else hook.lake()
             if statements:
                 statements = _parsed(self.sql, lake.version)  # which may have less than the newest
             with identity.made_once(lake) as once:
@@ -88,15 +88,6 @@ class DuckLakeDDLOperator(DuckLakeOperator):
             "statements": len(statements),
             "already_committed": committed is not None and committed.is_earlier,
         }
-
-    def _created(self, hook: DuckLakeHook) -> Lake:
-        """Return the lake, created where there is none."""
-        try:
-            return hook.lake()
-        except NotADuckLakeError as missing:
-            lake = hook.get_or_create_lake()
-            self.log.info("Created a lake in %s with its files in %s", missing.catalog, lake.data_path)
-            return lake
 
     def _report(self, committed: CommittedSnapshot | None) -> None:
         if committed is None:

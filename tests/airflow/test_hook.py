@@ -103,6 +103,21 @@ def test_a_lake_is_created_only_where_that_is_asked_for(catalog, connect):
         assert lake.sql("SELECT count(*) FROM ducklake_snapshots('lake')") == [(1,)]
 
 
+def test_a_connection_may_create_its_lake_at_first_use(sqlite_catalog, connect):
+    connect(sqlite_catalog, data_path=sqlite_catalog.data_path, create_lake=True)
+    works, message = DuckLakeHook().test_connection()
+    assert works
+    assert "the first task creates it" in message
+    assert not Path(sqlite_catalog.location).exists()
+
+    for _ in range(2):
+        with closing(DuckLakeHook()) as hook:
+            assert hook.lake().current_snapshot().id == 0
+
+    with open_lake(sqlite_catalog) as lake:
+        assert lake.sql("SELECT count(*) FROM ducklake_snapshots('lake')") == [(1,)]
+
+
 def test_a_new_lake_needs_a_place_for_its_files(sqlite_catalog, connect):
     connect(sqlite_catalog)
 
