@@ -218,9 +218,7 @@ def test_a_value_that_may_be_secret_is_not_shown(extra):
 
 
 def test_an_unknown_key_is_named_and_so_are_the_known_ones():
-    with pytest.raises(
-        InvalidOptionError, match=r"'s3_region'.*catalog_type, data_path, storage_conn_id"
-    ):
+    with pytest.raises(InvalidOptionError, match=r"'s3_region'.*catalog_type, data_path, storage_conn_id"):
         sqlite(s3_region="eu-central-1")
 
 

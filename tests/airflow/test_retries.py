@@ -251,6 +251,7 @@ def test_one_operator_that_a_task_executes_twice_is_refused_before_the_second_ti
     assert (ids(lake), duckdb(lake, "FROM lines")) == ([1], [])
 
 
+@pytest.mark.submits
 def test_real_spark_replaces_what_a_cleared_task_had_inserted(lake, tmp_path, monkeypatch):
     task = make_task(source(tmp_path, 1, 2))
     run = start_run(task.dag)

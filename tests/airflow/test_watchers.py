@@ -60,6 +60,7 @@ async def watched(
     await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.kills
 def test_a_watcher_that_is_stopped_at_any_moment_leaves_nothing_out(sqlite_catalog, connect, elsewhere, seed):  # noqa: F811
     connect(sqlite_catalog)
     draw, before = random.Random(seed), commit_to(sqlite_catalog, SETUP)

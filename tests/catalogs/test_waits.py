@@ -203,7 +203,9 @@ NOTICE = of_postgres(b"N", b"SNOTICE\0VNOTICE\0C00000\0Mwait\0\0")
 ENDLESS_ROW = b"d"  # a byte of a message whose length is huge
 
 
-@pytest.mark.parametrize("again", [NOTICE, ENDLESS_ROW], ids=["notices", "a row"])
+@pytest.mark.parametrize(
+    "again", [NOTICE, pytest.param(ENDLESS_ROW, marks=pytest.mark.kills)], ids=["notices", "a row"]
+)
 def test_a_postgres_that_always_says_a_little_more_is_an_error_after_the_limit(again):
     def greet(connection: socket.socket) -> None:
         greet_as_postgres(connection)

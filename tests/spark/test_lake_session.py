@@ -224,6 +224,7 @@ def _insert_twice_by_executors(url: str) -> None:
     assert len(spark.sparkContext.listFiles) == 1
 
 
+@pytest.mark.cluster
 def test_executors_get_the_package_once(lake, sqlite_catalog):
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_insert_twice_by_executors, args=(sqlite_catalog.sqlalchemy_url,))
