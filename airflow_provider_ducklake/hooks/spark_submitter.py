@@ -5,6 +5,8 @@ Secrets reach a driver in the environment of its process alone, never in an argu
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,6 +44,12 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 
+# By which somebody says which Python runs a job.
+_NAMES_OF_PYTHON = frozenset(
+    {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "spark.pyspark.python", "spark.pyspark.driver.python"}
+)
+
+
 def _always() -> bool:
     return True
 
@@ -51,7 +59,7 @@ class Submission:
     """What the hook of one submission needs besides the operator's arguments."""
 
     job_log: JobLog = field(default_factory=JobLog)
-    secrets: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
     connected: SparkConnectSubmitter | None = None
     environment: dict[str, str] | None = None
     manager: ClusterManager | None = None
@@ -108,8 +116,8 @@ class Submission:
         return True
 
     def prepare(self, hook: SparkSubmitHook) -> SparkSubmitHook:
-        """Have the hook's lines go through our log, and its driver get our secrets."""
-        give_to_driver(hook, self.secrets)
+        """Have the hook's lines go through our log, and its driver get our variables."""
+        give_to_driver(hook, self.variables)
         process = hook._process_spark_submit_log  # noqa: SLF001 - it has no public way
 
         def process_shown(itr: Iterator[Any]) -> None:
@@ -270,15 +278,15 @@ class SparkSubmitter:
         one.conf = {"spark.log.level": "WARN", **given, **(one.conf or {})}
         one._hook = None  # noqa: SLF001 - the hook of an earlier job would submit that one
         submission.job_log = JobLog()
-        submission.secrets = self._secrets(request, settings, storage_options)
+        submission.variables = self._variables(request, settings, storage_options)
 
     def settings(self) -> SubmitSettings:
         return submit_settings(self.operator, _master_of(self.connection()), self.deploy_mode())
 
-    def _secrets(
+    def _variables(
         self, request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
     ) -> dict[str, str]:
-        """Return what ``spark-submit`` on this machine is to know and nobody else is to see."""
+        """Return the environment of ``spark-submit`` on this machine, which nobody else is to see."""
         from airflow_provider_ducklake.storage.files import sealing  # noqa: PLC0415 - not for DAG files
         from airflow_provider_ducklake.storage.files.process_options import as_environment  # noqa: PLC0415 - as well
 
@@ -286,7 +294,15 @@ class SparkSubmitter:
             return cluster_driver.secrets_of_upload(request.directory, settings, storage_options)
         is_remote = "://" in request.directory
         of_store = as_environment(storage_options) if is_remote else {}
-        return {**self._passwords.variables, **of_store, **sealing.as_environment(request.directory)}
+        of_documents = sealing.as_environment(request.directory)
+        return {**self._python(settings), **self._passwords.variables, **of_store, **of_documents}
+
+    def _python(self, settings: SubmitSettings) -> dict[str, str]:
+        """Return which Python is to run jobs in local mode: the task's own, unless somebody named one."""
+        named = {*os.environ, *(self.operator.env_vars or {}), *settings.conf}
+        if not settings.master.startswith("local") or named & _NAMES_OF_PYTHON:
+            return {}
+        return {"PYSPARK_PYTHON": sys.executable}
 
     def failure(
         self,

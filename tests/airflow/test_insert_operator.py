@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -660,6 +661,31 @@ def test_a_jdbc_password_travels_in_the_environment_only(submit, tmp_path):
         "dbtable": "orders",
     }
     assert JDBC_PASSWORD not in os.environ.values()
+
+
+@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize(
+    ("master", "environment", "conf", "found"),
+    [
+        ("local[2]", {}, {}, sys.executable),
+        ("local[2]", {"PYSPARK_PYTHON": "/opt/python"}, {}, "/opt/python"),
+        ("local[2]", {"PYSPARK_DRIVER_PYTHON": "/opt/python"}, {}, None),
+        ("local[2]", {}, {"spark.pyspark.python": "/opt/python"}, None),
+        ("spark://master:7077", {}, {}, None),
+    ],
+)
+def test_local_mode_runs_the_python_of_the_task_unless_another_is_named(
+    rows, submit, set_connection, monkeypatch, master, environment, conf, found
+):
+    set_connection("spark_default", conn_type="spark", host=master)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    insert(source=rows, conf=conf)
+
+    assert submit.calls[0].environment.get("PYSPARK_PYTHON") == found
 
 
 @pytest.mark.usefixtures("lake", "erp")
