@@ -98,6 +98,13 @@ STORAGE_CONN_ID = ExtraField(
     "the lake's files. Storage options win over it.",
     {"type": ["string", "null"]},
 )
+SPARK_PACKAGES = ExtraField(
+    "spark_packages",
+    "Packages of Spark",
+    "auto: a task whose Spark lacks the file system of a store that it reads gets the Maven package of it "
+    "(hadoop-aws, hadoop-azure), in the version of Spark's Hadoop. Empty: such a task is refused.",
+    {"type": ["string", "null"], "enum": ["auto"]},
+)
 CREATE_LAKE = ExtraField(
     "create_lake",
     "Create the lake",
@@ -175,6 +182,7 @@ EXTRA_FIELDS = (
     MAX_VERSION,
     KEY_BYTES,
     DOCUMENT_KEY_FILE,
+    SPARK_PACKAGES,
     FOREIGN_FILES,
     COMMIT_NAMESPACE,
     LOCK_TIMEOUT,

@@ -36,6 +36,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
     MAX_VERSION,
     METADATA_SCHEMA,
     PORT,
+    SPARK_PACKAGES,
     STATEMENT_TIMEOUT,
     STORAGE_CONN_ID,
     STORAGE_OPTIONS,
@@ -77,6 +78,7 @@ class ConnectionSettings:
     key_bytes: int | None = None
     document_key_file: str | None = None
     create_lake: bool = False
+    adds_packages: bool = False
 
     def invalid(self, of: ExtraField | StandardField, problem: str) -> InvalidOptionError:
         """Return the error for a field that does not fit what the catalog holds."""
@@ -116,6 +118,7 @@ def read_settings(
         _key_bytes(named, extra.get(KEY_BYTES.name)),
         _document_key_file(named, extra.get(DOCUMENT_KEY_FILE.name)),
         _flag(named, CREATE_LAKE, extra.get(CREATE_LAKE.name)),
+        _adds_packages(named, extra.get(SPARK_PACKAGES.name)),
     )
 
 
@@ -242,6 +245,12 @@ def _flag(named: str, of: ExtraField, value: object) -> bool:
     if word not in ("true", "false"):
         raise _invalid(named, of, f"{value!r} is neither true nor false.")
     return word == "true"
+
+
+def _adds_packages(named: str, value: object) -> bool:
+    if value not in (None, "", "auto"):
+        raise _invalid(named, SPARK_PACKAGES, f"{value!r} is not 'auto'. Write that, or clear the field.")
+    return value == "auto"
 
 
 def _key_bytes(named: str, value: object) -> int | None:

@@ -33,9 +33,9 @@ class Connector:
     of_hadoop: bool = True
 
     def package(self, hadoop: str | None) -> str:
-        """Return the argument that brings it."""
+        """Return the coordinates of what brings it, with words for a version that is not known."""
         version = (hadoop or "<the version of Spark's Hadoop>") if self.of_hadoop else "<its newest version>"
-        return f'packages="{self.group}:{self.artifact}:{version}"'
+        return f"{self.group}:{self.artifact}:{version}"
 
 
 _S3A = Connector("org.apache.hadoop", "hadoop-aws")
@@ -63,6 +63,22 @@ def check_store(
     return [one for one in found if one is not None]
 
 
+def missing_packages(request: JobRequest, settings: SubmitSettings) -> list[str]:
+    """Return the packages that bring what this machine's driver needs for the stores that a job reads.
+
+    Only those whose version is known: that of Spark's Hadoop.
+    """
+    found = {
+        connector.package(settings.hadoop)
+        for path in opened_by_jvm(request).values()
+        if (connector := _CONNECTORS.get(_store(path)[0])) is not None
+        and not (settings.has(connector.artifact) or _is_brought(connector, settings))
+        and connector.of_hadoop
+        and settings.hadoop is not None
+    }
+    return sorted(found)
+
+
 def _store(path: str) -> tuple[str, str]:
     match = _SCHEME.match(hadoop_uri(path))
     return (match[1], match[2]) if match else ("file", "")
@@ -77,7 +93,8 @@ def _check_connectors(request: JobRequest, settings: SubmitSettings) -> None:
         raise InvalidInputError(
             f"Spark cannot open {path} ({name}): {connector.artifact}, which brings the file system of its "
             f"store, is neither among the task's packages and jars nor in Spark's folder. Add "
-            f"{connector.package(settings.hadoop)} to the task or its DAG's default_args."
+            f'packages="{connector.package(settings.hadoop)}" to the task or its DAG\'s default_args, or set '
+            "spark_packages to auto in the lake's connection."
         )
 
 
@@ -90,7 +107,7 @@ def _maybe_missing(directory: str, settings: SubmitSettings) -> str | None:
     return (
         f"The lake's files are in {directory}, and none of this task's Spark settings names "
         f"{connector.artifact}. {where}eading the lake or other files there in Spark fails; inserts from "
-        f"elsewhere work. Add {connector.package(settings.hadoop)}."
+        f'elsewhere work. Add packages="{connector.package(settings.hadoop)}".'
     )
 
 
@@ -107,7 +124,7 @@ def _other_version(connector: Connector, settings: SubmitSettings) -> str | None
     return (
         f"{connector.artifact} is {version}, but Spark's Hadoop is {settings.hadoop}: classes of one do not "
         "fit the other, and Spark may fail with NoSuchMethodError or ClassNotFoundException. Give "
-        f"{connector.package(settings.hadoop)}."
+        f'packages="{connector.package(settings.hadoop)}".'
     )
 
 

@@ -64,6 +64,7 @@ class Submission:
     environment: dict[str, str] | None = None
     manager: ClusterManager | None = None
     application: str | None = None
+    adds_packages: bool = False
     note: Callable[[str], None] | None = None
     is_held: Callable[[], bool] = _always
     spark_id: str | None = None
@@ -192,7 +193,7 @@ class SparkSubmitter:
     def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Look for what the job would fail at, and say what may be wrong; see ``Submitter``."""
         _check_deploy_mode(self._passwords, self.deploy_mode())
-        settings = self.settings()
+        settings = self._with_packages(request)
         before_submit.check_sources(request, settings.master, storage_options)
         cluster_driver.check_submission(settings, self.operator.application)
         warnings = [
@@ -201,6 +202,18 @@ class SparkSubmitter:
         ]
         for warning in filter(None, warnings):
             self.operator.log.warning("%s", warning)
+
+    def _with_packages(self, request: JobRequest) -> SubmitSettings:
+        """Return the settings, with the packages that the job's stores need where the lake says so."""
+        settings = self.settings()
+        if not self.submission.adds_packages:
+            return settings
+        added = spark_store.missing_packages(request, settings)
+        if not added:
+            return settings
+        self.operator.packages = ",".join(filter(None, [self.operator.packages, *added]))
+        self.operator.log.info("Added packages=%s (spark_packages of the connection)", ",".join(added))
+        return self.settings()
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Submit the job and read what it left; see ``Submitter``."""

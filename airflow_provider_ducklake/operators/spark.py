@@ -192,7 +192,9 @@ class DuckLakeSparkOperator(LogsInLines, SparkSubmitOperator):  # type: ignore[o
             closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,
             verbs_logged_by(self.log),
         ):
-            identity = commit_identity(context, self, hook.settings().commit_namespace)
+            settings = hook.settings()
+            self._submission.adds_packages = settings.adds_packages
+            identity = commit_identity(context, self, settings.commit_namespace)
             try:
                 summary = self.run(hook.lake(), identity, context)
             finally:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -22,12 +23,14 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
+    DuckLakeError,
     InvalidInputError,
     SparkJobError,
     TransactionConflictError,
 )
 from airflow_provider_ducklake.hooks.commit_identity import default_namespace
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.hooks.spark_installation import installation
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
@@ -686,6 +689,21 @@ def test_local_mode_runs_the_python_of_the_task_unless_another_is_named(
     insert(source=rows, conf=conf)
 
     assert submit.calls[0].environment.get("PYSPARK_PYTHON") == found
+
+
+@pytest.mark.usefixtures("lake", "spark_conn")
+def test_a_connection_adds_the_package_that_its_store_needs(
+    sqlite_catalog, connect, submit, task_log, monkeypatch
+):
+    connect(sqlite_catalog, spark_packages="auto")
+    monkeypatch.setenv("SPARK_HOME", find_spec("pyspark").submodule_search_locations[0])
+
+    with suppress(DuckLakeError, AirflowFailException):  # the stand-in reads no store
+        insert(source="s3://landing/rows.csv", packages="org.example:reader:1.0")
+
+    hadoop_aws = f"org.apache.hadoop:hadoop-aws:{installation('spark-submit').hadoop}"
+    assert submit.calls[0].value_of("--packages") == f"org.example:reader:1.0,{hadoop_aws}"
+    assert f"Added packages={hadoop_aws} (spark_packages of the connection)" in task_log()
 
 
 @pytest.mark.usefixtures("lake", "erp")

@@ -9,7 +9,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.spark_installation import installation
-from airflow_provider_ducklake.hooks.spark_store import check_store
+from airflow_provider_ducklake.hooks.spark_store import check_store, missing_packages
 from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings, submit_settings
 from airflow_provider_ducklake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.spark.job.request import Dataset, DatasetSource, JobRequest, SqlSource
@@ -61,6 +61,27 @@ def request_of(lake: str, source: str = "/landing/in.csv", engine: str = "auto")
 def test_a_store_that_spark_certainly_cannot_open_is_refused(source, engine, package):
     with pytest.raises(InvalidInputError, match=f'Add packages="{package}"'):
         check_store(request_of("s3://lake/files/", source, engine), settings(), NO_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "packages"),
+    [
+        ("s3://landing/in.csv", {}, [AWS]),
+        ("abfss://c@a.dfs.core.windows.net/in.csv", {}, ["org.apache.hadoop:hadoop-azure:3.5.0"]),
+        ("s3://landing/in.csv", {"packages": AWS}, []),
+        ("s3://landing/in.csv", {"jars": "/opt/our-aws-build-1.0.jar"}, []),
+        ("gs://landing/in.csv", {}, []),  # in which version is not known
+        ("/landing/in.csv", {}, []),  # Python opens the lake itself
+    ],
+)
+def test_the_packages_that_a_connection_may_add_are_those_that_are_certainly_missing(
+    source, arguments, packages
+):
+    assert missing_packages(request_of("s3://lake/files/", source), settings(**arguments)) == packages
+
+
+def test_nothing_is_added_where_the_driver_runs_elsewhere():
+    assert missing_packages(request_of("s3://lake/files/", "s3://landing/in.csv"), settings("cluster")) == []
 
 
 def given_jar(_spark: Path) -> dict[str, object]:
