@@ -137,7 +137,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         return Results.of(job_io.read_outcome(request, storage_options))
 
     def _ended(self, application_id: str, job: SubmittedJob) -> Application:
-        self.operator.log.info("%s is asked about %s", self.manager.name, application_id)
+        self.operator.log.info("Polling %s for %s", self.manager.name, application_id)
         while True:
             application = self._answer(lambda: self.manager.look(application_id))
             if application.has_ended:

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedVersionError,
 )
 from airflow_provider_ducklake.hooks.connection_form import (
+    CATALOG_TYPES,
     CONNECTION_TYPE,
     DATA_PATH,
     ENCRYPTED,
@@ -135,12 +136,15 @@ class DuckLakeHook(LogsInLines, BaseHook):
         settings = self.settings()
         check_migration(settings, to_version)
         self.close()
-        with self._announced(_open(settings, to_migrate=True)) as lake:
+        with self._announced(_open(settings, to_migrate=True), settings) as lake:
             return lake.migrate(to_version, dry_run=dry_run, backup=backup)
 
-    def _announced(self, lake: Lake) -> Lake:
+    def _announced(self, lake: Lake, settings: ConnectionSettings) -> Lake:
         """Log which lake it is: whatever a task does then, it does there."""
-        self.log.info("%r of connection %s, data path %s", lake, self.ducklake_conn_id, lake.data_path)
+        self.log.info(
+            "Lake %s: DuckLake %s in %s, files in %s",
+            *(self.ducklake_conn_id, lake.version.value, _place(settings.url), lake.data_path),
+        )
         return lake
 
     def _observed(self, lake: Lake) -> Lake:
@@ -169,7 +173,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
                 raise
             lake = _create(settings)
             self.log.info("Created a lake in %s with its files in %s", missing.catalog, lake.data_path)
-        return self._observed(self._announced(lake))
+        return self._observed(self._announced(lake, settings))
 
     def close(self) -> None:
         """Close the lake if it is open; the next use opens it again."""
@@ -304,6 +308,13 @@ class DuckLakeHook(LogsInLines, BaseHook):
                 return True, _look_before_creation(settings, error)
         except DuckLakeError as error:
             return False, str(error)
+
+
+def _place(url: URL) -> str:
+    """Return where a catalog is, as a person says it: without a user."""
+    kind = next(one for one in CATALOG_TYPES.values() if one.driver == url.drivername)
+    at = "" if kind.server is None else f" at {url.host}{'' if url.port is None else f':{url.port}'}"
+    return f"{kind.name} {url.database}{at}"
 
 
 def _look(settings: ConnectionSettings) -> str:

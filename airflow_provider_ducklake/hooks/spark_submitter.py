@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from airflow_provider_ducklake.hooks.links import application_said_in, history_u
 from airflow_provider_ducklake.hooks.submit_settings import submit_settings
 from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
 from airflow_provider_ducklake.spark.output.log import JobLog
+from airflow_provider_ducklake.spec.amounts import lasting
 from airflow_provider_ducklake.spec.log_lines import logger
 
 if TYPE_CHECKING:
@@ -65,6 +67,8 @@ class Submission:
     manager: ClusterManager | None = None
     application: str | None = None
     adds_packages: bool = False
+    began: float = 0.0
+    log: Any = log
     note: Callable[[str], None] | None = None
     is_held: Callable[[], bool] = _always
     spark_id: str | None = None
@@ -89,7 +93,11 @@ class Submission:
 
     def heard(self, line: str) -> None:
         """Look for the application's id in what a submission, or a driver, says."""
-        self.spark_id = self.spark_id or application_said_in(line)
+        if self.spark_id is None:
+            self.spark_id = application_said_in(line)
+            if self.spark_id is not None and self.manager is None:
+                took = lasting(time.monotonic() - self.began)
+                self.log.info("Spark started in %s: application %s", took, self.spark_id)
         if self.manager is None or self.application is not None:
             return
         found = self.manager.id_in(line)
@@ -118,6 +126,7 @@ class Submission:
 
     def prepare(self, hook: SparkSubmitHook) -> SparkSubmitHook:
         """Have the hook's lines go through our log, and its driver get our variables."""
+        self.began = time.monotonic()
         give_to_driver(hook, self.variables)
         process = hook._process_spark_submit_log  # noqa: SLF001 - it has no public way
 
@@ -290,7 +299,7 @@ class SparkSubmitter:
         given = cluster_driver.told_on_the_way(request.directory, settings, storage_options)
         one.conf = {"spark.log.level": "WARN", **given, **(one.conf or {})}
         one._hook = None  # noqa: SLF001 - the hook of an earlier job would submit that one
-        submission.job_log = JobLog()
+        submission.job_log, submission.log = JobLog(), one.log
         submission.variables = self._variables(request, settings, storage_options)
 
     def settings(self) -> SubmitSettings:

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.errors import (
     CatalogMigratedError,
     CatalogRefusedError,
     CatalogUnavailableError,
+    DuckLakeError,
     InvalidInputError,
     LockTimeoutError,
     NotFoundError,
@@ -54,6 +55,7 @@ _INCURABLE = (
 )
 
 
+_TASK = logging.getLogger("airflow.task")
 _CURABLE = (CatalogUnavailableError, LockTimeoutError, CatalogRefusedError, CatalogMigratedError)
 
 
@@ -71,7 +73,8 @@ def explained(error: BaseException) -> str:
 def no_retry_on_user_errors() -> Iterator[None]:
     """Fail the task for good, also as a decorator, on an error that the next try would meet again.
 
-    Everything else propagates as it is: Airflow then retries as the task's author asked.
+    Everything else propagates as it is: Airflow then retries as the task's author asked. What an error of
+    ours says is a line of the log, before the trace in which it would be hard to find.
 
     Raises:
         AirflowFailException: for bad input, something that does not exist or does already, a catalog we
@@ -80,10 +83,12 @@ def no_retry_on_user_errors() -> Iterator[None]:
     """
     try:
         yield
-    except _INCURABLE as error:
+    except DuckLakeError as error:
+        _TASK.error("%s", explained(error))
         if not is_incurable(error):
             raise
-        raise AirflowFailException(explained(error)) from error
+        _TASK.debug("Where it was found", exc_info=error)
+        raise AirflowFailException(explained(error)) from None  # a person's mistake has no use for our frames
 
 
 class TaskLog:

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.planning.writing.job_target import target_of_comp
 from airflow_provider_ducklake.planning.writing.write import RowOrder, plan_write
 from airflow_provider_ducklake.spark.job import compaction_io
 from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
+from airflow_provider_ducklake.spec.amounts import counted
 from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.storage.files.filesystem import delete_file
@@ -260,8 +261,9 @@ def _commit(
     directory = job_directory(table.root, job_id)
     for one in commit_compacted(lake, table, directory, info, verb.commit_every, job_id=job_id):
         log.info(
-            "Committed snapshot %d to %s: %d files replace %d",
-            *(one.snapshot.id, table.name, len(one.files), sum(len(file.sources) for file in one.files)),
+            "Committed snapshot %d to %s: %s in place of %d",
+            *(one.snapshot.id, table.name, counted(len(one.files), "file")),
+            sum(len(file.sources) for file in one.files),
         )
         yield one
 

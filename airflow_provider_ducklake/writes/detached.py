@@ -242,7 +242,7 @@ def _request_of(lake: Lake, job: SubmittedJob) -> JobRequest:
 def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: str) -> None:
     """Stop a job, release it and remove its files: nobody takes its results."""
     application = _application(submitter, job)
-    log.info("Job %s is given up: %s", job.job_id, why)
+    log.info("Discarding job %s: %s", job.job_id, why)
     if application is not None:
         log.info("Stopping %s", application)
         submitter.stop(application)

@@ -37,6 +37,7 @@ from airflow_provider_ducklake.spark.job.request import (
     found_rows,
     job_directory,
 )
+from airflow_provider_ducklake.spec.amounts import counted, size
 from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
@@ -45,7 +46,7 @@ from airflow_provider_ducklake.transaction.changes import EndFiles, Truncate
 from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution, names_of
 from airflow_provider_ducklake.writes.detached import begin, forget
 from airflow_provider_ducklake.writes.run import announce_replaced, check, discard, release, replacing
-from airflow_provider_ducklake.writes.verb import MAY_RUN, Commit, Write
+from airflow_provider_ducklake.writes.verb import MAY_RUN, Commit, Write, added, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,8 +109,9 @@ class Insert:
         """Have the job find the rows that are to be replaced, too."""
         target = source.replaced.target
         log.info(
-            "The job looks for the rows of %s to replace in %d data files with %d bytes",
-            *(plan.table, len(target.files), sum(file.file_size_bytes for file in target.files)),
+            "The job looks for the rows of %s to replace in %s (%s)",
+            *(plan.table, counted(len(target.files), "file")),
+            size(sum(file.file_size_bytes for file in target.files)),
         )
         plans = (plan_write(target.table, f"{plan.directory}updated/"), plan)
         return JobRequest(job_id, source, plans, verb="overwrite", engine=self.engine)
@@ -189,11 +191,7 @@ class PlannedInsert:
         if committed is None:
             log.info("The source has no rows: %s is unchanged, no snapshot was made.", self.target.name)
         else:
-            keys = ("snapshot_id", "table", "rows_added", "files_added", "bytes_added")
-            log.info(
-                "Committed snapshot %d to %s: %d rows, %d data files, %d bytes",
-                *(summary[key] for key in keys),
-            )
+            log.info("Committed snapshot %d to %s: %s", committed.id, self.target.name, added(summary))
         return summary
 
 
@@ -251,12 +249,8 @@ def _summary_of_stage(staged: StagedWrite, uri: str) -> Summary:
         "files_staged": len(staged.result.data_files),
         "bytes_staged": sum(file.file_size_bytes for file in staged.result.data_files),
     }
-    log.info(
-        "Staged %d rows, %d data files, %d bytes for %s, planned on snapshot %d: %s",
-        *(summary[key] for key in ("rows_staged", "files_staged", "bytes_staged", "table")),
-        staged.base,
-        uri,
-    )
+    found = added(numbers((staged.result,)))
+    log.info("Staged %s for %s, planned on snapshot %d: %s", found, summary["table"], staged.base, uri)
     return summary
 
 

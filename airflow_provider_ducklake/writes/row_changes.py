@@ -22,6 +22,7 @@ from airflow_provider_ducklake.spark.job.request import (
     job_directory,
     value_of,
 )
+from airflow_provider_ducklake.spec.amounts import counted, size
 from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, split_parts
 from airflow_provider_ducklake.sql.spark.conditions import readable_filter, unknown_column
@@ -100,10 +101,11 @@ class PlannedRowChange:
             log.info("No rows match: %s is unchanged, no snapshot was made.", table.name)
         else:
             log.info(
-                "Committed snapshot %d to %s: %d rows deleted, %d updated, %d inserted; %d data files, "
-                "%d delete files",
-                *(summary[key] for key in ("snapshot_id", "table", *_ROWS)),
-                *(summary[key] for key in ("files_added", "delete_files_added")),
+                "Committed snapshot %d to %s: %s deleted, %d updated, %d inserted; %s (%s), %s",
+                *(committed.id, table.name, counted(summary["rows_deleted"], "row")),
+                *(summary["rows_updated"], summary["rows_inserted"]),
+                *(counted(summary["files_added"], "file"), size(summary["bytes_added"])),
+                counted(summary["delete_files_added"], "delete file"),
             )
         return summary
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import CommitStateUnknownError, DuckLakeError, TransactionConflictError
 from airflow_provider_ducklake.planning.writing.job_target import target_of_write
 from airflow_provider_ducklake.spark.job import job_io
+from airflow_provider_ducklake.spec.amounts import lasting
 from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION
 from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
@@ -57,6 +59,7 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
     if commit.seen.done:
         forget_committed(lake, submitter, commit)
         return earlier(verb, lake, commit.seen.done)
+    phases = _Phases()
     submitter.ready()
     begun = begin(verb, lake, submitter, commit)
     planned, submitter, request = begun.planned, begun.submitter, begun.planned.request
@@ -67,6 +70,7 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
     if not begun.is_submitted:
         check(lake, request, submitter)
         register(lake, request)
+    phases.end("plan")
     with _released(lake, request, submitter) as registered:
         try:
             results = ran(lake, request, submitter)
@@ -75,6 +79,7 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
             if not done:
                 raise
             return earlier(verb, lake, done)
+        phases.end("Spark")
         try:
             write, committed = _commit_or_remove(lake, begun, request, results, commit)
         except DuckLakeError:
@@ -86,9 +91,35 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
     if committed is not None and committed.is_earlier:
         discard(lake, request, submitter)
         return earlier(verb, lake, committed.records, committed)
+    phases.end("commit")
     summary = planned.summary(results, write, committed)
     _tidy_up(lake, request, results, submitter)
+    log.info("Took %s%s", phases, _in_duckdb(request, committed))
     return Outcome(committed, summary)
+
+
+class _Phases:
+    """How long each part of a task took."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._seconds: dict[str, float] = {}
+
+    def end(self, name: str) -> None:
+        now = time.monotonic()
+        self._seconds[name], self._last = now - self._last, now
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {lasting(seconds)}" for name, seconds in self._seconds.items())
+        return f"{lasting(sum(self._seconds.values()))}: {parts}"
+
+
+def _in_duckdb(request: JobRequest, committed: CommittedSnapshot | None) -> str:
+    """Return by which query DuckDB shows the snapshot."""
+    tables = [plan.table for plan in request.plans]
+    if committed is None or not tables:
+        return ""
+    return f". In DuckDB: FROM {tables[0]} AT (VERSION => {committed.id})"
 
 
 def earlier(

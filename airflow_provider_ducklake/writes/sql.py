@@ -38,7 +38,7 @@ from airflow_provider_ducklake.writes.sql_plan import (
     steps_of,
     table_changes,
 )
-from airflow_provider_ducklake.writes.verb import Write, numbers
+from airflow_provider_ducklake.writes.verb import Write, added, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -326,11 +326,7 @@ class PlannedSql:
         if committed is None:
             log.info("The statements produced no rows: no snapshot was made.")
         else:
-            keys = ("snapshot_id", "table", "rows_added", "files_added", "bytes_added")
-            log.info(
-                "Committed snapshot %d to %s: %d rows, %d data files, %d bytes",
-                *(summary[key] for key in keys),
-            )
+            log.info("Committed snapshot %d to %s: %s", committed.id, summary["table"], added(summary))
         return summary
 
 

@@ -25,7 +25,7 @@ from airflow_provider_ducklake.spark.job import job_io
 from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.storage.files.filesystem import exists
 from airflow_provider_ducklake.writes.run import announce_earlier, announce_replaced
-from airflow_provider_ducklake.writes.verb import numbers
+from airflow_provider_ducklake.writes.verb import added, numbers
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
@@ -327,11 +327,7 @@ def _summary(writes: Sequence[StagedWrite], committed: CommittedSnapshot | None)
     if committed is None:
         log.info("No rows were staged: the lake is unchanged, no snapshot was made.")
     else:
-        log.info(
-            "Committed snapshot %d: %d rows, %d data files, %d bytes to %s",
-            *(summary[key] for key in ("snapshot_id", "rows_added", "files_added", "bytes_added")),
-            ", ".join(tables),
-        )
+        log.info("Committed snapshot %d to %s: %s", committed.id, ", ".join(tables), added(summary))
     return summary
 
 

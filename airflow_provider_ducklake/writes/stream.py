@@ -29,7 +29,7 @@ from airflow_provider_ducklake.storage.files import sealing
 from airflow_provider_ducklake.storage.files.filesystem import exists
 from airflow_provider_ducklake.writes.detached import attending, finish_earlier, forget
 from airflow_provider_ducklake.writes.run import check, ran, remove_files
-from airflow_provider_ducklake.writes.verb import MAY_RUN
+from airflow_provider_ducklake.writes.verb import MAY_RUN, added, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -133,9 +133,8 @@ def _commit(verb: Stream, lake: Lake, info: CommitInfo, job_ids: Sequence[str] =
     for one in commit_batches(lake, table, checkpoint, info, job_ids):
         result = one.batch.result
         log.info(
-            "Committed snapshot %d to %s: batch %d, %d rows, %d data files",
-            *(one.snapshot.id, table.name, one.batch.batch_id),
-            *(result.rows_written, len(result.data_files)),
+            "Committed snapshot %d to %s: batch %d, %s",
+            *(one.snapshot.id, table.name, one.batch.batch_id, added(numbers((result,)))),
         )
         committed.append(one)
     return committed

@@ -15,6 +15,7 @@ from uuid6 import uuid7
 
 from airflow_provider_ducklake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.spec.amounts import counted, size
 from airflow_provider_ducklake.transaction.replay import Replay
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ def numbers(results: Sequence[WriteResult]) -> Summary:
         "files_added": len(files),
         "bytes_added": sum(file.file_size_bytes for file in files),
     }
+
+
+def added(numbers: Summary) -> str:
+    """Return the rows, files and bytes of a summary as a person reads them."""
+    files = f"{counted(numbers['files_added'], 'file')} ({size(numbers['bytes_added'])})"
+    return f"{counted(numbers['rows_added'], 'row')} in {files}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -329,8 +329,10 @@ def test_the_first_line_of_a_log_names_the_lake(catalog):
 
     lines = [one["event"] % one.get("positional_args", ()) for one in entries]
     (line,) = [one for one in lines if catalog.data_path in one]
-    assert line.startswith("Lake('")
-    assert line.endswith(f"') of connection ducklake_default, data path {catalog.data_path}")
+    place = r"(SQLite|DuckDB) /\S+|(PostgreSQL|MySQL) \S+ at 127\.0\.0\.1:\d+"
+    assert re.fullmatch(
+        rf"Lake ducklake_default: DuckLake 1\.0 in ({place}), files in {catalog.data_path}", line
+    )
 
 
 @pytest.mark.parametrize(
@@ -357,7 +359,7 @@ def test_the_first_line_of_each_task_names_the_lake(sqlite_catalog, connect, tas
         act({"ti": SimpleNamespace(**TASK_INSTANCE, id=uuid4()), "dag_run": None, "logical_date": None})
 
     ours = [one for one in entries if "outside of the Task Runner" not in one["event"]]
-    assert f"data path {sqlite_catalog.data_path}" in ours[0]["event"] % ours[0].get("positional_args", ())
+    assert f"files in {sqlite_catalog.data_path}" in ours[0]["event"] % ours[0].get("positional_args", ())
 
 
 TASK_INSTANCE = {

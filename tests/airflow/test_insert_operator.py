@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -35,6 +36,7 @@ from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperat
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
+from airflow_provider_ducklake.spec.amounts import size
 from airflow_provider_ducklake.storage.files import sealing
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import mapped_xcoms, parse, rendered_fields, sync_dag, xcom
@@ -176,11 +178,17 @@ def test_no_rows_still_create_a_table(lake, no_rows):
 
 
 @pytest.mark.usefixtures("lake")
-def test_the_last_line_of_the_log_has_the_numbers(rows, task_log):
-    size = insert(source=rows)["bytes_added"]
+def test_the_last_lines_of_the_log_have_the_numbers_the_seconds_and_a_query(rows, task_log):
+    written = insert(source=rows)["bytes_added"]
 
-    last = task_log()[-1]
-    assert last == f"Committed snapshot 2 to main.orders: 3 rows, 1 data files, {size} bytes"
+    numbers, seconds = task_log()[-2:]
+    assert numbers == f"Committed snapshot 2 to main.orders: 3 rows in 1 file ({size(written)})"
+    part = r"[\d.]+ s"
+    assert re.fullmatch(
+        rf"Took {part}: plan {part}, Spark {part}, commit {part}\. "
+        r"In DuckDB: FROM main\.orders AT \(VERSION => 2\)",
+        seconds,
+    )
 
 
 # --- rows that are replaced ---
@@ -330,11 +338,14 @@ def test_a_missing_or_impossible_table_fails_before_any_job(rows, submit, table,
 
 
 @pytest.mark.usefixtures("lake")
-def test_a_missing_schema_is_not_created(rows, submit):
+def test_a_missing_schema_is_created_only_with_its_table(lake, rows, submit):
     with pytest.raises(AirflowFailException, match="SchemaNotFoundError: Schema 'nowhere' does not exist"):
-        insert("nowhere.orders", source=rows, create_table=True)
-
+        insert("nowhere.orders", source=rows)
     assert submit.calls == []
+
+    insert("nowhere.orders", source=rows, create_table=True)
+
+    assert duckdb(lake, "SELECT count(*) FROM nowhere.orders") == [(3,)]
 
 
 def test_a_job_that_dies_leaves_nothing(lake, rows, submit):
@@ -838,7 +849,7 @@ def test_a_dag_run_on_postgres_shows_its_results_and_no_secret(
     rendered = {task_id: rendered_fields(run, task_id) for task_id in ("one", "query", "jdbc")}
     check_rendered(rendered, run)
     log = "".join(capfd.readouterr())
-    assert "Committed snapshot 2 to main.orders: 3 rows, 1 data files" in log
+    assert "Committed snapshot 2 to main.orders: 3 rows in 1 file" in log
     seen = [
         log,
         json.dumps([call.arguments for call in submit.calls]),

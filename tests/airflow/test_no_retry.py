@@ -33,7 +33,7 @@ WORTH_ANOTHER_TRY = [
 
 
 @pytest.mark.parametrize("error", FOR_GOOD, ids=lambda error: type(error).__name__)
-def test_an_error_that_comes_again_fails_the_task_without_retry(error):
+def test_an_error_that_comes_again_fails_the_task_without_retry(error, caplog):
     @no_retry_on_user_errors()
     def execute() -> None:
         raise error
@@ -42,7 +42,10 @@ def test_an_error_that_comes_again_fails_the_task_without_retry(error):
         execute()
 
     assert str(raised.value) == f"{type(error).__name__}: {error}"
-    assert raised.value.__cause__ is error
+    assert (raised.value.__cause__, raised.value.__suppress_context__) == (None, True)
+    (record,) = caplog.records  # before the trace, in which the sentence is hard to find
+    assert (record.name, record.levelname) == ("airflow.task", "ERROR")
+    assert record.getMessage() == str(raised.value)
 
 
 def test_notes_say_where_in_front_of_the_error():

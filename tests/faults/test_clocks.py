@@ -18,10 +18,12 @@ from tests.reference.duckdb_lake import open_lake
 ROWS = pa.table({"i": pa.array(range(20), pa.int64())})
 HOUR = timedelta(hours=1)
 OFF = [timedelta(hours=5), timedelta(hours=-5)]
-# The table's schema comes first in the search path, so its function hides PostgreSQL's own.
+# In the place of PostgreSQL's own, as no search path leads elsewhere: only a superuser can do so.
 CLOCK = """
-CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
-$$ SELECT pg_catalog.clock_timestamp() + interval '{seconds} seconds' $$
+SET allow_system_table_mods = on;
+ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO true_clock_timestamp;
+CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+$$ SELECT pg_catalog.true_clock_timestamp() + interval '{seconds} seconds' $$
 """
 
 
@@ -35,7 +37,6 @@ def off(request) -> timedelta:
 def lake(postgres_catalog: CatalogDatabase, off: timedelta) -> Iterator[Lake]:
     with psycopg.connect(postgres_catalog.location, autocommit=True) as admin:
         admin.execute(CLOCK.format(seconds=off.total_seconds()))
-        admin.execute(f"ALTER DATABASE {postgres_catalog.database} SET search_path = public, pg_catalog")
     with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
         lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:

@@ -56,8 +56,8 @@ def test_a_transform_runs_through_the_arrow_engine_without_pandas(slim, tmp_path
 def assert_short_and_ends_with_numbers(log: str) -> None:
     lines = log.splitlines()
     assert len(lines) < 25, log
-    assert "Wrote 2 rows of main.t to" in lines[-1]
-    assert any("with the arrow engine: it stores every type" in line for line in lines)
+    assert "Wrote 2 rows of main.t in" in lines[-1]
+    assert "with the arrow engine" in lines[-1]
 
 
 def test_the_operator_gets_the_jobs_own_error(slim, tmp_path, new_plan):

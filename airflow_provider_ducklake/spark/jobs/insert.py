@@ -64,7 +64,7 @@ def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
     plan = _resolved(df, plan)
     engine, reason = choose_engine(df.sparkSession, engine, plan)
     prepared, keys = _prepared(df, plan)
-    log.info("Writing %s with the %s engine: %s", plan.table, engine, reason)
+    log.debug("Writing %s with the %s engine: %s", plan.table, engine, reason)
     with progress_lines(df.sparkSession):
         files, count = _written(prepared, keys, plan, engine)
     _warn_of_many_partitions(plan, files)

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.spark.jobs.stream import run_stream
 from airflow_provider_ducklake.spark.sessions.object_store import reach_buckets
 from airflow_provider_ducklake.spark.sessions.settings import take_texts_as_written
 from airflow_provider_ducklake.spark.sessions.start import start_session
+from airflow_provider_ducklake.spec.amounts import counted, size
 from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.storage.files import sealing
 from airflow_provider_ducklake.storage.files.filesystem import split_scheme
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     _start_logging()
     uri, digest, *key_file = arguments
-    log.info("Reading what to do from %s", uri)  # before users' own code: JobLog looks for a driver's line
+    log.info("Job request: %s", uri)  # before users' own code: JobLog looks for a driver's line
     try:
         for file in key_file:
             sealing.learn_from_file("", file)
@@ -72,7 +73,11 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     if isinstance(outcome, RowChanges):
         job_io.write_row_changes(request, outcome)
-        log.info("Wrote %d delete files, %d rows", len(outcome.deletes), outcome.rows_gone)
+        log.info(
+            "Wrote %s for %s",
+            counted(len(outcome.deletes), "delete file"),
+            counted(outcome.rows_gone, "row"),
+        )
         results: tuple[WriteResult, ...] = (outcome.updated, outcome.inserted)
     else:
         job_io.write_results(request, outcome)
@@ -142,11 +147,11 @@ def _start_logging() -> None:
 
 def _log_numbers(plan: WritePlan, result: WriteResult) -> None:
     log.info(
-        "Wrote %d rows of %s to %d files, %d bytes, in %s s with the %s engine",
-        result.rows_written,
+        "Wrote %s of %s in %s (%s), in %s s with the %s engine",
+        counted(result.rows_written, "row"),
         plan.table,
-        len(result.data_files),
-        sum(file.file_size_bytes for file in result.data_files),
+        counted(len(result.data_files), "file"),
+        size(sum(file.file_size_bytes for file in result.data_files)),
         result.details["seconds"],
         result.engine,
     )

@@ -26,9 +26,10 @@ _NOISE = re.compile(
     r"WARNING: Using incubator modules"
     r"|Using Spark's default log4j profile"
     r"|Setting default log level to|Setting Spark log level to|To adjust logging level use"
-    r"|\S+ \S+ INFO SparkContext: OS info"
+    r"|\S+ \S+ INFO SparkContext: (?:OS info|Java version)"
+    r"|\S+ INFO (?:Spark application|Job request:) "
     r"|\S+ \S+ WARN NativeCodeLoader: Unable to load native-hadoop"
-    r"|\S+ \S+ WARN Utils: Service 'SparkUI' could not bind"
+    r"|\S+ \S+ WARN Utils: (?:Service 'SparkUI' could not bind|Your hostname, |Set SPARK_LOCAL_IP)"
 )
 # Of packages, before there is a driver: lines of users' own code may look like these.
 _NOISE_OF_PACKAGES = re.compile(
