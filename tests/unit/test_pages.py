@@ -21,7 +21,17 @@ def test_every_guide_is_in_the_menu_and_on_the_first_page():
 def test_the_readme_says_how_to_install():
     text = (ROOT / "README.md").read_text()
 
-    assert "\n## Install\n\n```console\n$ pip install 'airflow-provider-ducklake-spark[" in text
+    assert "\n```console\n$ pip install '.[pyspark,postgres]'\n```\n" in text.partition("## Install")[2]
+
+
+def test_the_readme_and_the_quick_start_have_the_same_dag():
+    first, second = (
+        re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+        for page in ("README.md", "docs/quickstart.md")
+    )
+
+    assert first == second
+    assert len(first) == 1
 
 
 def test_every_example_is_documented():
