@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-GUIDES = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+GUIDES = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "sources.md"}
 
 
 def linked(text: str) -> set[str]:
