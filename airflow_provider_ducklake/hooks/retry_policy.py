@@ -37,7 +37,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 10.0, 600.0  # seconds
 
 
 class DuckLakeRetryPolicy(RetryPolicy):
-    """Retry at once what others only came before, later what is down, and never what no retry cures.
+    """Retry conflicts at once, outages with a delay, and permanent errors never.
 
     Made for ``default_args={"retries": 5, "retry_policy": DuckLakeRetryPolicy()}``: of other errors it leaves
     the decision to the task's own ``retry_delay``. How often is always said by the task's ``retries``.

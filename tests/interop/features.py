@@ -264,7 +264,7 @@ FEATURES = (
     ),
     Feature("Sorted files", _sorted),
     Feature("Columns added, renamed, promoted; fields of structs, too", _evolved),
-    Feature("Delete files that keep who deleted what", _deleted, shown=_everywhen),
+    Feature("Delete files that record the deleting snapshot of each row", _deleted, shown=_everywhen),
     Feature("Deletion vectors of one snapshot", _one_vector),
     Feature("Deletion vectors of several snapshots in one file", _vectors, shown=_everywhen),
     Feature("Flush of inlined rows", _maintained),
