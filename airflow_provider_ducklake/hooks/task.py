@@ -6,6 +6,7 @@ Airflow shows the lines of an operator's own logger wherever it runs, and not th
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,20 @@ class LogsInLines:
         return TaskLog(super().log)  # type: ignore[misc] # Airflow's base class has it
 
 
+class ShownByName:
+    """Of operators and sensors, before Airflow's base class: its pages say "DuckLake insert" of them."""
+
+    custom_operator_name: str
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        name = re.fullmatch(r"DuckLake(?:Spark)?(.*?)(?:Operator)?", cls.__name__)
+        if name is not None:  # else it is a user's own, and named as the one that it extends
+            words = (one if one.isupper() else one.lower() for one in _WORD.findall(name[1]))
+            cls.custom_operator_name = " ".join(["DuckLake", *words])
+
+
+_WORD = re.compile("[A-Z]+(?![a-z])|[A-Z][a-z]+")
 _LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
 _VERBS = logging.getLogger("airflow_provider_ducklake.writes")
 

@@ -8,7 +8,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import Done, LogsInLines
+from airflow_provider_ducklake.hooks.task import Done, LogsInLines, ShownByName
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.writes.arguments import is_template, parse_word
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.lineage import Flow
 
 
-class DuckLakeOperator(LogsInLines, BaseOperator):
+class DuckLakeOperator(ShownByName, LogsInLines, BaseOperator):
     """An operator that works on a lake without Spark.
 
     :param ducklake_conn_id: the connection of the lake. (templated)

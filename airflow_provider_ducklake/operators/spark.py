@@ -16,7 +16,13 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.links import SparkApplicationLink
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter, Submission
-from airflow_provider_ducklake.hooks.task import Done, LogsInLines, no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.hooks.task import (
+    Done,
+    LogsInLines,
+    ShownByName,
+    no_retry_on_user_errors,
+    verbs_logged_by,
+)
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.writes.arguments import parse_word
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.writes.verb import Attempt, Submitter, Verb
 
 
-class DuckLakeSparkOperator(LogsInLines, SparkSubmitOperator):  # type: ignore[override] # nobody sets log
+class DuckLakeSparkOperator(ShownByName, LogsInLines, SparkSubmitOperator):  # type: ignore[override] # nobody sets log
     """Plan on the lake, have a Spark job write files, and commit them.
 
     Accepts every argument of ``SparkSubmitOperator`` and passes it on, but for ``application_args``, which

@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import LogsInLines, no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.task import LogsInLines, ShownByName, no_retry_on_user_errors
 from airflow_provider_ducklake.hooks.watch import Watch
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class DuckLakeSnapshotSensor(LogsInLines, BaseSensorOperator):
+class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
     """Wait until a snapshot changes a table.
 
     Compaction, flushing of inlined data and other maintenance never count. The sensor also waits for a table

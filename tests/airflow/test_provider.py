@@ -12,12 +12,18 @@ import jsonschema
 import pytest
 from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 from airflow.providers_manager import ProvidersManager
+from airflow.sdk import DAG
 from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
 from airflow_provider_ducklake import __version__, operators, sensors
 from airflow_provider_ducklake.hooks.connection_form import EXTRA_FIELDS
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
+from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
+from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.provider import get_provider_info
+from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
+from tests.airflow.any_version import DagSerialization
 from tests.airflow.processes import run_python
 
 
@@ -160,3 +166,25 @@ def test_a_dag_file_imports_nothing_heavy_from_us():
     ours = tuple(f"airflow_provider_ducklake.{package}." for package in ("catalog", "storage", "spark"))
     assert "airflow_provider_ducklake.sensors.snapshot" in added
     assert [name for name in added if name.split(".")[0] in heavy or name.startswith(ours)] == []
+
+
+def test_airflows_pages_show_names_for_people():
+    class Mine(DuckLakeSparkInsertOperator):
+        pass
+
+    with DAG("names", schedule=None) as dag:
+        DuckLakeSparkInsertOperator(task_id="insert", table="t", source="/in.csv")
+        DuckLakeSparkMergeAdjacentFilesOperator(task_id="merge", table="t")
+        DuckLakeDDLOperator(task_id="ddl", create_lake=True)
+        DuckLakeSnapshotSensor(task_id="sensor", table="t")
+        Mine(task_id="mine", table="t", source="/in.csv")
+
+    tasks = DagSerialization.to_dict(dag)["dag"]["tasks"]
+
+    assert {one["__var"]["task_id"]: one["__var"]["_operator_name"] for one in tasks} == {
+        "insert": "DuckLake insert",
+        "merge": "DuckLake merge adjacent files",
+        "ddl": "DuckLake DDL",
+        "sensor": "DuckLake snapshot sensor",
+        "mine": "DuckLake insert",
+    }
