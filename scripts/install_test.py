@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "quickstart.md"
 EXAMPLE = "example_ducklake_quickstart"
 DEADLINE_SECONDS = 1200
-# Not run as printed, and why: `make demo` is run by the test of the demo, with an environment of its own; and
-# DuckDB loads its extension from a server of its own, where the tests have it as a package.
+# Not run as printed, and why: `make demo` makes an environment of its own; and DuckDB loads its extension from
+# a server of its own, where the tests have it as a package, in the version of the tests.
 _ELSEWHERE = ("make demo",)
 _EXTENSIONS = {"ducklake": "duckdb-extension-ducklake", "sqlite_scanner": "duckdb-extension-sqlite-scanner"}
 
@@ -76,8 +77,8 @@ def _paste(shell: Shell) -> int:
             shell.start(command)
             continue
         if command.startswith('python -c "import duckdb'):
-            version = shell.run('python -c "import duckdb; print(duckdb.__version__)"').strip()
-            shell.run(f"pip install --quiet {' '.join(f'{one}=={version}' for one in _EXTENSIONS.values())}")
+            named = [f"{one}=={version('duckdb')}" for one in ("duckdb", *_EXTENSIONS.values())]
+            shell.run(f"pip install --quiet {' '.join(named)}")
             loaded = "; ".join(f"import_extension('{one}')" for one in _EXTENSIONS)
             shell.run(f'python -c "from duckdb_extensions import import_extension; {loaded}"')
         shell.run(command)

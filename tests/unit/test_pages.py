@@ -18,6 +18,20 @@ def test_every_guide_is_in_the_menu_and_on_the_first_page():
     assert linked((ROOT / "docs/index.md").read_text()) >= GUIDES
 
 
+def test_every_operator_sensor_and_trigger_is_in_the_reference():
+    package, page = ROOT / "airflow_provider_ducklake", (ROOT / "docs/api.md").read_text()
+    classes = {
+        f"{file.relative_to(ROOT).with_suffix('').as_posix().replace('/', '.')}.{name}"
+        for folder in ("operators", "sensors")
+        for file in (package / folder).glob("*.py")
+        for name in re.findall(r"^class (DuckLake\w+)\(", file.read_text(), re.MULTILINE)
+    }
+    inner = {"DuckLakeSparkCompactionOperator"}  # and the steps of the maintenance group
+
+    named = {one for one in classes if one.rpartition(".")[2] not in inner and "Maintenance" not in one}
+    assert named <= set(re.findall(r"^::: (\S+)$", page, re.MULTILINE))
+
+
 def test_the_readme_says_how_to_install():
     text = (ROOT / "README.md").read_text()
 
