@@ -30,8 +30,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "quickstart.md"
 EXAMPLE = "example_ducklake_quickstart"
 DEADLINE_SECONDS = 1200
-# Not run as printed, and why: `make demo` makes an environment of its own; and DuckDB loads its extension from
-# a server of its own, where the tests have it as a package, in the version of the tests.
+# Not run as printed, and why: `make demo` makes an environment of its own; DuckDB loads its extension from a
+# server, where the tests have it as a package, in the version of the tests.
 _ELSEWHERE = ("make demo",)
 _EXTENSIONS = {"ducklake": "duckdb-extension-ducklake", "sqlite_scanner": "duckdb-extension-sqlite-scanner"}
 
