@@ -73,3 +73,28 @@ def test_each_cell_of_who_can_do_what_names_tests_that_exist():
     assert sorted(cells) == sorted(cell for heads, _ in named for cell in re.findall(r"\w+", heads))
     for file, name in (test.split("::") for test in tests):
         assert f"\ndef {name}(" in (ROOT / file).read_text(), f"{file} has no {name}"
+
+
+# Words by which things act like people, and what a person or a component does instead.
+_WORDS = {
+    r"knows": "has, reads, supports",
+    r"believe[sd]?": "counts",
+    r"(?:is|are|was) told": "gets",
+    r"tells": "reports, says",
+    r"worked on": "used",
+    r"(?:is|are) asked about": "is polled for",
+}
+
+
+def test_no_page_has_things_act_like_people():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    found = [
+        f"{page.name}: {line.strip()[:80]} (instead of {word!r}: {instead})"
+        for page in pages
+        if page.name != "sources.md"
+        for line in page.read_text().splitlines()
+        for word, instead in _WORDS.items()
+        if re.search(rf"\b{word}\b", line)
+    ]
+
+    assert found == []
