@@ -77,7 +77,10 @@ def _paste(shell: Shell) -> int:
             shell.start(command)
             continue
         if command.startswith('python -c "import duckdb'):
-            named = [f"{one}=={version('duckdb')}" for one in ("duckdb", *_EXTENSIONS.values())]
+            named = [
+                f"{one}=={version('duckdb')}"
+                for one in ("duckdb", "duckdb-extensions", *_EXTENSIONS.values())
+            ]
             shell.run(f"pip install --quiet {' '.join(named)}")
             loaded = "; ".join(f"import_extension('{one}')" for one in _EXTENSIONS)
             shell.run(f'python -c "from duckdb_extensions import import_extension; {loaded}"')

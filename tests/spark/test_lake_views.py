@@ -71,6 +71,7 @@ def test_views_call_none_of_the_functions_that_are_left_out(spark):
                 checked_text(NAME, text)
 
 
+@pytest.mark.classic_only("asks the JVM's parser")
 def test_spark_reads_a_checked_query_as_the_one_that_was_written(spark):
     parser = spark._jsparkSession.sessionState().sqlParser()
 

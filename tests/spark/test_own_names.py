@@ -115,7 +115,7 @@ def test_no_condition_or_value_sees_a_column_of_ours(spark, tmp_path):
         merge = {"source": str(source)}
         for changes in (
             delete("_ducklake_position = 0"),
-            update(None, id="`_DUCKLAKE_ROW_ID`"),
+            update("true", id="`_DUCKLAKE_ROW_ID`"),
             {
                 **merge,
                 "on": "target.id = source._ducklake_source_id",

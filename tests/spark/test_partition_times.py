@@ -94,7 +94,7 @@ def test_infinite_times_are_updated_and_merged_in_partitions(spark, tmp_path, ty
             "INSERT INTO t VALUES (1, 1, 'infinity'), (2, 1, '-infinity'), (3, 1, '1969-12-31 23:00:00')",
             "INSERT INTO t VALUES (4, 1, '2024-05-05 01:00:00'), (5, 1, NULL)",
         )
-        twins.change_both(spark, "UPDATE t SET n = 2", **update(None, n="2"))
+        twins.change_both(spark, "UPDATE t SET n = 2", **update("true", n="2"))
         source = tmp_path / "source.parquet"
         twins.theirs.sql(
             f"COPY (SELECT id, x FROM (FROM t UNION ALL SELECT id + 10, 1, x FROM t)) TO '{source}'"

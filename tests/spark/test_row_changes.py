@@ -115,7 +115,7 @@ def delete(where: str) -> dict[str, Any]:
     return {"verb": "delete", "where": where}
 
 
-def update(where: str | None, **values: str) -> dict[str, Any]:
+def update(where: str, **values: str) -> dict[str, Any]:
     return {"verb": "update", "set": values, "where": where}
 
 
@@ -360,17 +360,17 @@ REFUSED = (
     (delete("row_number() OVER (ORDER BY id) > 3"), "cannot be run"),
     (delete("explode(array(true))"), "cannot be run"),
     (delete("hash(target.*) = 1"), "uses *"),
-    (update(None, price="size(array(*))"), "uses *"),
+    (update("true", price="size(array(*))"), "uses *"),
     (delete("nowhere = 1"), "nowhere"),
     (delete("price +"), "cannot be run"),
     (delete("price"), "must be a boolean, but is int"),
     (delete("source.id = 1"), "source"),
-    (update(None, nowhere="1"), "nowhere"),
-    (update(None, price="rand()"), "is not deterministic"),
-    (update(None, price="id"), "price is int32 in the table; int64 does not fit"),
-    (update(None, price="max(price)"), "cannot be run"),
-    (update(None, s="NULL", **{"s.a": "1"}), "assigned twice"),
-    (update(None, **{"price.a": "1"}), "price is not a struct"),
+    (update("true", nowhere="1"), "nowhere"),
+    (update("true", price="rand()"), "is not deterministic"),
+    (update("true", price="id"), "price is int32 in the table; int64 does not fit"),
+    (update("true", price="max(price)"), "cannot be run"),
+    (update("true", s="NULL", **{"s.a": "1"}), "assigned twice"),
+    (update("true", **{"price.a": "1"}), "price is not a struct"),
     (merge("SELECT 1L AS id", "id = 1", when_matched=UPDATED), "AMBIGUOUS"),
     (merge("SELECT 1L AS id", "source.id", when_matched=UPDATED), "must be a boolean"),
     (merge("SELECT 1L AS id", when_matched=UPDATED), "price"),
