@@ -41,7 +41,7 @@ DuckLakeError
 ├─ StorageError
 │  └─ FilesNotDeletedError
 ├─ CommitError
-│  ├─ FilesGivenUpError
+│  ├─ FilesReleasedError
 │  ├─ TransactionConflictError
 │  ├─ ZombieCommitError
 │  └─ CommitRetriesExceededError
@@ -618,7 +618,7 @@ class CommitError(DuckLakeError):
 
 
 @dataclass(eq=False, repr=False)
-class FilesGivenUpError(CommitError):
+class FilesReleasedError(CommitError):
     """Files of a job can no longer be committed: they already were, or a clean-up released them."""
 
     job_id: str
@@ -626,7 +626,7 @@ class FilesGivenUpError(CommitError):
 
     def _text(self) -> str:
         return (
-            f"The files of job {self.job_id} have already been committed or discarded by someone else, or "
+            f"The files of job {self.job_id} have already been committed or discarded by somebody else, or "
             "released by a clean-up of orphaned files, which waits for a job no longer than stage_ttl. "
             f"Nothing was committed; {self.way_out}."
         )
@@ -658,9 +658,9 @@ class ZombieCommitError(CommitError):
 
     def _text(self) -> str:
         return (
-            f"This attempt belongs to generation {self.generation} of its task. The task was cleared since, "
-            f"and generation {self.newest} has committed snapshot {self.snapshot_id}. Nothing was "
-            "committed."
+            f"The task was cleared, and has committed snapshot {self.snapshot_id} since (generation "
+            f"{self.newest}). This older attempt (generation {self.generation}) committed nothing; nobody "
+            "has to do anything."
         )
 
 

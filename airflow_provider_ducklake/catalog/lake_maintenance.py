@@ -143,7 +143,7 @@ class Maintenance:
         ``job_id`` is that of the registered job which made them.
 
         Raises:
-            FilesGivenUpError: a clean-up has released the job's files.
+            FilesReleasedError: a clean-up has released the job's files.
             TransactionConflictError: rows of a replaced file were deleted or moved since, or the table was
                 altered; nothing landed.
         """

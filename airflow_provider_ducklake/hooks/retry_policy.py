@@ -13,7 +13,7 @@ from airflow_provider_ducklake.errors import (
     ClusterUnavailableError,
     CommitRetriesExceededError,
     CommitStateUnknownError,
-    FilesGivenUpError,
+    FilesReleasedError,
     LockTimeoutError,
     StorageError,
     TransactionConflictError,
@@ -24,7 +24,7 @@ from airflow_provider_ducklake.hooks.task import explained, is_incurable
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_LOST = (TransactionConflictError, CommitRetriesExceededError, FilesGivenUpError, CatalogMigratedError)
+_LOST = (TransactionConflictError, CommitRetriesExceededError, FilesReleasedError, CatalogMigratedError)
 _DOWN = (
     CatalogUnavailableError,
     LockTimeoutError,

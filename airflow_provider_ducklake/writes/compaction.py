@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.errors import FilesGivenUpError, InvalidInputError, TransactionConflictError
+from airflow_provider_ducklake.errors import FilesReleasedError, InvalidInputError, TransactionConflictError
 from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.planning.writing.job_target import target_of_compaction
 from airflow_provider_ducklake.planning.writing.write import RowOrder, plan_write
@@ -336,7 +336,7 @@ def _commit_part(
             break
         try:
             committed = lake.commit_compacted(table, left, info, job_id)
-        except FilesGivenUpError:
+        except FilesReleasedError:
             log.warning("A clean-up of orphaned files released %d files of %s", len(left), table.name)
             return None
         except TransactionConflictError:

@@ -10,7 +10,7 @@ from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.errors import (
     AlreadyExistsError,
     DuckLakeError,
-    FilesGivenUpError,
+    FilesReleasedError,
     InvalidInputError,
     NotFoundError,
     SchemaNotFoundError,
@@ -238,7 +238,7 @@ def commit_staged(lake: Lake, staged: Staged, commit: Commit) -> Summary:
     writes = read_staged(lake, staged)
     try:
         committed = commit_writes(lake, writes, commit)
-    except FilesGivenUpError as error:
+    except FilesReleasedError as error:
         raise InvalidInputError(f"{error} Clear the task that staged it.") from error
     except TransactionConflictError:
         log.error(  # noqa: TRY400 - the exception itself is logged by Airflow
@@ -261,7 +261,7 @@ def commit_writes(lake: Lake, staged: Sequence[StagedWrite], commit: Commit) -> 
 
     Raises:
         InvalidInputError: the writes do not go together.
-        FilesGivenUpError: one was committed or discarded meanwhile.
+        FilesReleasedError: one was committed or discarded meanwhile.
         CommitError: nothing was committed; the writes still can be.
         CommitStateUnknownError: the connection broke during COMMIT.
     """

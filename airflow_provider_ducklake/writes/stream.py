@@ -9,7 +9,7 @@ from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit, Stage
 from airflow_provider_ducklake.errors import (
-    FilesGivenUpError,
+    FilesReleasedError,
     InvalidInputError,
     SparkJobError,
     TransactionConflictError,
@@ -181,7 +181,7 @@ def commit_batches(
         UnsupportedFeatureError: the table got other columns or partitioning after a batch was written.
         UntrustedValueError: the record of a batch names files of another table, or no job of the stream.
             Or its files are the lake's already: somebody has made a copy of a record.
-        FilesGivenUpError: a clean-up has given the files of a batch up, and may be deleting them.
+        FilesReleasedError: a clean-up has given the files of a batch up, and may be deleting them.
         CommitError: a batch was not committed; it stays staged.
         CommitStateUnknownError: the connection broke during COMMIT.
     """
@@ -205,10 +205,10 @@ def commit_batches(
             committed = lake.commit_planned(
                 PlannedCommit((stage,), _info(info, batch), keyed, open_jobs=(batch.job_id,))
             )
-        except FilesGivenUpError as error:
+        except FilesReleasedError as error:
             uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
             way_out = f"batch {batch.batch_id} is named by {uri}. {_WAY_OUT}, or use a new checkpoint"
-            raise FilesGivenUpError(batch.job_id, way_out) from error
+            raise FilesReleasedError(batch.job_id, way_out) from error
         except TransactionConflictError as error:
             _refuse_known(lake, checkpoint, batch, error)
             raise

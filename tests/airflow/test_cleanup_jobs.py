@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import FilesGivenUpError
+from airflow_provider_ducklake.errors import FilesReleasedError
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.spark_submit import stand_in
 from tests.airflow.test_insert_operator import CONTEXT
@@ -88,7 +88,7 @@ def test_files_of_a_running_job_are_no_orphans(task):
 def test_a_job_whose_files_were_given_up_is_not_committed(task):
     task.stage_ttl = timedelta(0)
 
-    with pytest.raises(FilesGivenUpError, match="released by a clean-up of orphaned files"):
+    with pytest.raises(FilesReleasedError, match="released by a clean-up of orphaned files"):
         task.execute(CONTEXT)
 
     assert stored_rows(task) == []

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.upkeep.flush import Flush, FlushRule
 from airflow_provider_ducklake.errors import (
-    FilesGivenUpError,
+    FilesReleasedError,
     InvalidInputError,
     SchemaNotFoundError,
     StorageError,
@@ -430,7 +430,7 @@ def test_files_that_a_clean_up_gave_up_are_not_committed_and_a_retry_flushes(lak
             lake.release_job(one)
         return lake.commit_stages(stages, CommitInfo(), job_ids=job_ids)
 
-    with pytest.raises(FilesGivenUpError) as given_up, no_retry_on_user_errors():
+    with pytest.raises(FilesReleasedError) as given_up, no_retry_on_user_errors():
         Flush(lake._lake.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit).run()
 
     assert "clean-up of orphaned files" in str(given_up.value)

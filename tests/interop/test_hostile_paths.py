@@ -23,7 +23,7 @@ import pytest
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
     DuckLakeError,
-    FilesGivenUpError,
+    FilesReleasedError,
     InvalidInputError,
     UntrustedValueError,
 )
@@ -701,7 +701,7 @@ def test_a_batch_whose_files_were_given_up_is_not_committed(scene):
         lake.release_job(JOB_ID)  # as a clean-up does before it deletes
 
         with pytest.raises(
-            FilesGivenUpError, match=r"batch 0 is named by .*/0\.json.*DuckLakeAddFilesOperator"
+            FilesReleasedError, match=r"batch 0 is named by .*/0\.json.*DuckLakeAddFilesOperator"
         ):
             list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
 

@@ -24,7 +24,7 @@ from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransacti
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.catalog.upkeep import cleanup, expiry, orphans
 from airflow_provider_ducklake.errors import (
-    FilesGivenUpError,
+    FilesReleasedError,
     SnapshotNotFoundError,
     TransactionConflictError,
 )
@@ -200,7 +200,7 @@ class Play:
                 changes = append_to_existing(write.staged.target, write.staged.result)
                 stages = [Stage(write.staged.base, changes)]
                 self.lake.commit_stages(stages, CommitInfo(), job_ids=[write.staged.job_id])
-        except (FilesGivenUpError, TransactionConflictError):
+        except (FilesReleasedError, TransactionConflictError):
             assert self.lake.current_snapshot().id == before  # t was dropped, or the job given up
             self.counts["writes refused"] += 1
         else:

@@ -16,7 +16,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import (
-    FilesGivenUpError,
+    FilesReleasedError,
     InvalidInputError,
     SchemaNotFoundError,
     SparkJobError,
@@ -279,7 +279,7 @@ def test_a_write_is_committed_once_whoever_commits_it(catalog, lake):
     commit(lake, staged)
     before = dump_catalog(catalog)
 
-    with pytest.raises(FilesGivenUpError, match=staged.job_id):
+    with pytest.raises(FilesReleasedError, match=staged.job_id):
         commit(lake, staged, other)
     with pytest.raises(InvalidInputError, match="given twice"):
         commit(lake, other, other)
@@ -380,7 +380,7 @@ def test_a_commit_releases_its_jobs_and_their_files_are_found_for_as_long_as_the
 
         assert lake.read_arrow("orders")["id"].to_pylist() == [1, 2]
         assert (is_open(lake, staged), lake.snapshot_of_job(staged.job_id)) == (False, committed.id)
-        with pytest.raises(FilesGivenUpError):
+        with pytest.raises(FilesReleasedError):
             commit(lake, staged)
         with lake.transaction() as tx:
             tx.truncate("orders")
@@ -421,7 +421,7 @@ def at_once(catalog: CatalogDatabase, tasks: list[list[StagedWrite]], discarded:
                 if discarded and place == discarded:
                     return "discarded" if lake.release_job(tasks[place][0].job_id) else None
                 return "committed" if commit(lake, *tasks[place]) else None
-            except FilesGivenUpError:
+            except FilesReleasedError:
                 return None
 
     with ThreadPoolExecutor(len(tasks)) as pool:

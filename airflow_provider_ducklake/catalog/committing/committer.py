@@ -60,7 +60,7 @@ class Committer:
 
         Raises:
             InvalidInputError: the lake demands a commit message and there is none.
-            FilesGivenUpError: a job was released before.
+            FilesReleasedError: a job was released before.
         """
         planned = PlannedCommit(tuple(stages), info, keyed, releases=tuple(job_ids), consumed=consumed)
         self.demand_message(planned)

@@ -26,7 +26,7 @@ from airflow_provider_ducklake.catalog.database.questions import Question, in_pa
 from airflow_provider_ducklake.catalog.dialects.effect import Effect
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.ledger.own_tables import ensure_table, how_to_add
-from airflow_provider_ducklake.errors import CatalogRefusedError, FilesGivenUpError, UntrustedValueError
+from airflow_provider_ducklake.errors import CatalogRefusedError, FilesReleasedError, UntrustedValueError
 from airflow_provider_ducklake.planning.writing.job_target import JobTarget
 from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.log_lines import logger
@@ -173,11 +173,11 @@ def check_open(job_ids: Iterable[str], known: Mapping[str, RegisteredJob]) -> No
     """Refuse jobs whose files have been committed or given up; ask under the commit lock.
 
     Raises:
-        FilesGivenUpError: names the first of them.
+        FilesReleasedError: names the first of them.
     """
     for job_id in job_ids:
         if job_id not in known or known[job_id].released_at is not None:
-            raise FilesGivenUpError(job_id)
+            raise FilesReleasedError(job_id)
 
 
 def which_jobs(catalog: Catalog, job_ids: Collection[str]) -> Question[dict[str, RegisteredJob]]:
