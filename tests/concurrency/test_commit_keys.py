@@ -156,7 +156,7 @@ def test_an_older_generation_cannot_commit_any_more(catalog, lake):
     run(lake, 2, 20)
     before = dump_catalog(catalog)
 
-    with pytest.raises(ZombieCommitError, match=r"snapshot 2 since \(generation 2\).*\(generation 1\) committed nothing"):
+    with pytest.raises(ZombieCommitError, match=r"snapshot 2 since .*\(generation 1\) committed nothing"):
         commit(lake, zombie, 10)
     with pytest.raises(ZombieCommitError):
         lake.keyed_commit(key(1))
