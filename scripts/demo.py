@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.resources
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,7 @@ def main() -> int:
         print(f"The DAG run failed; the whole log is {HOME / 'dag.log'}.")
         return 1
     print(f"The DAG run succeeded in {time.monotonic() - started:.0f} s.\n")
+    _show_times((HOME / "dag.log").read_text())
     return _show()
 
 
@@ -78,8 +81,36 @@ def _show() -> int:
     if differences:
         print(f"\nDuckDB reads other numbers for {', '.join(differences)}: this is a bug, please report it.")
         return 1
-    print(f"\nDuckDB reads the same rows. Try it:  ATTACH 'ducklake:sqlite:{CATALOG}' AS lake")
+    attach = f"ATTACH 'ducklake:sqlite:{CATALOG}' AS lake (READ_ONLY)"
+    print(f'\nDuckDB reads the same rows. Try it:\n  duckdb -c "{attach}; FROM lake.nyc.airlines LIMIT 5"')
+    print("Next: docs/quickstart.md, in your own Airflow; docs/spark_connect.md, without the start of Spark.")
     return 0
+
+
+_OF_TASK = re.compile(r"(\S+)Z \[info +\] \[DAG TEST\] (starting|end task) task_id=(\S+) map_index=(\S+)")
+_SPARK = re.compile(r"Spark started in (?:(\d+) min )?([\d.]+) s")
+
+
+def _show_times(log: str) -> None:
+    """Print how long each task took, and how much of that was the start of Spark."""
+    rows: list[tuple[str, float, float]] = []
+    begun: datetime | None = None
+    of_spark = 0.0
+    for line in log.splitlines():
+        if found := _SPARK.search(line):
+            of_spark += 60 * float(found[1] or 0) + float(found[2])
+        elif found := _OF_TASK.search(line):
+            moment = datetime.fromisoformat(found[1])
+            if found[2] == "starting":
+                begun, of_spark = moment, 0.0
+            elif begun is not None:
+                name = found[3] if found[4] == "-1" else f"{found[3]}[{found[4]}]"
+                rows.append((name, (moment - begun).total_seconds(), of_spark))
+    print(f"{'Task':<22} {'seconds':>8} {'start of Spark':>15} {'the rest':>9}")
+    rows.append(("in all", sum(one[1] for one in rows), sum(one[2] for one in rows)))
+    for name, whole, start in rows:
+        print(f"{name:<22} {whole:>8.1f} {start:>15.1f} {whole - start:>9.1f}")
+    print()
 
 
 def _show_snapshots(lake: Lake) -> None:
