@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -195,6 +196,15 @@ class Shell:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        page = f"{self._environment['AIRFLOW__API__BASE_URL']}/api/v2/monitor/health"
+        with _timed("until its page is there"):
+            while self._background.poll() is None:
+                try:
+                    with urllib.request.urlopen(page, timeout=5):
+                        return
+                except OSError:
+                    time.sleep(1)
+        raise StepError(f"$ {command}\nended")
 
     def state_of(self, dag_id: str) -> str:
         """Return how the newest run that somebody triggered ended."""

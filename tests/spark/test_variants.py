@@ -141,16 +141,15 @@ def test_variants_in_other_columns_are_written_and_read(spark, session, lake):
 
 
 @pytest.mark.parametrize("name", SHREDDED)
-def test_each_shredding_is_read_by_spark_itself_or_as_arrow_reads_it(spark, sqlite_catalog, name):
+def test_each_shredding_is_read_by_spark_itself_or_as_arrow_reads_it(spark, sqlite_catalog, name, capsys):
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
         reference.sql("CREATE TABLE t (i BIGINT, doc VARIANT)")
         reference.sql(f"INSERT INTO t SELECT i, {SHREDDED[name]} FROM range(300) r(i)")
         reference.sql("DELETE FROM t WHERE i = 299")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         rows = LakeSession(spark, lake).read("t")
-        is_native = "MapInArrow" not in rows._sc._jvm.PythonSQLUtils.explainString(
-            rows._jdf.queryExecution(), "simple"
-        )
+        rows.explain()
+        is_native = "MapInArrow" not in capsys.readouterr().out
         has_other_types = name == "types"  # a time of day and a UUID, which are none of Spark's variants
 
         assert is_native != has_other_types
