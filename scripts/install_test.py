@@ -18,8 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -196,14 +195,12 @@ class Shell:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        page = f"{self._environment['AIRFLOW__API__BASE_URL']}/api/v2/monitor/health"
+        port = int(self._environment["AIRFLOW__API__PORT"])
         with _timed("until its page is there"):
             while self._background.poll() is None:
-                try:
-                    with urllib.request.urlopen(page, timeout=5):
-                        return
-                except OSError:
-                    time.sleep(1)
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+                    return
+                time.sleep(1)
         raise StepError(f"$ {command}\nended")
 
     def state_of(self, dag_id: str) -> str:
