@@ -302,6 +302,7 @@ def test_the_same_commit_again_is_the_first_one(sqlite_catalog, lake):
 # --- audits ---
 
 
+@pytest.mark.drawn(one_in=1)  # every day: what it protects, nothing else does
 def test_a_table_can_be_read_as_it_would_be(sqlite_catalog, lake):
     first = stage(lake, "orders", rows_of(1, 2))
     duckdb(sqlite_catalog, "INSERT INTO orders VALUES (50)")
