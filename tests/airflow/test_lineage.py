@@ -482,7 +482,7 @@ STARTS: dict[str, tuple[type, dict[str, Any], list[str], list[str]]] = {
     ),
     "update": (
         DuckLakeSparkUpdateOperator,
-        {"table": "orders", "set": {"id": "2"}},
+        {"table": "orders", "set": {"id": "2"}, "where": "id = 1"},
         [f"{LAKE} main.orders"],
         [f"{LAKE} main.orders"],
     ),

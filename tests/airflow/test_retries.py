@@ -319,7 +319,7 @@ def test_a_worker_of_a_task_that_was_cleared_and_done_again_commits_nothing(lake
     path = source(tmp_path, 1, 2)
     Unlucky.events += [another_worker(path, 2, 2)]
 
-    with pytest.raises(AirflowFailException, match=r"ZombieCommitError: .* The task was cleared"):
+    with pytest.raises(AirflowFailException, match="ZombieCommitError: The task was cleared"):
         execute(path, 1)
     with pytest.raises(AirflowFailException, match="ZombieCommitError"):
         execute(path, 2, 1)
