@@ -64,7 +64,6 @@ def test_an_iceberg_table_is_found_by_its_catalog(lake, sqlite_catalog, endpoint
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog.db",
         "warehouse": f"s3://{BUCKET}/warehouse",
-        "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
         "s3.endpoint": endpoint,
         "s3.access-key-id": options["key"],
         "s3.secret-access-key": options["secret"],
