@@ -175,7 +175,7 @@ def _is_drawn(item: pytest.Item, option: argparse.Namespace) -> bool:
     if option.size == "full" or option.lane != lanes.DAY:
         return True
     marker = item.get_closest_marker("drawn")
-    one_in = marker.kwargs["one_in"] if marker else lanes.DRAWN.get(item.path.parent.name, 1)
+    one_in = marker.kwargs["one_in"] if marker else lanes.DRAWN.get(lanes.folder_of(item), 1)
     return draws(option.seed, item.nodeid, one_in)
 
 

@@ -123,6 +123,11 @@ class NoLaneError(Exception):
     """A test is in no lane, or in two."""
 
 
+def folder_of(item: pytest.Item) -> str:
+    """Return the folder of tests/ that a test is in, however deep."""
+    return PurePosixPath(item.nodeid.partition("::")[0]).parts[1]
+
+
 def lane_of(item: pytest.Item) -> str:
     """Return the lane of a test: of the closest of its marks, else of its folder."""
     parameters = item.callspec.marks if hasattr(item, "callspec") else ()
@@ -134,7 +139,7 @@ def lane_of(item: pytest.Item) -> str:
             )
         if marked:
             return marked.pop()
-    folder = PurePosixPath(item.nodeid.partition("::")[0]).parts[1]
+    folder = folder_of(item)
     if folder not in FOLDERS:
         raise NoLaneError(f"{item.nodeid} is in no lane: name its folder in tests/lanes.py, or mark it.")
     return FOLDERS[folder]
