@@ -59,8 +59,10 @@ def request_of(lake: str, source: str = "/landing/in.csv", engine: str = "auto")
     ],
 )
 def test_a_store_that_spark_certainly_cannot_open_is_refused(source, engine, package):
-    with pytest.raises(InvalidInputError, match=f'Add packages="{package}"'):
+    with pytest.raises(InvalidInputError, match=f'Add packages="{package}"') as refused:
         check_store(request_of("s3://lake/files/", source, engine), settings(), NO_OPTIONS)
+
+    assert ("spark_packages to auto" in str(refused.value)) is ("gcs" not in package)  # auto has no version
 
 
 @pytest.mark.parametrize(
