@@ -93,8 +93,8 @@ def _check_connectors(request: JobRequest, settings: SubmitSettings) -> None:
         or_auto = ", or set spark_packages to auto in the lake's connection" if connector.of_hadoop else ""
         raise InvalidInputError(
             f"Spark cannot open {path} ({name}): {connector.artifact}, which brings the file system of its "
-            f"store, is neither among the task's packages and jars nor in Spark's folder. Add "
-            f'packages="{connector.package(settings.hadoop)}" to the task or its DAG\'s default_args{or_auto}.'
+            f"store, is neither among the task's packages and jars nor in Spark's folder. Add packages="
+            f'"{connector.package(settings.hadoop)}" to the task or its DAG\'s default_args{or_auto}.'
         )
 
 
