@@ -1,9 +1,10 @@
 """Recompute only the months that a change touched.
 
 ``monthly_sales`` has the sum of each month of ``daily_sales``, which is partitioned by month. Tasks of this
-provider that change ``daily_sales`` make an event for each partition that they touched. On Airflow 3.3 and
-later each of these starts a run, whose partition key is the month. Older versions have no events of
-partitions: there the table's event starts one run, and names all months that were touched.
+provider that change ``daily_sales``, and have the asset ``sales`` in their ``outlets``, make an event for
+each partition that they touched. On Airflow 3.3 and later each of these starts a run, whose partition key is
+the month. Older versions have no events of partitions: there the table's event starts one run, and names all
+months that were touched.
 
 Needs two connections: ``ducklake_default`` (type ``ducklake``) and ``spark_default`` (type ``spark``, for
 example with host ``local[2]``). Both tables have to exist; docs/recipes.md has their DDL.

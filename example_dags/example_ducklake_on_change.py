@@ -24,7 +24,6 @@ TABLE = "main.watched_orders"
 
 orders = create_asset(
     table=TABLE,
-    name="watched_orders",
     watchers=[
         AssetWatcher(
             name="watched_orders_snapshots", trigger=DuckLakeSnapshotTrigger(table=TABLE, poll_interval=30)

@@ -1,22 +1,23 @@
-"""Tell Airflow which tables a task changed, and how: an asset event for each, and none where it changed none.
+"""Say to Airflow which tables a task reads and writes, and after its commit what it changed in each.
 
-A table is an outlet by its URI alone: whatever name a DAG gives the asset of that URI, the event is that
-asset's, and where no DAG has one there is nobody to tell.
+A table that is known while the DAG is parsed is an inlet or outlet: Airflow's pages show its tasks. An event
+comes from what the task's snapshots did to the table, so a task that changed nothing makes none.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow.providers.common.compat.sdk import Asset
+from airflow import __version__
+from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
-from airflow_provider_ducklake.assets.ducklake import SCHEME, uri_of
+from airflow_provider_ducklake.assets.ducklake import BY_PARTITION, GROUP, SCHEME, create_asset, uri_of
 from airflow_provider_ducklake.errors import InvalidNameError
 from airflow_provider_ducklake.planning.reading.watermark import event_of
 from airflow_provider_ducklake.writes.arguments import is_template
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
@@ -24,11 +25,22 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.task import Done
     from airflow_provider_ducklake.planning.reading.watermark import RangeReport
 
+# In 3.1 an asset that only inlets name becomes inactive, and a task with an inactive inlet fails.
+_INLETS_KEEP_ASSETS = not __version__.startswith("3.1.")
 _LONGEST_KEY = 250  # characters of a partition key in Airflow
+# Of tables that nobody named while the DAG was parsed: Airflow creates the assets that events come with.
+_FOUND_LATER = AssetAlias("ducklake", group=GROUP)
+
+
+class LakeTask(Protocol):
+    """What is asked of an operator or a sensor here."""
+
+    ducklake_conn_id: str
+    inlets: list[Any]
 
 
 class LakeOperator(Protocol):
-    """What is asked of an operator here."""
+    """What is asked of an operator that changes tables."""
 
     ducklake_conn_id: str
     asset_events: bool
@@ -39,18 +51,16 @@ class LakeOperator(Protocol):
     def log(self) -> Any: ...  # noqa: ANN401 - Airflow's
 
 
-def declare(operator: LakeOperator, table: object) -> None:
-    """Make a table that is known while the DAG is parsed an outlet, unless the user already did."""
-    if not operator.asset_events or not isinstance(table, str | tuple):
-        return
-    if any(map(is_template, (operator.ducklake_conn_id, *_texts(table)))):
-        return
-    try:
-        uri = uri_of(operator.ducklake_conn_id, table)
-    except InvalidNameError:  # the task says so itself
-        return
-    if uri not in _uris(operator):
-        operator.outlets = [*operator.outlets, Asset.ref(uri=uri)]
+def declare(operator: LakeOperator, *tables: object) -> None:
+    """Make tables that are known while the DAG is parsed outlets."""
+    if operator.asset_events:
+        operator.outlets = _with(operator.outlets, operator.ducklake_conn_id, tables)
+
+
+def declare_read(task: LakeTask, *tables: object) -> None:
+    """Make tables that are known while the DAG is parsed inlets."""
+    if _INLETS_KEEP_ASSETS:
+        task.inlets = _with(task.inlets, task.ducklake_conn_id, tables)
 
 
 def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids: Sequence[int]) -> None:
@@ -58,16 +68,46 @@ def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids:
     operator.done.snapshot_ids = tuple(snapshot_ids)
     if not operator.asset_events or "outlet_events" not in context:  # none where no task runs it
         return
+    conn_id = operator.ducklake_conn_id
     reports: dict[str, RangeReport] = {}
     for snapshot_id in snapshot_ids:
         for report in _reports(operator, lake, snapshot_id):
-            uri = uri_of(operator.ducklake_conn_id, report.table)
+            uri = uri_of(conn_id, report.table)
             reports[uri] = report if uri not in reports else reports[uri].with_next(report)
-    lake_uri = uri_of(operator.ducklake_conn_id, "t").removesuffix("main/t")
-    unchanged = [one for one in _uris(operator) if one.startswith(lake_uri) and one not in reports]
-    operator.outlets = [one for one in operator.outlets if _uri(one) not in unchanged]
-    for report in reports.values():
-        _announce(operator, context, report)
+    events = {uri: event_of(report, None) for uri, report in reports.items()}
+    lake_uri = uri_of(conn_id, "t").removesuffix("main/t")
+    is_mapped = context["ti"].map_index not in (None, -1)  # then Airflow has not seen what __init__ declared
+    outlets = [one for one in operator.outlets if not (_uri(one) or "").startswith(lake_uri)]
+    for outlet in operator.outlets:
+        uri = _uri(outlet) or ""
+        if is_mapped and uri == getattr(outlet, "name", None):
+            continue
+        table_uri, _, kind = uri.partition("?")
+        if uri.startswith(lake_uri) and _has_event(operator, context, outlet, kind, events.get(table_uri)):
+            outlets.append(outlet)
+    rest = events.keys() - set(map(_uri, outlets))
+    if rest:
+        later = context["outlet_events"][_FOUND_LATER]
+        for uri in sorted(rest):
+            later.add(Asset(uri, group=GROUP), extra=events[uri])
+        outlets.append(_FOUND_LATER)
+    operator.outlets = outlets
+
+
+def _with(assets: Sequence[Any], conn_id: str, tables: Sequence[object]) -> list[Any]:
+    """Return assets and, of tables whose name is one and is known, those that are not among them."""
+    found = list(assets)
+    for table in tables:
+        texts = table if isinstance(table, tuple) else (table,)
+        if not all(isinstance(one, str) and not is_template(one) for one in (conn_id, *texts)):
+            continue
+        try:
+            asset = create_asset(table=table, ducklake_conn_id=conn_id)  # type: ignore[arg-type] # texts
+        except InvalidNameError:  # the task says so itself
+            continue
+        if asset.uri not in map(_uri, found):
+            found.append(asset)
+    return found
 
 
 def _reports(operator: LakeOperator, lake: Lake, snapshot_id: int) -> Sequence[RangeReport]:
@@ -75,53 +115,32 @@ def _reports(operator: LakeOperator, lake: Lake, snapshot_id: int) -> Sequence[R
     try:
         return lake.reads.commit_reports(snapshot_id)
     except Exception as error:  # noqa: BLE001 - a retry would meet it again, and the rows are there
-        operator.log.warning("Cannot tell what snapshot %d changed: %s", snapshot_id, error)
+        operator.log.warning("No asset events: cannot read what snapshot %d changed: %s", snapshot_id, error)
         return ()
 
 
-def _announce(operator: LakeOperator, context: Context, report: RangeReport) -> None:
-    """Make the table's event, and one of each partition if a DAG is scheduled by them."""
+def _has_event(
+    operator: LakeOperator, context: Context, outlet: object, kind: str, event: Mapping[str, Any] | None
+) -> bool:
+    """Make the event of an outlet, or those of its partitions; False: it has none."""
+    if event is None:
+        return False
     from airflow_provider_ducklake.hooks.compat import PARTITION_EVENTS  # noqa: PLC0415 - not for DAG files
 
-    event, conn_id = event_of(report, None), operator.ducklake_conn_id
-    of_table = _accessor(operator, context, uri_of(conn_id, report.table))
-    if of_table is not None:
-        of_table.extra.update(event)
-    keys = event["partitions"] or ()
-    if not PARTITION_EVENTS or not keys or any(len(one) > _LONGEST_KEY for one in keys):
-        return
-    of_partitions = _accessor(operator, context, uri_of(conn_id, report.table, by_partition=True))
-    if of_partitions is not None:
-        of_partitions.extra.update(event)
-        of_partitions.add_partitions(keys)
-
-
-def _accessor(operator: LakeOperator, context: Context, uri: str) -> Any | None:  # noqa: ANN401 - Airflow's
-    """Return what makes the event of the asset of a URI, now an outlet; None: there is no such asset."""
-    outlet = next((one for one in operator.outlets if _uri(one) == uri), None)
-    ref = Asset.ref(uri=uri) if outlet is None else outlet
+    keys = (event["partitions"] or ()) if kind == BY_PARTITION else None
+    if keys is not None and (not PARTITION_EVENTS or not keys or max(map(len, keys)) > _LONGEST_KEY):
+        return False
     try:
-        accessor = context["outlet_events"][ref]
-    except Exception as error:  # noqa: BLE001 - the rows are there, whoever is told
-        if "ASSET_NOT_FOUND" in str(error):  # no DAG has such an asset: nobody waits for it
-            operator.log.debug("No asset has the URI %s: %s", uri, error)
-        else:
-            operator.log.warning("Cannot make the event of %s: %s", uri, error)
-        operator.outlets = [one for one in operator.outlets if one is not outlet]
-        return None
-    if outlet is None:
-        operator.outlets = [*operator.outlets, ref]
-    return accessor
-
-
-def _uris(operator: LakeOperator) -> list[str]:
-    return [uri for one in operator.outlets if (uri := _uri(one)) is not None]
+        accessor = context["outlet_events"][outlet]  # type: ignore[index] # an asset, or a user's reference to one
+    except Exception as error:  # noqa: BLE001 - the rows are there, whoever hears of it
+        operator.log.warning("Cannot make the event of %s: %s", outlet, error)
+        return False
+    accessor.extra.update(event)
+    if keys is not None:
+        accessor.add_partitions(keys)
+    return True
 
 
 def _uri(outlet: object) -> str | None:
     uri = getattr(outlet, "uri", None)
     return uri if isinstance(uri, str) and uri.startswith(f"{SCHEME}://") else None
-
-
-def _texts(table: str | tuple[Any, ...]) -> tuple[Any, ...]:
-    return (table,) if isinstance(table, str) else table

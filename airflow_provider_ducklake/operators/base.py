@@ -18,30 +18,11 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.lineage import Flow
 
 
-class DuckLakeOperator(ShownByName, LogsInLines, BaseOperator):
-    """An operator that works on a lake without Spark.
+class LakeTask(ShownByName, LogsInLines):
+    """What operators share, with Spark and without: their name on Airflow's pages, log and lineage."""
 
-    :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: the commit message of the snapshot; unused if none is made. (templated)
-    :param asset_events: tell Airflow which tables the task changed: an event of each one's asset,
-        ``ducklake://connection/schema/table``.
-    """
-
-    template_fields: Sequence[str] = ("ducklake_conn_id", "commit_message")
-
-    def __init__(
-        self,
-        *,
-        ducklake_conn_id: str = DuckLakeHook.default_conn_name,
-        commit_message: str | None = None,
-        asset_events: bool = True,
-        **kwargs: Any,  # noqa: ANN401 - Airflow's
-    ) -> None:
-        super().__init__(**kwargs)
-        self.ducklake_conn_id = ducklake_conn_id
-        self.commit_message = commit_message
-        self.asset_events = asset_events
-        self.done = Done()
+    ducklake_conn_id: str
+    done: Done
 
     def flow(self) -> Flow:
         """Return what the task reads and does, for OpenLineage."""
@@ -66,6 +47,32 @@ class DuckLakeOperator(ShownByName, LogsInLines, BaseOperator):
         from airflow_provider_ducklake.hooks.lineage import lineage_at_failure  # noqa: PLC0415 - not always asked for
 
         return lineage_at_failure(self)
+
+
+class DuckLakeOperator(LakeTask, BaseOperator):
+    """An operator that works on a lake without Spark.
+
+    :param ducklake_conn_id: the connection of the lake. (templated)
+    :param commit_message: the commit message of the snapshot; unused if none is made. (templated)
+    :param asset_events: tell Airflow which tables the task changed: an event of each one's asset,
+        ``ducklake://connection/schema/table``.
+    """
+
+    template_fields: Sequence[str] = ("ducklake_conn_id", "commit_message")
+
+    def __init__(
+        self,
+        *,
+        ducklake_conn_id: str = DuckLakeHook.default_conn_name,
+        commit_message: str | None = None,
+        asset_events: bool = True,
+        **kwargs: Any,  # noqa: ANN401 - Airflow's
+    ) -> None:
+        super().__init__(**kwargs)
+        self.ducklake_conn_id = ducklake_conn_id
+        self.commit_message = commit_message
+        self.asset_events = asset_events
+        self.done = Done()
 
 
 def check_on_clear(value: object) -> None:

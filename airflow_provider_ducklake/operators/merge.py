@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.asset_events import declare
+from airflow_provider_ducklake.hooks.asset_events import declare, declare_read
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
@@ -110,6 +110,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         super().__init__(**kwargs)
         self.table = table
         declare(self, table)
+        declare_read(self, source_table)
         self.on = on
         self.source = source
         self.sql = sql

@@ -16,13 +16,8 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.links import SparkApplicationLink
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter, Submission
-from airflow_provider_ducklake.hooks.task import (
-    Done,
-    LogsInLines,
-    ShownByName,
-    no_retry_on_user_errors,
-    verbs_logged_by,
-)
+from airflow_provider_ducklake.hooks.task import Done, no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.operators.base import LakeTask
 from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.writes.arguments import parse_word
@@ -36,11 +31,10 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.hooks.lineage import Flow
     from airflow_provider_ducklake.writes.verb import Attempt, Submitter, Verb
 
 
-class DuckLakeSparkOperator(ShownByName, LogsInLines, SparkSubmitOperator):  # type: ignore[override] # nobody sets log
+class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[override] # nobody sets log
     """Plan on the lake, have a Spark job write files, and commit them.
 
     Accepts every argument of ``SparkSubmitOperator`` and passes it on, but for ``application_args``, which
@@ -210,30 +204,6 @@ class DuckLakeSparkOperator(ShownByName, LogsInLines, SparkSubmitOperator):  # t
             if changed_in is not None:
                 announce(self, context, hook.lake(), changed_in)
             return summary
-
-    def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow  # noqa: PLC0415 - not always asked for
-
-        return Flow()
-
-    def get_openlineage_facets_on_start(self) -> Any:  # noqa: ANN401 - OpenLineage's
-        """Return the datasets that the task is to read and write."""
-        from airflow_provider_ducklake.hooks.lineage import lineage_at_start  # noqa: PLC0415 - not always asked for
-
-        return lineage_at_start(self)
-
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
-        """Return the datasets that the task read and wrote."""
-        from airflow_provider_ducklake.hooks.lineage import lineage_at_end  # noqa: PLC0415 - not always asked for
-
-        return lineage_at_end(self)
-
-    def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
-        """Return the datasets that the task was to read and write."""
-        from airflow_provider_ducklake.hooks.lineage import lineage_at_failure  # noqa: PLC0415 - not always asked for
-
-        return lineage_at_failure(self)
 
     def changed_in(self, summary: Mapping[str, Any]) -> Sequence[int] | None:
         """Return the snapshots in which the task changed tables, by its return value; None: it never does."""

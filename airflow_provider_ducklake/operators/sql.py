@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.asset_events import declare, declare_read
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
@@ -108,6 +109,9 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         self.transform = transform
         self.tables = tables
         self.targets = targets
+        if schema == DEFAULT_SCHEMA:  # as names without one are read while the DAG is parsed
+            declare_read(self, *(tables if isinstance(tables, list | tuple) else ()))
+            declare(self, *(targets if isinstance(targets, dict) else ()))
         self.sources = sources
         self.schema = schema
         self.at = at

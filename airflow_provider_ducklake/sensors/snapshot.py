@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
+from airflow_provider_ducklake.hooks.asset_events import declare_read
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import LogsInLines, ShownByName, no_retry_on_user_errors
 from airflow_provider_ducklake.hooks.watch import Watch
@@ -62,6 +63,7 @@ class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
         self.changes = changes
         self.since = since
         self.ducklake_conn_id = ducklake_conn_id
+        declare_read(self, table)
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> Any:  # noqa: ANN401 - the base class's

@@ -4,22 +4,28 @@ import itertools
 from datetime import UTC, datetime
 from typing import Any
 
+import airflow
 import pyarrow as pa
 import pytest
 from airflow.models.asset import AssetEvent, AssetModel
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, AssetWatcher
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_provider_ducklake.assets.ducklake import create_asset, table_of, uri_of
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks import compat
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
+from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.any_version import DROPS_USERS
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import sync_dag
@@ -54,10 +60,15 @@ def listener(dag_id: str, *assets: Asset) -> None:
     sync_dag(dag)
 
 
-def events(name: str) -> list[AssetEvent]:
+def asset(conn_id: str, table: str, **kind: Any) -> Asset:
+    return create_asset(ducklake_conn_id=conn_id, table=table, **kind)
+
+
+def events(of: Asset) -> list[AssetEvent]:
     with create_session() as session:
         query = select(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
-        return list(session.scalars(query.where(AssetModel.name == name).order_by(AssetEvent.id)))
+        named = (AssetModel.name == of.name) & (AssetModel.uri == of.uri)
+        return list(session.scalars(query.where(named).order_by(AssetEvent.id)))
 
 
 def partition_key(event: AssetEvent) -> str | None:
@@ -74,9 +85,9 @@ def run(dag_id: str, *make: Any) -> Any:
 
 
 def test_each_changed_table_has_an_event_that_says_how(lake, conn_id):
-    """Whatever name a DAG gave the asset."""
-    listener("l1", Asset("my orders", uri=f"ducklake://{conn_id}/Sales/ORDERS"))
-    listener("l2", create_asset(ducklake_conn_id=conn_id, table="sales.quiet", name="quiet"))
+    """Also where its name is not known before the task runs."""
+    orders, quiet = asset(conn_id, "sales.orders"), asset(conn_id, "Sales.QUIET")
+    listener("l1", orders, quiet)
 
     dag = run(
         "changes",
@@ -88,19 +99,16 @@ def test_each_changed_table_has_an_event_that_says_how(lake, conn_id):
     )
 
     assert dag.task_dict["ddl"].outlets == []
-    assert events("my orders") == []
-    (quiet,) = events("quiet")
-    assert quiet.extra["changes"] == ["schema"]
-    assert (quiet.extra["rows_added"], quiet.extra["rows_deleted"], quiet.extra["partitions"]) == (0, 0, [])
-    assert quiet.extra["to_snapshot"] == lake.current_snapshot().id == quiet.extra["from_snapshot"] + 1
+    assert events(orders) == []
+    (event,) = events(quiet)
+    extra = event.extra
+    assert extra["changes"] == ["schema"]
+    assert (extra["rows_added"], extra["rows_deleted"], extra["partitions"]) == (0, 0, [])
+    assert extra["snapshot_id"] == extra["to_snapshot"] == lake.current_snapshot().id
+    assert extra["from_snapshot"] == extra["to_snapshot"] - 1
 
 
 def test_a_task_that_changed_nothing_makes_no_event(lake, conn_id):
-    listener(
-        "l3",
-        create_asset(ducklake_conn_id=conn_id, table="sales.orders", name="orders3"),
-        create_asset(ducklake_conn_id=conn_id, table="sales.quiet", name="q3"),
-    )
     at = lake.current_snapshot().id
 
     dag = run(
@@ -111,15 +119,12 @@ def test_a_task_that_changed_nothing_makes_no_event(lake, conn_id):
     )
 
     outlets = dag.task_dict["restore"].outlets
-    assert [one.uri for one in outlets] == [f"ducklake://{conn_id}/sales/orders"]
-    assert events("orders3") == []
+    assert outlets == [asset(conn_id, "sales.orders")]
+    assert events(asset(conn_id, "sales.orders")) == []
 
 
-def test_partitions_are_told_to_whom_is_scheduled_by_them(lake, conn_id):
-    listener("l4", create_asset(ducklake_conn_id=conn_id, table="sales.orders", name="orders4"))
-    listener(
-        "l5", create_asset(ducklake_conn_id=conn_id, table="sales.orders", by_partition=True, name="months")
-    )
+def test_partitions_have_events_where_they_are_an_outlet(lake, conn_id):
+    months = asset(conn_id, "sales.orders", by_partition=True)
     days = [datetime(2026, 11, 5, tzinfo=UTC).date(), datetime(2026, 11, 9, tzinfo=UTC).date()]
     lake.append_arrow("sales.orders", pa.table({"id": pa.array([1, 2], pa.int32()), "day": days}))
     before = lake.current_snapshot().id
@@ -129,21 +134,22 @@ def test_partitions_are_told_to_whom_is_scheduled_by_them(lake, conn_id):
     run(
         "go_back",
         lambda: DuckLakeRestoreTableOperator(
-            ducklake_conn_id=conn_id, task_id="restore", table="sales.orders", at=before
+            ducklake_conn_id=conn_id, task_id="restore", table="sales.orders", at=before, outlets=[months]
         ),
     )
 
-    (event,) = events("orders4")
+    (event,) = events(asset(conn_id, "sales.orders"))
     assert partition_key(event) is None
+    assert list(event.extra)[:2] == ["rows_added", "snapshot_id"]
     assert event.extra["partitions"] == ["month=2026-11", "month=2027-02"]
     assert event.extra["rows_deleted"] == 2
-    keys = sorted(partition_key(one) for one in events("months"))
+    keys = sorted(partition_key(one) for one in events(months))
     assert keys == (["month=2026-11", "month=2027-02"] if compat.PARTITION_EVENTS else [])
 
 
 @pytest.mark.usefixtures("lake")
-def test_nobody_is_told_if_nobody_listens_or_it_is_not_wanted(conn_id):
-    listener("l6", create_asset(ducklake_conn_id=conn_id, table="sales.quiet", name="quiet6"))
+def test_a_table_that_no_dag_names_gets_its_asset_with_the_event(conn_id, capfd):
+    other, quiet = asset(conn_id, "sales.other"), asset(conn_id, "sales.quiet")
 
     run(
         "unheard",
@@ -161,12 +167,30 @@ def test_nobody_is_told_if_nobody_listens_or_it_is_not_wanted(conn_id):
         ),
     )
 
-    assert events("quiet6") == []
+    assert events(quiet) == []
+    (event,) = events(other)
+    assert (event.extra["table"], event.extra["changes"]) == ("sales.other", ["schema"])
+    assert "Asset not found" not in "".join(capfd.readouterr())
+
+
+def test_mapped_tasks_make_events(lake, conn_id):
+    """Airflow has not seen their outlets, which are those of each operator that it makes of them."""
+    at = lake.current_snapshot().id
+    lake.append_arrow("sales.quiet", pa.table({"id": pa.array([1, 2], pa.int32())}))
+    with DAG("mapped", start_date=START, schedule=None) as dag:
+        DuckLakeRestoreTableOperator.partial(
+            ducklake_conn_id=conn_id, task_id="restore", table="sales.quiet"
+        ).expand(at=[at])
+    assert sync_dag(dag).test().state == "success"
+
+    (event,) = events(asset(conn_id, "sales.quiet"))
+
+    assert (event.extra["changes"], event.extra["rows_deleted"]) == (["delete"], 2)
 
 
 @pytest.mark.usefixtures("lake")
 def test_outlets_of_other_lakes_and_of_upkeep_are_the_users_business(conn_id):
-    elsewhere = Asset("elsewhere", uri="ducklake://another/main/t")
+    elsewhere, same_lake = asset("another", "t"), asset(conn_id, "t")
 
     dag = run(
         "mine",
@@ -174,21 +198,22 @@ def test_outlets_of_other_lakes_and_of_upkeep_are_the_users_business(conn_id):
             ducklake_conn_id=conn_id,
             task_id="ddl",
             sql="CREATE TABLE sales.mine (id INT)",
-            outlets=[elsewhere, Asset("same lake", uri=f"ducklake://{conn_id}/main/t")],
+            outlets=[elsewhere, same_lake],
         ),
     )
 
-    assert "elsewhere" in {one.name for one in dag.task_dict["ddl"].outlets}
-    assert len(events("elsewhere")) == 1
-    assert events("same lake") == []
+    assert elsewhere in dag.task_dict["ddl"].outlets
+    assert len(events(elsewhere)) == 1
+    assert events(same_lake) == []
     merge = DuckLakeSparkMergeAdjacentFilesOperator(task_id="merge", table="sales.orders")
     assert merge.changed_in({"table": "sales.orders", "snapshot_ids": [3]}) is None
 
 
 def test_outlets_are_declared_where_the_table_is_known_while_the_dag_is_parsed():
     def uris(**arguments: Any) -> list[str]:
-        operator = DuckLakeSparkInsertOperator(task_id="t", source="/x", **arguments)
-        return [one.uri for one in operator.outlets]
+        outlets = DuckLakeSparkInsertOperator(task_id="t", source="/x", **arguments).outlets
+        assert all((one.name == one.uri) is (one.group == "ducklake") for one in outlets)
+        return [one.uri for one in outlets]
 
     known = "ducklake://ducklake_default/sales/orders"
     assert uris(table="Sales.orders") == uris(table=("sales", "orders")) == [known]
@@ -197,6 +222,44 @@ def test_outlets_are_declared_where_the_table_is_known_while_the_dag_is_parsed()
     assert uris(table="sales.{{ params.table }}") == uris(table="orders", ducklake_conn_id="{{ x }}") == []
     assert uris(table="sales.orders", stage_only=True) == uris(table="orders", asset_events=False) == []
     assert uris(table="a..b") == []
+
+
+def test_tables_that_tasks_read_are_inlets():
+    """But on Airflow 3.1, where a task with an inlet fails that no other DAG names."""
+    arguments = {"table": "sales.orders", "on": "id", "source_table": "sales.new", "update_all": True}
+    merge = DuckLakeSparkMergeOperator(task_id="merge", **arguments)
+    sql = DuckLakeSparkSQLOperator(
+        task_id="sql", transform="m:f", tables=["sales.orders", "x"], targets={"sales.days": "append"}
+    )
+    sensor = DuckLakeSnapshotSensor(task_id="wait", table="sales.orders", ducklake_conn_id="prod")
+
+    def uris(assets: list[Any]) -> list[str]:
+        return [one.uri.removeprefix("ducklake://") for one in assets]
+
+    assert (uris(merge.outlets), uris(sql.outlets)) == (
+        ["ducklake_default/sales/orders"],
+        ["ducklake_default/sales/days"],
+    )
+    assert [uris(one.inlets) for one in (merge, sql, sensor)] == (
+        [
+            ["ducklake_default/sales/new"],
+            ["ducklake_default/sales/orders", "ducklake_default/main/x"],
+            ["prod/sales/orders"],
+        ]
+        if not airflow.__version__.startswith("3.1.")
+        else [[], [], []]
+    )
+
+
+def test_an_asset_of_a_table_has_no_name_of_its_own():
+    """What a watcher finds is another asset than what tasks say, and partitions have no watcher."""
+    trigger = DuckLakeSnapshotTrigger(table="orders")
+    watcher = AssetWatcher(name="orders", trigger=trigger)
+    assert create_asset(table="orders", watchers=[watcher]).uri.endswith("/main/orders?by=watcher")
+    with pytest.raises(InvalidInputError, match="name='mine': a table's asset has its URI as its name"):
+        create_asset(table="orders", name="mine")
+    with pytest.raises(InvalidInputError, match="events are of the whole table"):
+        create_asset(table="orders", watchers=[watcher], by_partition=True)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +272,9 @@ def test_outlets_are_declared_where_the_table_is_known_while_the_dag_is_parsed()
         ("ducklake://prod/sales//orders", "names no table"),
         ("ducklake://me@prod/sales/orders", "has a user or a port"),
         ("ducklake://prod:5432/sales/orders", "has a user or a port"),
-        ("ducklake://prod/sales/orders?by=day", "a query other than by=partition"),
+        ("ducklake://prod/sales/orders?by=day", "a query other than by=partition and by=watcher"),
+        ("ducklake://prod/Sales/orders", "is not spelled 'ducklake://prod/sales/orders'"),
+        ("ducklake://prod/orders", "is not spelled 'ducklake://prod/main/orders'"),
         ("ducklake://prod/sales/%00", "cannot name a table"),
     ],
 )
@@ -235,4 +300,4 @@ def test_a_mistake_in_a_uri_is_explained_when_the_dag_is_parsed(uri, said):
 def test_a_table_has_one_uri_which_airflow_leaves_alone(table, uri):
     assert uri_of("prod", table) == Asset("x", uri=uri).uri == uri
     assert table_of(uri) == ("prod", QualifiedName.of(QualifiedName.of(table).folded))
-    assert create_asset(table=table, ducklake_conn_id="prod", by_partition=True).uri == f"{uri}?by=partition"
+    assert asset("prod", table, by_partition=True).uri == f"{uri}?by=partition"

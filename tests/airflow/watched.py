@@ -18,7 +18,6 @@ from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 
 orders = create_asset(
     table="orders",
-    name="orders",
     watchers=[
         AssetWatcher(
             name=f"orders_{number}",

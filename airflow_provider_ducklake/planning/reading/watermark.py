@@ -146,13 +146,14 @@ def event_of(report: RangeReport, table_id_before: int | None) -> dict[str, Any]
     if partitions is not None and len(partitions) > _MOST_PARTITIONS:
         partitions = None
     return {
-        "range_id": report.range_id,
+        "rows_added": report.rows_added,
+        "snapshot_id": report.to_snapshot,  # first what Airflow's pages show without a click
+        "rows_deleted": report.rows_deleted,
         "table": report.table,
+        "changes": list(report.changes),
+        "range_id": report.range_id,
         "from_snapshot": report.from_snapshot,
         "to_snapshot": report.to_snapshot,
-        "changes": list(report.changes),
-        "rows_added": report.rows_added,
-        "rows_deleted": report.rows_deleted,
         "partitions": None if partitions is None else list(partitions),
         "authors": list(report.authors),
         "is_complete": report.is_complete,
