@@ -266,7 +266,7 @@ class TableNotFoundError(NotFoundError):
     def _text(self) -> str:
         return (
             f"Table {self.table} does not exist at snapshot {self.snapshot_id}. "
-            "Check the name, or let the operator create it with create_table=True."
+            "Check the name; an insert with create_table=True creates it."
         )
 
 
@@ -356,7 +356,7 @@ class TaggedSnapshotLostError(NotFoundError):
     def _text(self) -> str:
         return (
             f"The tag {self.name!r} names snapshot {self.snapshot_id}, made at {self.made}, which has "
-            "expired all the same: a client that does not know tags, such as DuckDB's "
+            "expired all the same: a client without tags, such as DuckDB's "
             "ducklake_expire_snapshots, expired it. Remove the tag with lake.untag(...), or restore the "
             "catalog from a backup."
         )

@@ -55,6 +55,9 @@ LANES = {
     ),
     "soak": Lane("many clients for minutes, on bad networks and full disks", ("catalog", "storage/files")),
     "services": Lane("scheduler, triggerer, API server as processes", ("triggers", "sensors", "hooks/watch")),
+    "browser": Lane(
+        "Airflow's pages in a browser; needs chromium", ("hooks", "assets", "operators/base", "docs/images")
+    ),
     "connect": Lane("tests/spark through a Spark Connect server", ("spark",), _CONNECT),
     "oldest": Lane("the oldest Airflow", ("operators", "hooks"), ("python", "scripts/matrix.py", "--oldest")),
     "iceberg": Lane(
@@ -75,6 +78,7 @@ MARKS = tuple(name for name, lane in LANES.items() if not lane.command)
 # The lane of each folder of tests.
 FOLDERS = {
     "airflow": "daily",
+    "browser": "browser",
     "catalogs": "daily",
     "concurrency": "daily",
     "differential": "daily",

@@ -382,7 +382,7 @@ def _version(options: Sequence[OptionRow], catalog: str, *, to_migrate: bool) ->
     if not stored:
         raise CatalogError(
             f"{catalog} does not say which DuckLake version it has: ducklake_metadata has no row with the "
-            "key 'version'. Restore the catalog from a backup, or insert the row if you know the version."
+            "key 'version'. Restore the catalog from a backup, or insert the row with the lake's version."
         )
     if len(set(stored)) > 1:
         raise CatalogError(

@@ -410,7 +410,7 @@ class LakeReads:
     def column_bounds(self, table: TableName, column: str, at: At = None) -> ColumnBounds | None:
         """Return the smallest and largest value of a column at a snapshot, from the catalog alone.
 
-        None if the catalog does not know them exactly: files with deleted rows, long strings, NaN, types
+        None if the catalog does not have them exactly: files with deleted rows, long strings, NaN, types
         without bounds. NULLs are ignored.
 
         Raises:

@@ -110,7 +110,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
             found = self.manager.find(request.job_id)
             if found is None:
                 raise SparkJobError(
-                    f"spark-submit ended without an error, but {self.manager.name} knows no application of "
+                    f"spark-submit ended without an error, but {self.manager.name} has no application of "
                     f"job {request.job_id}. Look for the cause in the log above."
                 )
             self.submission.named(found)

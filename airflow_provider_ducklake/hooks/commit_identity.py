@@ -106,7 +106,7 @@ class CommitIdentity:
             operator = airflow.get("operator", airflow["task_id"])
             raise InvalidInputError(
                 f"The operator {operator!r} has already been executed in this try of task "
-                f"{airflow['task_id']!r}: a retry could not tell its commits apart. Give each operator that "
+                f"{airflow['task_id']!r}: a retry could not find the right commit. Give each operator that "
                 "one task executes its own task_id, or map the task."
             )
         starts_over = self.starts_over and commit not in commits.looked_up

@@ -193,7 +193,7 @@ HOST = StandardField("host", "Host", "catalog.example.com (empty for SQLite and 
 PORT = StandardField("port", "Port", "5432, for MySQL 3306")
 LOGIN = StandardField("login", "User")
 PASSWORD = StandardField("password", "Password")
-DATABASE = StandardField("schema", "Database", "lakehouse; /data/lake.sqlite with catalog type sqlite")
+DATABASE = StandardField("schema", "Database", "lakehouse, or /data/lake.sqlite and the type in Extra Fields")
 STANDARD_FIELDS = (HOST, PORT, LOGIN, PASSWORD, DATABASE)
 
 

@@ -63,8 +63,8 @@ class DuckLakeHook(LogsInLines, BaseHook):
     """Open the lake that a connection of type ``ducklake`` describes.
 
     :param ducklake_conn_id: the id of the connection, which is read when the lake is first used.
-    :param hook_lineage: tell Airflow's hook lineage, if anything reads it (OpenLineage does), which tables
-        are read and written through the hook. Operators report their own, and turn it off.
+    :param hook_lineage: report to Airflow's hook lineage, if anything reads it (OpenLineage does), the tables
+        that are read and written through the hook. Operators report their own, and turn it off.
     """
 
     conn_name_attr = "ducklake_conn_id"
@@ -168,11 +168,11 @@ class DuckLakeHook(LogsInLines, BaseHook):
     def _opened(self, settings: ConnectionSettings, *, creates: bool) -> Lake:
         try:
             lake = _open(settings)
-        except NotADuckLakeError as missing:
+        except NotADuckLakeError:
             if not creates:
                 raise
             lake = _create(settings)
-            self.log.info("Created a lake in %s with its files in %s", missing.catalog, lake.data_path)
+            self.log.info("Created the lake of connection %s", self.ducklake_conn_id)
         return self._observed(self._announced(lake, settings))
 
     def close(self) -> None:
@@ -291,7 +291,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
     def column_bounds(
         self, table: str | tuple[str, str], column: str, at: int | datetime | str | None = None
     ) -> ColumnBounds | None:
-        """Return the smallest and largest value of a column, or None if the catalog does not know them."""
+        """Return the smallest and largest value of a column, or None if the catalog does not have them."""
         return self.lake().column_bounds(table, column, at)
 
     def test_connection(self) -> tuple[bool, str]:

@@ -58,7 +58,7 @@ class HookLineage:
                     asset_extra={NAME: str(table)},
                 )
         except Exception as error:  # noqa: BLE001 - the rows are read, or there, whoever is told
-            log.warning("Cannot tell Airflow's hook lineage of table %s: %s", table, error)
+            log.warning("No hook lineage of table %s: %s", table, error)
 
 
 def _collector() -> Any | None:  # noqa: ANN401 - Airflow's

@@ -9,6 +9,7 @@ import logging
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -56,6 +57,7 @@ _INCURABLE = (
 )
 
 
+_PAGE_WIDTH = 100  # characters
 _TASK = logging.getLogger("airflow.task")
 _CURABLE = (CatalogUnavailableError, LockTimeoutError, CatalogRefusedError, CatalogMigratedError)
 
@@ -85,11 +87,18 @@ def no_retry_on_user_errors() -> Iterator[None]:
     try:
         yield
     except DuckLakeError as error:
-        _TASK.error("%s", explained(error))
+        _TASK.error("%s", _in_sight(explained(error)))
         if not is_incurable(error):
             raise
         _TASK.debug("Where it was found", exc_info=error)
         raise AirflowFailException(explained(error)) from None  # a person's mistake has no use for our frames
+
+
+def _in_sight(text: str) -> str:
+    """Return a text in lines that Airflow's page shows to their ends in a window of 1400 pixels."""
+    lines = text.splitlines()
+    wrapped = (wrap(one, _PAGE_WIDTH, break_long_words=False, break_on_hyphens=False) for one in lines)
+    return "\n".join(line for one in wrapped for line in one)
 
 
 class TaskLog:

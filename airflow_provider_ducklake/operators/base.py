@@ -54,7 +54,7 @@ class DuckLakeOperator(LakeTask, BaseOperator):
 
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param commit_message: the commit message of the snapshot; unused if none is made. (templated)
-    :param asset_events: tell Airflow which tables the task changed: an event of each one's asset,
+    :param asset_events: Airflow gets an event of the asset of each table that the task changed,
         ``ducklake://connection/schema/table``.
     """
 

@@ -48,7 +48,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         ``py_files`` are sent to the server. (templated)
     :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
-    :param asset_events: tell Airflow which tables the task changed: an event of each one's asset,
+    :param asset_events: Airflow gets an event of the asset of each table that the task changed,
         ``ducklake://connection/schema/table``.
     :param application: the file to submit instead of the provider's own launcher, such as
         ``local:///opt/ducklake/main.py`` inside an image. (templated)

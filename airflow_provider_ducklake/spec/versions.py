@@ -218,7 +218,7 @@ def _what_to_do(found: str) -> str:
     if _numbers(found) < _numbers(_OLDEST.value):
         return f"{_OLDEST.value} was the first version. Restore the catalog from a backup."
     return (
-        f"A newer client made it: this release knows DuckLake up to {NEWEST.value}. Open it with that "
+        f"A newer client made it: this release supports DuckLake up to {NEWEST.value}. Open it with that "
         "client, or install a newer release of this provider."
     )
 

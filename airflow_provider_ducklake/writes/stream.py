@@ -245,7 +245,7 @@ def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch:
     """
     job = lake.registered_jobs([batch.job_id]).get(batch.job_id)
     if job is None:
-        return "is not a job that the catalog knows"
+        return "is no job of this catalog"
     if job.prefix != job_directory(table.root, job.id):
         return f"is a job of another table, in {job.prefix}"
     noted = lake.target_of_job(job.id)

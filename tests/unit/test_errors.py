@@ -169,7 +169,7 @@ def test_an_error_that_is_cut_says_so_and_keeps_its_end():
 
     assert "xxx…(98" in str(error)
     assert " more characters)…xxx" in str(error)
-    assert str(error).endswith("Check the name, or let the operator create it with create_table=True.")
+    assert str(error).endswith("Check the name; an insert with create_table=True creates it.")
 
 
 def test_a_note_stays_on_one_line():

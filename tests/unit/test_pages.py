@@ -1,6 +1,8 @@
 """What a newcomer is shown: every guide and every example is listed where one looks for it."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +97,29 @@ def test_no_page_has_things_act_like_people():
         for line in page.read_text().splitlines()
         for word, instead in _WORDS.items()
         if re.search(rf"\b{word}\b", line)
+    ]
+
+    assert found == []
+
+
+def messages(source: str) -> Iterator[str]:
+    """Yield the texts of a module that are no docstrings."""
+    tree = ast.parse(source)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    first = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and node.body]
+    docstrings = {id(one.value) for one in first if isinstance(one, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+
+
+def test_no_message_has_things_act_like_people():
+    found = [
+        f"{file.relative_to(ROOT)}: {text[:80]!r} (instead of {word!r}: {instead})"
+        for file in (ROOT / "airflow_provider_ducklake").rglob("*.py")
+        for text in messages(file.read_text())
+        for word, instead in {**_WORDS, "(?:do|does) not know": "has no", "given up": "released"}.items()
+        if re.search(rf"\b{word}\b", text)
     ]
 
     assert found == []

@@ -115,7 +115,7 @@ def _check_size(table: TableSnapshot, files: Sequence[LiveDataFile]) -> None:
     if _size(files) > MOST_BYTES_READ:
         raise InvalidInputError(
             f"{len(files)} files of {table.name} with {_size(files)} bytes hold both rows to be replaced "
-            f"and rows to be kept; this process reads at most {MOST_BYTES_READ} bytes to tell them apart. "
+            f"and rows to be kept; this process reads at most {MOST_BYTES_READ} bytes to separate them. "
             "Use DuckLakeSparkInsertOperator, whose Spark job reads them."
         )
 

@@ -262,7 +262,7 @@ def why_not_inlined(schema: TableSchema, form: InlinedForm | None, writer: Write
     Whether given values can be stored is another question: ``storage.rows.inlined_values.cells``.
     """
     if form is None:
-        return "this release does not know how this catalog's database stores inlined rows"
+        return "this release cannot read inlined rows from this kind of database"
     if len(schema.columns) + len(writer.inlined_columns) > form.max_columns:
         return f"{len(schema.columns)} columns are too many for a table in the catalog's database"
     return _unfit_name(schema, form, writer) or _unfit_type(schema, form, writer)

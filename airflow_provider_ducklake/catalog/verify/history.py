@@ -81,7 +81,7 @@ def _unreadable(text: str | None) -> str | None:
     except CatalogError as error:
         return str(error)
     words = [one.word for one in records if one.kind is None]
-    return f"DuckDB does not know {', '.join(words)}." if words else None
+    return f"DuckDB has no such change: {', '.join(words)}." if words else None
 
 
 def _records(text: str | None) -> tuple[ChangeRecord, ...]:

@@ -133,7 +133,7 @@ def _missing(look: Look) -> Iterator[Finding]:
         yield Finding(
             FindingCode.TABLE_STATS_MISSING,
             f"{look.table(row.table_id)} has files but no row in ducklake_table_stats: DuckDB's next insert "
-            "makes one that knows only its own rows.",
+            "makes one of its own rows only.",
             {"table_id": row.table_id},
         )
 

@@ -130,9 +130,9 @@ def foreign_evidence(orphans: Orphans, lake: LakeFiles) -> str | None:
     writes = {min(one.ids) for one in strange}
     if len(writes) >= max(_MANY, orphans.named + 1):
         return (
-            f"it does not know {len(strange)} files of {len(writes)} writes, and knows only "
-            f"{orphans.named}. Check that the catalog is not an old copy, and that no other lake has this "
-            "data path; then give sole_owner=True."
+            f"{len(strange)} files of {len(writes)} writes are unknown to it, more than the "
+            f"{orphans.named} that it lists. Check that the catalog is not an old copy, and that no other "
+            "lake has this data path; then give sole_owner=True."
         )
     return None
 

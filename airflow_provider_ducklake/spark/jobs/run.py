@@ -125,7 +125,7 @@ def do(
     verb = _VERBS.get(request.verb)
     if verb is None:
         raise UnsupportedFeatureError(
-            f"This release of the job does not know the verb {request.verb!r}. Use the same release for the "
+            f"This release of the job has no verb {request.verb!r}. Use the same release for the "
             "operator and the job."
         )
     reach_buckets(spark, _directories(request), storage_options)

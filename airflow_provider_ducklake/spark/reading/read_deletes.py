@@ -87,8 +87,8 @@ def numbered(
 def _is_live(plan: ScanPlan, names: ReadNames) -> SparkColumn:
     """Whether a row is not deleted; a row of a file that we do not know must never pass for a live one."""
     problem = marked(
-        f"Spark returned the name of a data file of {plan.table.name} in a form that this release does not "
-        "know, so its deleted rows cannot be determined.",
+        f"Spark returned the name of a data file of {plan.table.name} in a form that this release cannot "
+        "read, so its deleted rows cannot be determined.",
         StorageError,
     )
     unknown = f.raise_error(f.lit(problem)).cast("boolean")

@@ -343,8 +343,8 @@ def _chosen(
         if parameter.type is not None:
             raise _refused(
                 macro,
-                f"its parameter {parameter.name} has the type {parameter.type}: which values it takes, only "
-                "DuckDB can tell.",
+                f"its parameter {parameter.name} has the type {parameter.type}: only DuckDB can decide "
+                "which values it takes.",
             )
         key = fold(parameter.name)
         if place < len(given):

@@ -31,7 +31,7 @@ class OutputFile:
     def write(self, data: bytes | memoryview) -> int:
         """Append bytes."""
         if self.closed:
-            raise StorageError(f"{self._location.uri} was given up.")
+            raise StorageError(f"{self._location.uri} was abandoned.")
         written = bytes(data)
         self._stream.write(written)
         self.size += len(written)

@@ -45,11 +45,11 @@ _NO_KEYS = Refusal(
 _OF_CODES = {
     "accessdenied": _DENIED,
     "403": Refusal(
-        "the store denies it, or does not know the credentials",
+        "the store denies it, or the credentials are not its own",
         "Check the keys, and grant {right} for it to their user",
     ),
     "nosuchbucket": Refusal("the bucket does not exist", "Correct the path, or create the bucket"),
-    "invalidaccesskeyid": Refusal("the store does not know the access key", _KEYS),
+    "invalidaccesskeyid": Refusal("the store has no such access key", _KEYS),
     "signaturedoesnotmatch": Refusal("the secret does not belong to the access key", _KEYS),
     "invalidtoken": Refusal("the session token is none of this access key", _KEYS),
     "expiredtoken": _EXPIRED,

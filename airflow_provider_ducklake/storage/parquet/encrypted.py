@@ -66,7 +66,7 @@ class EncryptedOutput:
     def write(self, data: bytes | memoryview) -> int:
         """Take bytes of the writer's."""
         if self.closed:
-            raise StorageError(f"{self._where} was given up.")
+            raise StorageError(f"{self._where} was abandoned.")
         part = memoryview(data)
         skipped = max(0, min(len(part), len(MAGIC) - self._told))  # the magic is another one
         self._told += len(part)

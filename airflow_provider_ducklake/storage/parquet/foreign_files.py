@@ -110,7 +110,7 @@ def _refuse_reserved(metadata: pq.FileMetaData, path: str) -> None:
         found = field_id(one)
         if found is not None and found >= FIRST_RESERVED_FIELD_ID:
             raise UnsupportedFeatureError(
-                f"{path} has the column {one.name}, by whose field id ({found}) DuckLake knows its own row "
+                f"{path} has the column {one.name}, whose field id ({found}) DuckLake keeps for its own row "
                 "ids and snapshots: DuckDB could not delete or update rows of the file. DuckLake's clients "
                 "write it where they update or flush rows, Iceberg where it updates or rewrites tables of "
                 "version 3. Insert the rows instead."

@@ -78,7 +78,7 @@ def check_geometries(values: pa.ChunkedArray, column: str) -> None:
     invalid = first_invalid(values.to_pylist())
     if invalid is None and found is not None:
         return
-    place, problem = invalid or (0, "Arrow does not know it")
+    place, problem = invalid or (0, "Arrow cannot read it")
     raise InvalidInputError(
         f"Column {column}: the value of row {place + 1} of those written together is no geometry in WKB: "
         f"{problem}. Nothing was committed."

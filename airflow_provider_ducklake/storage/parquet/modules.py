@@ -103,7 +103,7 @@ class Additional:
         gcm: Struct = algorithm[_GCM].value
         if _AAD_IS_SUPPLIED in gcm and gcm[_AAD_IS_SUPPLIED].value:
             raise UnsupportedFeatureError(
-                f"{where} is encrypted with an AAD prefix that is stored elsewhere, which no lake can tell."
+                f"{where} is encrypted with an AAD prefix that is stored elsewhere, which a lake cannot keep."
             )
         parts = [gcm[number].value for number in (_AAD_PREFIX, _AAD_FILE) if number in gcm]
         return cls(b"".join(parts))

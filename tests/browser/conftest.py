@@ -1,0 +1,115 @@
+"""An Airflow with a lake, whose DAGs have run, and a browser that looks at its pages."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.airflow.services import Airflow, airflow, unpaused
+
+CHROMIUM = shutil.which("chromium")
+PATIENCE = 900.0
+SCREEN = {"width": 1400, "height": 900}
+# Where pictures go: `make test-browser` leaves those of the docs alone, `make pictures` takes new ones.
+PICTURES = Path(os.environ.get("DUCKLAKE_PICTURES", "build/pictures")).absolute()
+# No sandbox for root; the rest keeps the browser from asking its maker's servers.
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+class Site:
+    """The pages of an Airflow whose DAGs have run."""
+
+    def __init__(self, one: Airflow, lake: Path) -> None:
+        self.airflow = one
+        self.lake = lake
+
+    def address(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.airflow.port}{path}"
+
+    def task(self, dag_id: str, task_id: str) -> str:
+        """Return the address of a task's newest run."""
+        query = "SELECT run_id FROM dag_run WHERE dag_id = ? ORDER BY id DESC"
+        run_id = self.airflow.query(query, dag_id)[0][0]
+        return self.address(f"/dags/{dag_id}/runs/{quote(run_id)}/tasks/{task_id}")
+
+    def asset(self, uri: str) -> str:
+        return self.address(f"/assets/{self.airflow.query('SELECT id FROM asset WHERE uri = ?', uri)[0][0]}")
+
+    def ended(self, dag_id: str) -> str | None:
+        """Return the state of a DAG's run that has ended."""
+        query = "SELECT state FROM dag_run WHERE dag_id = ? AND state IN ('success', 'failed')"
+        states = self.airflow.query(query, dag_id)
+        return states[0][0] if states else None
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Airflow after its DAGs have run: shop, daily_sales by its event, mistakes."""
+    folder = tmp_path_factory.mktemp("site")
+    lake = folder / "ducklake-demo"
+    lake.mkdir()
+    with airflow(folder / "airflow", {"AIRFLOW__CORE__TEST_CONNECTION": "Enabled"}) as one:
+        connections = {
+            "spark_default": {"conn_type": "spark", "host": "local[2]"},
+            "ducklake_default": {
+                "conn_type": "ducklake",
+                "schema": str(lake / "lake.sqlite"),
+                "extra": {"catalog_type": "sqlite", "data_path": f"{lake}/files/", "create_lake": True},
+            },
+        }
+        for name, connection in connections.items():
+            one.run("connections", "add", name, "--conn-json", json.dumps(connection))
+        shutil.copy(Path(__file__).with_name("shop.py"), one.dags)
+        one.start()
+        found = Site(one, lake)
+        dag_ids = ("shop", "daily_sales", "mistakes")
+        unpaused(one, dag_ids, PATIENCE)
+        one.run("dags", "trigger", "shop")
+        states = [
+            one.wait(lambda dag_id=dag_id: found.ended(dag_id), PATIENCE, dag_id) for dag_id in dag_ids[:2]
+        ]
+        one.run("dags", "trigger", "mistakes")
+        states.append(one.wait(lambda: found.ended("mistakes"), PATIENCE, "mistakes"))
+        assert states == ["success", "success", "failed"], one.logs()
+        yield found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("No chromium on PATH: apt-get install chromium")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A window of 1400 by 900 pixels, as people have it who like light and dark pages."""
+    context = browser.new_context(viewport=SCREEN, color_scheme=request.param)
+    yield context.new_page()
+    context.close()
+
+
+def picture(page: Page, name: str, height: float = SCREEN["height"], width: float = SCREEN["width"]) -> Path:
+    """Keep what the window shows, or its upper left part, and return where."""
+    page.wait_for_timeout(1000)  # until nothing moves any more
+    scheme = "dark" if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    path = PICTURES / f"{name}-{scheme}.png"
+    page.screenshot(path=path, clip={"x": 0, "y": 0, "width": width, "height": height})
+    return path
