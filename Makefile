@@ -6,7 +6,7 @@ ARGS ?=
 AUDIT ?=
 SINCE ?=
 
-.PHONY: help setup demo test test-fast test-changed test-full matrix check audit format bench docs changelog clean distclean
+.PHONY: help setup demo test test-fast test-changed test-full matrix check audit format bench docs pictures changelog clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,10 @@ bench: ## Run the benchmarks
 
 docs: ## Build the documentation into dist/docs
 	@$(RUN) mkdocs build --strict
+
+pictures: ## Take the docs' pictures of Airflow's pages anew; needs chromium
+	@$(RUN) python scripts/lanes.py browser
+	@cp build/pictures/{log,grid,assets,form,duckdb,failed-wrong-columns}-{light,dark}.png docs/images/
 
 changelog: ## Fold changelog.d/ into CHANGELOG.md for the version in __init__.py
 	@$(RUN) python scripts/changelog.py --fold

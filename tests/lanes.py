@@ -95,6 +95,7 @@ DRAWN = {"concurrency": 3, "differential": 3, "interop": 7, "reference": 2, "spa
 
 # Tests that share a server or a Spark run on one worker; other files each run on one. These begin first.
 GROUPS = {
+    "browser": ("browser/",),
     "spark": ("spark/",),
     "connect": (
         "airflow/test_example_dags.py",

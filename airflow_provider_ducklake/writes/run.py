@@ -119,7 +119,7 @@ def _in_duckdb(request: JobRequest, committed: CommittedSnapshot | None) -> str:
     tables = [plan.table for plan in request.plans]
     if committed is None or not tables:
         return ""
-    return f". In DuckDB: FROM {tables[0]} AT (VERSION => {committed.id})"
+    return f". In DuckDB: FROM lake.{tables[0]} AT (VERSION => {committed.id})"
 
 
 def earlier(

@@ -186,7 +186,7 @@ def test_the_last_lines_of_the_log_have_the_numbers_the_seconds_and_a_query(rows
     part = r"[\d.]+ s"
     assert re.fullmatch(
         rf"Took {part}: plan {part}, Spark {part}, commit {part}\. "
-        r"In DuckDB: FROM main\.orders AT \(VERSION => 2\)",
+        r"In DuckDB: FROM lake\.main\.orders AT \(VERSION => 2\)",
         seconds,
     )
 

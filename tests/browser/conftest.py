@@ -1,8 +1,9 @@
 """An Airflow with a lake, whose DAGs have run, and a browser that looks at its pages."""
 
 import json
-import os
+import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -12,11 +13,11 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.airflow.services import Airflow, airflow, unpaused
 
+README = Path(__file__).parents[2] / "README.md"
 CHROMIUM = shutil.which("chromium")
 PATIENCE = 900.0
 SCREEN = {"width": 1400, "height": 900}
-# Where pictures go: `make test-browser` leaves those of the docs alone, `make pictures` takes new ones.
-PICTURES = Path(os.environ.get("DUCKLAKE_PICTURES", "build/pictures")).absolute()
+PICTURES = Path("build/pictures").absolute()  # `make pictures` copies some of them to docs/images
 # No sandbox for root; the rest keeps the browser from asking its maker's servers.
 ARGUMENTS = (
     "--no-sandbox",
@@ -57,27 +58,27 @@ class Site:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Airflow after its DAGs have run: shop, daily_sales by its event, mistakes."""
-    folder = tmp_path_factory.mktemp("site")
-    lake = folder / "ducklake-demo"
-    lake.mkdir()
-    with airflow(folder / "airflow", {"AIRFLOW__CORE__TEST_CONNECTION": "Enabled"}) as one:
+    """Airflow after its DAGs have run: README's, daily_sales by its event, mistakes."""
+    folder = tmp_path_factory.mktemp("site")  # not of the lake, whose short path pictures show
+    with tempfile.TemporaryDirectory(prefix="demo-") as lake, airflow(folder) as one:
         connections = {
             "spark_default": {"conn_type": "spark", "host": "local[2]"},
             "ducklake_default": {
                 "conn_type": "ducklake",
-                "schema": str(lake / "lake.sqlite"),
+                "schema": f"{lake}/lake.sqlite",
                 "extra": {"catalog_type": "sqlite", "data_path": f"{lake}/files/", "create_lake": True},
             },
         }
         for name, connection in connections.items():
             one.run("connections", "add", name, "--conn-json", json.dumps(connection))
-        shutil.copy(Path(__file__).with_name("shop.py"), one.dags)
+        shutil.copy(Path(__file__).with_name("after_shop.py"), one.dags)
+        ((code,),) = [re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)]
+        (one.dags / "shop.py").write_text(code)
         one.start()
-        found = Site(one, lake)
+        found = Site(one, Path(lake))
         dag_ids = ("shop", "daily_sales", "mistakes")
         unpaused(one, dag_ids, PATIENCE)
-        one.run("dags", "trigger", "shop")
+        one.run("dags", "trigger", "shop", "--logical-date", "2026-11-01")
         states = [
             one.wait(lambda dag_id=dag_id: found.ended(dag_id), PATIENCE, dag_id) for dag_id in dag_ids[:2]
         ]

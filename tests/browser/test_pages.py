@@ -21,7 +21,7 @@ MISTAKES = {
 SESSION = """\
 >>> import duckdb
 >>> duckdb.sql("ATTACH 'ducklake:sqlite:ducklake-demo/lake.sqlite' AS lake (READ_ONLY)")
->>> duckdb.sql("FROM lake.sales.days ORDER BY day LIMIT 5")
+>>> duckdb.sql("FROM lake.sales.orders LIMIT 5")
 %s
 """
 PROMPT = """
@@ -51,8 +51,10 @@ def test_a_tasks_log_says_what_was_committed(site: Site, page: Page):
     expect(
         page.get_by_text(re.compile("Lake ducklake_default: DuckLake 1.0 in SQLite")).first
     ).to_be_visible()
-    assert in_sight(page.get_by_text(re.compile("Committed snapshot 1 to sales.orders: 100,000 rows")).first)
-    assert in_sight(page.get_by_text(re.compile(r"In DuckDB: FROM sales.orders AT \(VERSION => 1\)")).first)
+    assert in_sight(page.get_by_text(re.compile("Committed snapshot 1 to sales.orders: 1,000 rows")).first)
+    assert in_sight(
+        page.get_by_text(re.compile(r"In DuckDB: FROM lake.sales.orders AT \(VERSION => 1\)")).first
+    )
     picture(page, "log", 560)
 
 
@@ -106,7 +108,7 @@ def test_the_form_of_a_connection_begins_with_what_a_lake_needs(site: Site, page
 
 def test_the_rows_in_duckdb(site: Site, page: Page):
     with open_lake(f"ducklake:sqlite:{site.lake}/lake.sqlite", read_only=True) as lake:
-        shown = str(lake.raw.sql("FROM sales.days ORDER BY day LIMIT 5"))
+        shown = str(lake.raw.sql("FROM sales.orders LIMIT 5"))
     assert "2026-11-01" in shown
 
     page.set_content(PROMPT % html.escape((SESSION % shown).rstrip()))

@@ -123,3 +123,15 @@ def test_no_message_has_things_act_like_people():
     ]
 
     assert found == []
+
+
+def test_pictures_are_there_light_and_dark():
+    """And each of them is shown somewhere."""
+    shown = {
+        (page.parent / path).resolve()
+        for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+        for path in re.findall(r'src(?:set)?="([^"]+)"', page.read_text())
+    }
+
+    assert shown == set((ROOT / "docs/images").resolve().iterdir())
+    assert {one.name.replace("-light", "-dark") for one in shown} <= {one.name for one in shown}
