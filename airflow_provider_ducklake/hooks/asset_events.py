@@ -85,13 +85,21 @@ def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids:
         table_uri, _, kind = uri.partition("?")
         if uri.startswith(lake_uri) and _has_event(operator, context, outlet, kind, events.get(table_uri)):
             outlets.append(outlet)
-    rest = events.keys() - set(map(_uri, outlets))
-    if rest:
-        later = context["outlet_events"][_FOUND_LATER]
-        for uri in sorted(rest):
-            later.add(Asset(uri, group=GROUP), extra=events[uri])
-        outlets.append(_FOUND_LATER)
-    operator.outlets = outlets
+    rest = sorted(events.keys() - set(map(_uri, outlets)))
+    operator.outlets = [*outlets, *_found_later(context, {uri: events[uri] for uri in rest})]
+
+
+def _found_later(context: Context, events: Mapping[str, Mapping[str, Any]]) -> list[Asset | AssetAlias]:
+    """Make events of tables that are no outlets by their URIs, and return what the outlets lack for them."""
+    from airflow_provider_ducklake.hooks.compat import ALIASES_KEEP_ASSETS  # noqa: PLC0415 - not for DAG files
+
+    assets = [Asset(uri, group=GROUP) for uri in events]
+    for asset in assets:
+        if ALIASES_KEEP_ASSETS:
+            context["outlet_events"][_FOUND_LATER].add(asset, extra=dict(events[asset.uri]))
+        else:  # the event is lost where no DAG has the asset
+            context["outlet_events"][asset].extra.update(events[asset.uri])
+    return [_FOUND_LATER] if assets and ALIASES_KEEP_ASSETS else [*assets]
 
 
 def _with(assets: Sequence[Any], conn_id: str, tables: Sequence[object]) -> list[Any]:

@@ -1,12 +1,13 @@
 """What the installed Airflow has: each thing that not every supported one has is asked for here.
 
-``ACK_STREAMS`` (3.3): triggers of one lake share a stream that says which of their events were stored.
-Without them a trigger counts an event as stored when the next is due. ``asset_state`` (3.3): an asset's own
-store; without it, watermarks are kept in the lake. ``PARTITION_EVENTS`` (3.3): a task makes an event of each
-partition; without them the event of the table says the partitions, and that is all (in 3.2 an event has the
-partition key of its task's run, which no task can change). ``RETRY_POLICIES`` (3.3): tasks take a
-``retry_policy``. ``hook_lineage_collector``: the collector moved in 3.2. ``TaskDeferralTimeout`` and
-``TaskDeferralError``: so did they.
+``ALIASES_KEEP_ASSETS`` (3.3): Airflow shows an asset that came through an alias; in 3.1 such an event with a
+list in it fails the task. ``ACK_STREAMS`` (3.3): triggers of one lake share a stream that says which of their
+events were stored. Without them a trigger counts an event as stored when the next is due. ``asset_state``
+(3.3): an asset's own store; without it, watermarks are kept in the lake. ``PARTITION_EVENTS`` (3.3): a task
+makes an event of each partition; without them the event of the table says the partitions, and that is all (in
+3.2 an event has the partition key of its task's run, which no task can change). ``RETRY_POLICIES`` (3.3):
+tasks take a ``retry_policy``. ``hook_lineage_collector``: the collector moved in 3.2. ``TaskDeferralTimeout``
+and ``TaskDeferralError``: so did they.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 ACK_STREAMS = hasattr(BaseEventTrigger, "create_shared_stream_producer")
 PARTITION_EVENTS = hasattr(OutletEventAccessor, "add_partitions")
+ALIASES_KEEP_ASSETS = PARTITION_EVENTS
 
 if ACK_STREAMS:
     from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
@@ -82,6 +84,7 @@ def hook_lineage_collector() -> Any | None:  # noqa: ANN401 - Airflow's
 
 __all__ = [
     "ACK_STREAMS",
+    "ALIASES_KEEP_ASSETS",
     "PARTITION_EVENTS",
     "RETRY_POLICIES",
     "AdvanceItem",

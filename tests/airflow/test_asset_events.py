@@ -168,13 +168,14 @@ def test_a_table_that_no_dag_names_gets_its_asset_with_the_event(conn_id, capfd)
     )
 
     assert events(quiet) == []
-    (event,) = events(other)
-    assert (event.extra["table"], event.extra["changes"]) == ("sales.other", ["schema"])
+    found = [(event.extra["table"], event.extra["changes"]) for event in events(other)]
+    assert found == ([("sales.other", ["schema"])] if compat.ALIASES_KEEP_ASSETS else [])
     assert "Asset not found" not in "".join(capfd.readouterr())
 
 
 def test_mapped_tasks_make_events(lake, conn_id):
     """Airflow has not seen their outlets, which are those of each operator that it makes of them."""
+    listener("l7", asset(conn_id, "sales.quiet"))
     at = lake.current_snapshot().id
     lake.append_arrow("sales.quiet", pa.table({"id": pa.array([1, 2], pa.int32())}))
     with DAG("mapped", start_date=START, schedule=None) as dag:
@@ -184,7 +185,6 @@ def test_mapped_tasks_make_events(lake, conn_id):
     assert sync_dag(dag).test().state == "success"
 
     (event,) = events(asset(conn_id, "sales.quiet"))
-
     assert (event.extra["changes"], event.extra["rows_deleted"]) == (["delete"], 2)
 
 
