@@ -52,7 +52,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         self,
         *,
         staged: Any,  # noqa: ANN401 - results, URIs, lists of them, or what another task will return
-        on_clear: str = OnClear.REPLACE.value,
+        on_clear: str = "replace",
         **kwargs: Any,  # noqa: ANN401 - Airflow's
     ) -> None:
         super().__init__(**kwargs)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.asset_events import declare
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.spec.commit_key import OnClear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +48,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
         table: str | tuple[str, str],
         where: str,
         engine: str = "auto",
-        on_clear: str = OnClear.REPLACE.value,
+        on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:

@@ -8,12 +8,10 @@ from airflow_provider_ducklake.hooks.asset_events import declare
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.writes.arguments import (
     GivenRows,
     InsertChoice,
     InsertMode,
-    SchemaEvolution,
     check_partition_by,
     is_template,
 )
@@ -96,12 +94,12 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         sources: Mapping[str, str | Mapping[str, Any]] | None = None,
         create_table: bool = False,
         partition_by: str | Sequence[str] = (),
-        mode: str = InsertMode.APPEND.value,
+        mode: str = "append",
         overwrite_where: str | None = None,
-        schema_evolution: str = SchemaEvolution.STRICT.value,
+        schema_evolution: str = "strict",
         zorder_by: str | Sequence[str] = (),
         engine: str = "auto",
-        on_clear: str = OnClear.REPLACE.value,
+        on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:

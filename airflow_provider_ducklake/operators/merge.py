@@ -8,7 +8,6 @@ from airflow_provider_ducklake.hooks.asset_events import declare, declare_read
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.writes.arguments import (
     SOURCE_ALIAS,
     TARGET_ALIAS,
@@ -101,7 +100,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         target_alias: str = TARGET_ALIAS,
         source_alias: str = SOURCE_ALIAS,
         engine: str = "auto",
-        on_clear: str = OnClear.REPLACE.value,
+        on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:

@@ -9,7 +9,6 @@ from airflow_provider_ducklake.hooks.asset_events import declare, declare_read
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.spec.commit_key import OnClear
 from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         consumer: str | None = None,
         full_refresh: bool | str = False,
         engine: str = "auto",
-        on_clear: str = OnClear.REPLACE.value,
+        on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:

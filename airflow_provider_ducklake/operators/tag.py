@@ -58,7 +58,7 @@ class DuckLakeTagOperator(DuckLakeOperator):
         self,
         *,
         name: str,
-        action: str = TagAction.TAG.value,
+        action: str = "tag",
         at: int | datetime | str | None = None,
         replace: bool | str = False,
         **kwargs: Any,  # noqa: ANN401 - Airflow's

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.asset_events import declare
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.spec.commit_key import OnClear
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +54,7 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
         set: Mapping[str, str],  # noqa: A002 - SQL's own word
         where: str,
         engine: str = "auto",
-        on_clear: str = OnClear.REPLACE.value,
+        on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
