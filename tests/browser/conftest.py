@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.airflow.services import Airflow, airflow, unpaused
 
-README = Path(__file__).parents[2] / "README.md"
+QUICK_START = Path(__file__).parents[2] / "docs" / "quickstart.md"
+SAVED = r"^Save this as `~/airflow/dags/(\S+)`:\n\n```python\n(.*?)^```"
 CHROMIUM = shutil.which("chromium")
 PATIENCE = 900.0
 SCREEN = {"width": 1400, "height": 900}
@@ -41,24 +42,30 @@ class Site:
         return f"http://127.0.0.1:{self.airflow.port}{path}"
 
     def task(self, dag_id: str, task_id: str) -> str:
-        """Return the address of a task's newest run."""
-        query = "SELECT run_id FROM dag_run WHERE dag_id = ? ORDER BY id DESC"
-        run_id = self.airflow.query(query, dag_id)[0][0]
+        """Return the address of a task in its DAG's first run."""
+        ((run_id, *_), *_) = self.airflow.query(
+            "SELECT run_id FROM dag_run WHERE dag_id = ? ORDER BY id", dag_id
+        )
         return self.address(f"/dags/{dag_id}/runs/{quote(run_id)}/tasks/{task_id}")
 
     def asset(self, uri: str) -> str:
         return self.address(f"/assets/{self.airflow.query('SELECT id FROM asset WHERE uri = ?', uri)[0][0]}")
 
-    def ended(self, dag_id: str) -> str | None:
-        """Return the state of a DAG's run that has ended."""
+    def after(self, dag_id: str, runs: int) -> list[str]:
+        """Return how so many runs of a DAG ended, as soon as they have."""
         query = "SELECT state FROM dag_run WHERE dag_id = ? AND state IN ('success', 'failed')"
-        states = self.airflow.query(query, dag_id)
-        return states[0][0] if states else None
+
+        def ended() -> list[str]:
+            states = [state for (state,) in self.airflow.query(query, dag_id)]
+            return states if len(states) >= runs else []
+
+        found: list[str] = self.airflow.wait(ended, PATIENCE, dag_id)
+        return found
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Airflow after its DAGs have run: README's, daily_sales by its event, mistakes."""
+    """Airflow after the DAGs of the quick start have run for two days, and mistakes."""
     folder = tmp_path_factory.mktemp("site")  # not of the lake, whose short path pictures show
     with tempfile.TemporaryDirectory(prefix="demo-") as lake, airflow(folder) as one:
         connections = {
@@ -71,20 +78,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         }
         for name, connection in connections.items():
             one.run("connections", "add", name, "--conn-json", json.dumps(connection))
-        shutil.copy(Path(__file__).with_name("after_shop.py"), one.dags)
-        ((code,),) = [re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)]
-        (one.dags / "shop.py").write_text(code)
+        shutil.copy(Path(__file__).with_name("mistakes.py"), one.dags)
+        for name, code in re.findall(SAVED, QUICK_START.read_text(), re.DOTALL | re.MULTILINE):
+            (one.dags / name).write_text(code)
         one.start()
         found = Site(one, Path(lake))
-        dag_ids = ("shop", "daily_sales", "mistakes")
-        unpaused(one, dag_ids, PATIENCE)
-        one.run("dags", "trigger", "shop", "--logical-date", "2026-11-01")
-        states = [
-            one.wait(lambda dag_id=dag_id: found.ended(dag_id), PATIENCE, dag_id) for dag_id in dag_ids[:2]
-        ]
+        unpaused(one, ("shop", "daily_sales", "mistakes"), PATIENCE)
+        for number, day in enumerate(("2026-11-01", "2026-11-02"), start=1):
+            one.run("dags", "trigger", "shop", "--logical-date", day)
+            assert found.after("shop", number) == ["success"] * number, one.logs()
+            assert found.after("daily_sales", number) == ["success"] * number, one.logs()
         one.run("dags", "trigger", "mistakes")
-        states.append(one.wait(lambda: found.ended("mistakes"), PATIENCE, "mistakes"))
-        assert states == ["success", "success", "failed"], one.logs()
+        assert found.after("mistakes", 1) == ["failed"], one.logs()
         yield found
 
 

@@ -32,7 +32,7 @@ CLAIMS = {
     ],
     "row by row with those of DuckDB 1.5.5": ["differential/test_state_machine.py::test_drawn_histories"],
     "takes 0.6 s on a warm Spark Connect server": ["../benchmarks/fixed_cost.py", "../docs/spark_connect.md"],
-    "as long as Spark's own `df.write.parquet`": [
+    "takes half the time for 200 columns": [
         "../benchmarks/engines.py",
         "../docs/adr/0019-arrow-writes.md",
     ],
@@ -55,6 +55,11 @@ CLAIMS = {
         "airflow/test_kubernetes.py::test_an_insert_runs_in_a_pod",
     ],
     "| Catalog database |": ["airflow/test_any_airflow.py::test_jobs_and_sensors_of_one_dag"],
+    "| DuckDB |": [
+        "interop/test_any_duckdb.py::test_what_duckdb_writes_we_read_migrate_and_add_to",
+        "interop/test_any_duckdb.py::test_what_we_write_duckdb_reads_or_refuses",
+        "reference/test_lakes_1_1.py",
+    ],
     "| DuckLake version |": [
         "spark/test_lakes_of_1_1.py::test_every_verb_writes_there",
         "interop/test_old_versions.py::test_rows_are_those_of_the_older_duckdb_at_every_snapshot",
