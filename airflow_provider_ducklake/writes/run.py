@@ -94,7 +94,9 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
     phases.end("commit")
     summary = planned.summary(results, write, committed)
     _tidy_up(lake, request, results, submitter)
-    log.info("Took %s%s", phases, _in_duckdb(request, committed))
+    log.info("Took %s", phases)
+    if committed is not None and request.plans:
+        log.info("In DuckDB: FROM lake.%s AT (VERSION => %d)", request.plans[0].table, committed.id)
     return Outcome(committed, summary)
 
 
@@ -112,14 +114,6 @@ class _Phases:
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {lasting(seconds)}" for name, seconds in self._seconds.items())
         return f"{lasting(sum(self._seconds.values()))}: {parts}"
-
-
-def _in_duckdb(request: JobRequest, committed: CommittedSnapshot | None) -> str:
-    """Return by which query DuckDB shows the snapshot."""
-    tables = [plan.table for plan in request.plans]
-    if committed is None or not tables:
-        return ""
-    return f". In DuckDB: FROM lake.{tables[0]} AT (VERSION => {committed.id})"
 
 
 def earlier(

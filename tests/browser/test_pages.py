@@ -9,6 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.conftest import SCREEN, Site, picture
 from tests.reference.duckdb_lake import open_lake
 
+MARGIN = 28  # pixels at the right edge of a log
 ORDERS = "ducklake://ducklake_default/sales/orders"
 # What a user did wrong, and what the sentence that says so has in it.
 MISTAKES = {
@@ -41,7 +42,9 @@ def in_sight(what: Locator) -> bool:
     expect(what).to_be_visible(timeout=30_000)
     box = what.bounding_box()
     assert box is not None
-    return box["x"] + box["width"] <= SCREEN["width"] and box["y"] + box["height"] <= SCREEN["height"]
+    return (
+        box["x"] + box["width"] <= SCREEN["width"] - MARGIN and box["y"] + box["height"] <= SCREEN["height"]
+    )
 
 
 def test_a_tasks_log_says_what_was_committed(site: Site, page: Page):
