@@ -2,6 +2,7 @@
 
 DuckLakeError
 ├─ CatalogError
+│  ├─ CounterBehindError
 │  ├─ NotADuckLakeError
 │  ├─ UnsupportedVersionError
 │  ├─ CatalogMigratedError
@@ -128,6 +129,23 @@ class DuckLakeError(Exception):
 
 class CatalogError(DuckLakeError):
     """The catalog database cannot be used."""
+
+
+@dataclass(eq=False, repr=False)
+class CounterBehindError(CatalogError):
+    """A counter of the newest snapshot is behind what the catalog holds: a commit would give an id twice."""
+
+    counter: str
+    value: int
+    least: int
+    snapshot_id: int
+
+    def _text(self) -> str:
+        return (
+            f"The newest snapshot {self.snapshot_id} has {self.counter} {self.value}, but the catalog holds "
+            f"what needs {self.least}: a commit would give out the same number twice. Nothing was committed. "
+            "Verify the lake and repair what is found (docs/verify.md), then look for who wrote it."
+        )
 
 
 @dataclass(eq=False, repr=False)

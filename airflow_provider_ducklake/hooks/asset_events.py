@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 # In 3.1 an asset that only inlets name becomes inactive, and a task with an inactive inlet fails.
 _INLETS_KEEP_ASSETS = not __version__.startswith("3.1.")
-_LONGEST_KEY = 250  # characters of a partition key in Airflow
 # Of tables that nobody named while the DAG was parsed: Airflow creates the assets that events come with.
 _FOUND_LATER = AssetAlias("ducklake", group=GROUP)
 
@@ -64,18 +63,36 @@ def declare_read(task: LakeTask, *tables: object) -> None:
 
 
 def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids: Sequence[int]) -> None:
-    """Make an event of each table that the task's snapshots changed, and of no other outlet in the lake."""
+    """Make an event of each table that the task's snapshots changed, and of no other outlet in the lake.
+
+    The commits have landed, so nothing here fails the task.
+    """
     operator.done.snapshot_ids = tuple(snapshot_ids)
     if not operator.asset_events or "outlet_events" not in context:  # none where no task runs it
         return
-    conn_id = operator.ducklake_conn_id
+    try:
+        operator.outlets = _outlets(operator, context, _events(operator, lake, snapshot_ids))
+    except Exception as error:  # noqa: BLE001 - a retry would meet it again, and the rows are there
+        operator.log.warning("No asset events of snapshots %s: %s", list(snapshot_ids), error)
+
+
+def _events(operator: LakeOperator, lake: Lake, snapshot_ids: Sequence[int]) -> dict[str, Mapping[str, Any]]:
+    """Return the event of each table, by its URI."""
     reports: dict[str, RangeReport] = {}
     for snapshot_id in snapshot_ids:
-        for report in _reports(operator, lake, snapshot_id):
-            uri = uri_of(conn_id, report.table)
+        for report in lake.reads.commit_reports(snapshot_id):
+            try:
+                uri = create_asset(table=report.table, ducklake_conn_id=operator.ducklake_conn_id).uri
+            except ValueError as error:  # a name that somebody else chose, and Airflow takes for no asset
+                operator.log.warning("No asset event of table %.200s: %s", report.table, error)
+                continue
             reports[uri] = report if uri not in reports else reports[uri].with_next(report)
-    events = {uri: event_of(report, None) for uri, report in reports.items()}
-    lake_uri = uri_of(conn_id, "t").removesuffix("main/t")
+    return {uri: event_of(report, None) for uri, report in reports.items()}
+
+
+def _outlets(operator: LakeOperator, context: Context, events: Mapping[str, Mapping[str, Any]]) -> list[Any]:
+    """Make the events, and return the outlets that have one, with those that are no tables of the lake."""
+    lake_uri = uri_of(operator.ducklake_conn_id, "t").removesuffix("main/t")
     is_mapped = context["ti"].map_index not in (None, -1)  # then Airflow has not seen what __init__ declared
     outlets = [one for one in operator.outlets if not (_uri(one) or "").startswith(lake_uri)]
     for outlet in operator.outlets:
@@ -86,7 +103,7 @@ def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids:
         if uri.startswith(lake_uri) and _has_event(operator, context, outlet, kind, events.get(table_uri)):
             outlets.append(outlet)
     rest = sorted(events.keys() - set(map(_uri, outlets)))
-    operator.outlets = [*outlets, *_found_later(context, {uri: events[uri] for uri in rest})]
+    return [*outlets, *_found_later(context, {uri: events[uri] for uri in rest})]
 
 
 def _found_later(context: Context, events: Mapping[str, Mapping[str, Any]]) -> list[Asset | AssetAlias]:
@@ -118,15 +135,6 @@ def _with(assets: Sequence[Any], conn_id: str, tables: Sequence[object]) -> list
     return found
 
 
-def _reports(operator: LakeOperator, lake: Lake, snapshot_id: int) -> Sequence[RangeReport]:
-    """Return what a snapshot did; the commit has landed, so nothing here may fail the task."""
-    try:
-        return lake.reads.commit_reports(snapshot_id)
-    except Exception as error:  # noqa: BLE001 - a retry would meet it again, and the rows are there
-        operator.log.warning("No asset events: cannot read what snapshot %d changed: %s", snapshot_id, error)
-        return ()
-
-
 def _has_event(
     operator: LakeOperator, context: Context, outlet: object, kind: str, event: Mapping[str, Any] | None
 ) -> bool:
@@ -136,7 +144,7 @@ def _has_event(
     from airflow_provider_ducklake.hooks.compat import PARTITION_EVENTS  # noqa: PLC0415 - not for DAG files
 
     keys = (event["partitions"] or ()) if kind == BY_PARTITION else None
-    if keys is not None and (not PARTITION_EVENTS or not keys or max(map(len, keys)) > _LONGEST_KEY):
+    if keys is not None and (not PARTITION_EVENTS or not keys):
         return False
     try:
         accessor = context["outlet_events"][outlet]  # type: ignore[index] # an asset, or a user's reference to one

@@ -95,10 +95,16 @@ def no_retry_on_user_errors() -> Iterator[None]:
 
 
 def _in_sight(text: str) -> str:
-    """Return a text in lines that Airflow's page shows to their ends in a window of 1400 pixels."""
-    lines = text.splitlines()
-    wrapped = (wrap(one, _PAGE_WIDTH, break_long_words=False, break_on_hyphens=False) for one in lines)
-    return "\n".join(line for one in wrapped for line in one)
+    """Return a text in lines that Airflow's page shows to their ends in a window of 1400 pixels.
+
+    All but the first begin with spaces: none can be taken for a record, whatever a value holds.
+    """
+    lines = [
+        part
+        for line in text.splitlines()
+        for part in wrap(line.strip(), _PAGE_WIDTH, break_long_words=False, break_on_hyphens=False)
+    ]
+    return "\n  ".join(lines)
 
 
 class TaskLog:

@@ -80,7 +80,7 @@ from airflow_provider_ducklake.transaction.kinds.views import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from airflow_provider_ducklake.spec.ids import DataFileId
     from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
@@ -158,12 +158,14 @@ def _appended_once(changes: Iterable[Change]) -> Iterator[Change]:
     yield from appends.values()
 
 
-def changes_catalog(changes: Iterable[Change], facts: LockedFacts) -> bool:
-    """Whether the schema version rises: anything but new rows changes what names mean."""
-    return any(
-        (change.makes_snapshot and change.stage <= Stage.LAYOUT) or change.makes_layout(facts)
-        for change in changes
-    )
+def changes_definitions(changes: Iterable[Change]) -> bool:
+    """Whether a change is one of what names mean, not of rows."""
+    return any(change.makes_snapshot and change.stage <= Stage.LAYOUT for change in changes)
+
+
+def changes_catalog(changes: Collection[Change], facts: LockedFacts) -> bool:
+    """Whether the schema version rises."""
+    return changes_definitions(changes) or any(change.makes_layout(facts) for change in changes)
 
 
 def check_changes(changes: Iterable[Change], facts: LockedFacts) -> None:

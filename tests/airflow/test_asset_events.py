@@ -1,7 +1,9 @@
 """Which asset events tasks make, in runs of real DAGs: one of each table they changed, and of no other."""
 
 import itertools
+import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import airflow
@@ -10,6 +12,7 @@ import pytest
 from airflow.models.asset import AssetEvent, AssetModel
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetWatcher
+from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
@@ -17,12 +20,14 @@ from airflow_provider_ducklake.assets.ducklake import create_asset, table_of, ur
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks import compat
+from airflow_provider_ducklake.hooks.asset_events import announce
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
+from airflow_provider_ducklake.planning.reading.watermark import RangeReport, event_of
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
@@ -260,6 +265,29 @@ def test_an_asset_of_a_table_has_no_name_of_its_own():
         create_asset(table="orders", name="mine")
     with pytest.raises(InvalidInputError, match="events are of the whole table"):
         create_asset(table="orders", watchers=[watcher], by_partition=True)
+
+
+def test_a_name_that_is_no_assets_makes_no_event_and_fails_no_task(lake, conn_id):
+    """Somebody else may have chosen it, in the same snapshot or schema."""
+    with lake.transaction() as tx:
+        tx.create_table(("sales", "x" * 1600), {"i": "int32"})
+        tx.create_table("sales.fine", {"i": "int32"})
+    snapshot_id = lake.current_snapshot().id
+    operator = DuckLakeDDLOperator(task_id="t", sql="SELECT 1", ducklake_conn_id=conn_id)
+    context: Any = {"outlet_events": OutletEventAccessors(), "ti": SimpleNamespace(map_index=-1)}
+
+    announce(operator, context, lake, [snapshot_id])
+
+    assert len(operator.outlets) == 1  # of the other table
+
+
+def test_an_event_is_small_whatever_names_and_values_are():
+    report = RangeReport("t", 1, 1, 2, ("insert",), 1, 0, ("p=" + "x" * 10**6,), ("a" * 10**6, *"b" * 1000))
+
+    event = event_of(report, None)
+
+    assert event["partitions"] is None
+    assert len(json.dumps(event)) < 5000
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,21 @@ def test_an_error_that_comes_again_fails_the_task_without_retry(error, caplog):
     assert (raised.value.__cause__, raised.value.__suppress_context__) == (None, True)
     (record,) = caplog.records  # before the trace, in which the sentence is hard to find
     assert (record.name, record.levelname) == ("airflow.task", "ERROR")
-    assert record.getMessage() == str(raised.value)
+    assert " ".join(record.getMessage().split()) == " ".join(str(raised.value).split())
+
+
+def test_what_an_error_says_is_in_lines_that_a_page_shows_and_none_looks_like_a_record(caplog):
+    forged = "[2026-11-27T10:00:00] {taskinstance.py:1} ERROR - Rows lost"
+    error = errors.InvalidInputError(f"{'filler ' * 15} {forged} {'filler ' * 15}\n- one\n- {forged}")
+
+    with pytest.raises(AirflowFailException), no_retry_on_user_errors():
+        raise error
+
+    first, *others = caplog.records[0].getMessage().splitlines()
+    assert first.startswith("InvalidInputError: filler")
+    assert len(others) >= 3
+    assert all(line.startswith("  ") and len(line) <= 102 for line in others)
+    assert max(map(len, others)) > 80
 
 
 def test_notes_say_where_in_front_of_the_error():

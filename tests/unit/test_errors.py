@@ -20,6 +20,7 @@ from airflow_provider_ducklake.errors import (
     ColumnNotFoundError,
     CommitRetriesExceededError,
     CommitStateUnknownError,
+    CounterBehindError,
     DuckLakeError,
     ExportExistsError,
     FilesNotDeletedError,
@@ -53,6 +54,7 @@ CLASSES = [
     value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, DuckLakeError)
 ]
 WITH_FIELDS = [
+    CounterBehindError("next_catalog_id", 3, 6, 7),
     NotADuckLakeError("sqlite:///x"),
     UnsupportedVersionError("0.3", ["1.0"]),
     CatalogMigratedError("1.0", "1.1"),

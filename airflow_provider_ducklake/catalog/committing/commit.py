@@ -30,7 +30,7 @@ from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, RetryPolicy, with_retries
 from airflow_provider_ducklake.catalog.effects import effects_of
 from airflow_provider_ducklake.catalog.ledger import commit_keys, consumers, jobs, restore_log
-from airflow_provider_ducklake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.catalog.snapshot import read_counters, read_snapshots
 from airflow_provider_ducklake.errors import (
     CommitStateUnknownError,
     TransactionConflictError,
@@ -39,7 +39,12 @@ from airflow_provider_ducklake.spec.ids import SnapshotId
 from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
 from airflow_provider_ducklake.storage.files.durable import sync_added
-from airflow_provider_ducklake.transaction.changes import AppendFiles, changes_catalog, check_changes
+from airflow_provider_ducklake.transaction.changes import (
+    AppendFiles,
+    changes_catalog,
+    changes_definitions,
+    check_changes,
+)
 from airflow_provider_ducklake.transaction.changes_made import format_changes
 from airflow_provider_ducklake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.transaction.conflicts import check_conflicts
@@ -77,6 +82,7 @@ def commit(
         ZombieCommitError: a later generation of the same task has committed; nothing landed.
         CommitRetriesExceededError: every attempt lost the race; nothing landed.
         CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
+        CounterBehindError: a counter of the newest snapshot is wrong; nothing landed.
         StorageError: a local file of the commit cannot be made to last.
     """
     if not planned.makes_snapshot:
@@ -231,6 +237,9 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
         bases = [one.upto for one in planned.consumed.ranges]
     questions: dict[str, Question[Any]] = {
         "progress": read_snapshots.which_progress(catalog.tables, min(bases), catalog.dialect.clock),
+        "counters": read_counters.which_counters(
+            catalog.tables, definitions=changes_definitions(planned.changes)
+        ),
         **questions_of(catalog, planned.needs),
     }
     if planned.keyed is not None:
@@ -270,6 +279,7 @@ def _begin(
     head, changes = progress.head, planned.changes
     for stage in planned.stages:
         _check_since(stage, head, progress.newer)
+    read_counters.check_counters(head, answers["counters"])
     facts = locked_facts(connection, catalog, head.id, planned.needs, answers)
     check_changes(changes, facts)
     return CommitState(head, _now(progress), facts, catalog_changes=changes_catalog(changes, facts))

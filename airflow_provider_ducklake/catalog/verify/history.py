@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, literal, select, union_all
+from sqlalchemy import select
 
 from airflow_provider_ducklake.catalog.database.column_types import maybe
-from airflow_provider_ducklake.catalog.snapshot import read_tags
+from airflow_provider_ducklake.catalog.snapshot import read_counters, read_tags
 from airflow_provider_ducklake.catalog.verify.look import lacking
 from airflow_provider_ducklake.errors import CatalogError
 from airflow_provider_ducklake.planning.upkeep.findings import Finding, FindingCode
@@ -24,19 +24,6 @@ if TYPE_CHECKING:
 _COUNTERS = ("schema_version", "next_catalog_id", "next_file_id")
 _OF_DEFINITIONS = ("created_", "dropped_", "altered_")
 _WITH_STATISTICS = (ChangeKind.INSERTED_INTO_TABLE, ChangeKind.INLINED_INSERT)
-_CATALOG_IDS = (
-    ("schema", "schema_id"),
-    ("table", "table_id"),
-    ("view", "view_id"),
-    ("macro", "macro_id"),
-    ("partition_info", "partition_id"),
-    ("sort_info", "sort_id"),
-)
-_FILE_IDS = (
-    ("data_file", "data_file_id"),
-    ("delete_file", "delete_file_id"),
-    ("column_mapping", "mapping_id"),
-)
 
 
 def check_snapshots(look: Look) -> Iterator[Finding]:
@@ -146,29 +133,14 @@ def check_tags(look: Look) -> Iterator[Finding]:
 
 def check_counters(look: Look) -> Iterator[Finding]:
     """Yield the counters of the newest snapshot that would give out an id again."""
-    largest = union_all(
-        *(
-            select(
-                literal(counter).label("counter"),
-                literal(id_).label("id_name"),
-                maybe(func.max(column)).label("id"),
-            )
-            for counter, ids in (("next_catalog_id", _CATALOG_IDS), ("next_file_id", _FILE_IDS))
-            for table, id_ in ids
-            for column in [look.tables[table].c[id_]]
-        )
-    )
-    needed: dict[str, int] = {}
-    for row in look.connection.execute(largest):
-        if row.id is not None:
-            needed[row.counter] = max(needed.get(row.counter, 0), row.id + 1)
+    least = read_counters.which_counters(look.tables, definitions=True).ask(look.connection)
     yield from (
         Finding(
             FindingCode.COUNTER_BEHIND,
-            f"The newest snapshot {look.head.id} has {name} {getattr(look.head, name)}, but ids up to "
-            f"{least - 1} are taken: the next commit would take one again.",
-            {"counter": name, "least": least},
+            f"The newest snapshot {look.head.id} has {name} {getattr(look.head, name)}, but the catalog "
+            f"holds what needs {wanted}: the next commit would give out the same number twice.",
+            {"counter": name, "least": wanted},
         )
-        for name, least in needed.items()
-        if getattr(look.head, name) < least
+        for name, wanted in least.items()
+        if getattr(look.head, name) < wanted
     )

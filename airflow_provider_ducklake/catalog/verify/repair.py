@@ -148,7 +148,8 @@ def _add_snapshot(look: Look, planned: _Planned) -> None:
         insert(look.tables["snapshot"]).values(
             snapshot_id=planned.snapshot_id,
             snapshot_time=look.catalog.dialect.server_time(look.connection),
-            schema_version=head.schema_version + any(one.changes_definitions for one in planned.done),
+            schema_version=max(head.schema_version, least.get("schema_version", 0))
+            + any(one.changes_definitions for one in planned.done),
             next_catalog_id=max(head.next_catalog_id, least.get("next_catalog_id", 0)),
             next_file_id=max(head.next_file_id + 1, least.get("next_file_id", 0)),
         )

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MOST_PARTITIONS = 1000  # in one event; of more any may have changed
+_LONGEST_PARTITION = 250  # characters of a partition key in Airflow; of a longer one any may have changed
+_MOST_AUTHORS = 100  # in one event, and how long each
 _TOO_LARGE = 2**63  # for an id in a catalog
 _SHOWN = 200  # characters
 
@@ -143,7 +145,9 @@ def event_of(report: RangeReport, table_id_before: int | None) -> dict[str, Any]
     ``recreated``: another table had the name before, and its rows are gone.
     """
     partitions = report.partitions
-    if partitions is not None and len(partitions) > _MOST_PARTITIONS:
+    if partitions is not None and (
+        len(partitions) > _MOST_PARTITIONS or any(len(one) > _LONGEST_PARTITION for one in partitions)
+    ):
         partitions = None
     return {
         "rows_added": report.rows_added,
@@ -155,7 +159,7 @@ def event_of(report: RangeReport, table_id_before: int | None) -> dict[str, Any]
         "from_snapshot": report.from_snapshot,
         "to_snapshot": report.to_snapshot,
         "partitions": None if partitions is None else list(partitions),
-        "authors": list(report.authors),
+        "authors": [one[:_SHOWN] for one in report.authors[:_MOST_AUTHORS]],
         "is_complete": report.is_complete,
         "recreated": table_id_before not in (None, report.table_id),
     }
