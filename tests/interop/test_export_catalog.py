@@ -20,6 +20,7 @@ from airflow_provider_ducklake.errors import (
     SnapshotNotFoundError,
     StorageError,
     UnsupportedFeatureError,
+    UntrustedValueError,
 )
 from airflow_provider_ducklake.spec.frozen import ExportFormat, ExportResult
 from tests.interop.frozen import HISTORY, all_rows, attached, columns_of, rows_at
@@ -434,3 +435,43 @@ def test_one_can_attach_it_by_the_statement(sqlite_catalog, tmp_path):
         assert reference.sql("SELECT count(*) FROM frozen.sales.orders") == [(60,)]
         with pytest.raises(duckdb.Error):
             reference.sql("INSERT INTO frozen.sales.orders SELECT * FROM frozen.sales.orders")
+
+
+@pytest.mark.parametrize("planted", ["row", "link", "folder"])
+def test_only_files_of_a_lake_are_copied_and_only_into_the_folder(sqlite_catalog, tmp_path, planted):
+    """A row of the catalog may name any file of the worker, and links may lie in the folder already."""
+    secret, elsewhere = tmp_path / "airflow.cfg", tmp_path / "elsewhere"
+    secret.write_text("[core]\nfernet_key = secret")
+    elsewhere.mkdir()
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        lake.append_arrow("t", pa.table({"i": pa.array(range(100), pa.int64())}))
+    (data,) = Path(sqlite_catalog.data_path).rglob("*.parquet")
+    path = tmp_path / "share" / "frozen.sqlite"
+    copy = path.with_name(f"{path.name}.files") / "main" / "t" / data.name
+    if planted == "row":
+        engine = create_engine(parse_url(sqlite_catalog.sqlalchemy_url))
+        with engine.begin() as connection:
+            named = "path = :path, path_is_relative = 0, file_size_bytes = :size"
+            values = {"path": str(secret), "size": secret.stat().st_size}
+            connection.execute(text(f"UPDATE ducklake_data_file SET {named}"), values)
+        engine.dispose()
+    elif planted == "link":
+        copy.parent.mkdir(parents=True)
+        copy.symlink_to(secret)
+    else:
+        copy.parent.parent.mkdir(parents=True)
+        copy.parent.symlink_to(elsewhere)
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        if planted == "link":
+            lake.export_catalog(str(path), copy_files=True)
+            assert copy.read_bytes() == data.read_bytes()
+        else:
+            with pytest.raises(UntrustedValueError):
+                lake.export_catalog(str(path), copy_files=True)
+
+    assert secret.read_text() == "[core]\nfernet_key = secret"
+    assert list(tmp_path.rglob("*.cfg")) == [secret]
+    assert list(elsewhere.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,16 +37,22 @@ def copy_file(source: Location, target: Location) -> None:
 
 
 def _copy_locally(source: Path, target: Path) -> None:
+    """Copy under a new name first: a link that has the target's name is replaced, and not followed."""
     make_parents(target)
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
-        with regular_file(str(source)) as opened:
-            shutil.copyfile(opened, target)
-        with target.open("rb+") as copied:
-            os.fsync(copied.fileno())
+        with (
+            regular_file(str(source)) as opened,
+            Path(opened).open("rb") as read,
+            temporary.open("xb") as made,
+        ):
+            shutil.copyfileobj(read, made, _BLOCK_BYTES)
+            made.flush()
+            os.fsync(made.fileno())
+        temporary.replace(target)
         sync_directory(target.parent)
-    except BaseException:
-        target.unlink(missing_ok=True)
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _copy_in_store(source: Location, target: Location) -> bool:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.errors import UntrustedValueError
 from airflow_provider_ducklake.storage.files.copying import copy_file
 from airflow_provider_ducklake.storage.files.durable import make_parents, sync_directory
 from airflow_provider_ducklake.storage.files.filesystem import (
@@ -16,16 +17,21 @@ from airflow_provider_ducklake.storage.files.filesystem import (
     file_sizes,
     naming_errors,
     open_filesystem,
+    open_input,
 )
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import pyarrow as pa
+
     from airflow_provider_ducklake.storage.files.filesystem import Location, StorageOptions
     from airflow_provider_ducklake.storage.moving.copied_file import CopiedFile
 
 _PRIVATE = 0o600
+_LEAST_BYTES = 12  # of a Parquet file: its words at both ends, and the length of its footer
+_OF_LAKES = {(word, word) for word in (b"PAR1", b"PARE", b"PFA1")}  # Parquet, encrypted, Puffin
 
 
 def copy_files(
@@ -40,14 +46,44 @@ def copy_files(
 
     Raises:
         StorageError: one is missing or cannot be copied; names it.
+        UntrustedValueError: one is no file of a lake, or a link leads a copy elsewhere; names it.
     """
     there = file_sizes(folder, options)
     target = open_filesystem(folder, options)
 
     def copy(path: str) -> None:
-        copy_file(locate(copies[path].source), child(target, path))
+        source, place = locate(copies[path].source), child(target, path)
+        _check_is_of_a_lake(source, copies[path].size)
+        if place.is_local and not _real(Path(place.path).parent).is_relative_to(_real(Path(target.path))):
+            problem = "would lie elsewhere by a link in the folder"
+            raise UntrustedValueError(f"The export to {folder}", path, problem)
+        copy_file(source, place)
 
     in_threads(copy, [path for path, file in copies.items() if there.get(path, -1) != file.size])
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _check_is_of_a_lake(file: Location, size: int | None) -> None:
+    """Refuse what is no Parquet or Puffin file of its size: a row of the catalog may name any file.
+
+    Raises:
+        UntrustedValueError: it is not; names it.
+        StorageError: it cannot be read.
+    """
+    with naming_errors(file.uri, "read"), open_input(file) as stream:
+        found = stream.size()
+        ends = (stream.read(4), b"") if found < _LEAST_BYTES else (stream.read(4), _last(stream, found))
+    if ends not in _OF_LAKES or (size is not None and size != found):
+        problem = f"has {found} bytes and is not the file of {size} bytes that a lake would have there"
+        raise UntrustedValueError("A row of the catalog", file.uri, problem)
+
+
+def _last(stream: pa.NativeFile, size: int) -> bytes:
+    stream.seek(size - 4)
+    return bytes(stream.read(4))
 
 
 def is_there(path: str, options: StorageOptions) -> bool:
