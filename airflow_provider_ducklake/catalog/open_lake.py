@@ -301,6 +301,10 @@ def translated(dialect: CatalogDialect) -> Iterator[None]:
         if dialect.is_lock_timeout(error):
             waited = dialect.limits.lock_timeout_seconds
             raise LockTimeoutError(catalog, waited, dialect.lock_holder(error)) from None
+        if "Could not decode to UTF-8" in reason:  # SQLite takes any bytes for a text
+            raise CatalogError(
+                f"{catalog}: {reason}. Correct that row, or restore the catalog from a backup."
+            ) from None
         if error.connection_invalidated or (_is_connection_error(error) and not dialect.is_refusal(error)):
             hint = _GRANTS if dialect.is_missing_right(error) else _CHECK
             raise CatalogUnavailableError(catalog, f"{reason.rstrip('. ')}. {hint}") from None

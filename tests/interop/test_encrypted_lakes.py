@@ -2,6 +2,7 @@
 
 import sqlite3
 import sys
+import traceback
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,12 @@ from sqlalchemy import create_engine
 
 from airflow_provider_ducklake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import (
+    CatalogError,
+    InvalidInputError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -258,6 +264,20 @@ def test_what_ducklakepy_wrote_at_1_1_is_read_and_changed(sqlite_catalog):
 
 
 # --- files and keys that lie ---
+
+
+@pytest.mark.parametrize("spoilt", ["CAST(encryption_key AS BLOB)", "encryption_key || CAST(x'ff' AS TEXT)"])
+def test_a_key_that_sqlite_keeps_as_bytes_shows_in_no_error(lying, spoilt):
+    (key,) = keys(lying)
+    with sqlite3.connect(lying.location) as connection:
+        connection.execute(f"UPDATE ducklake_data_file SET encryption_key = {spoilt}")
+
+    with pytest.raises(CatalogError) as raised, Lake.connect(lying.sqlalchemy_url) as lake:
+        lake.read_arrow("t")
+
+    shown = "".join(traceback.format_exception(raised.value))
+    assert key[:8] not in shown
+    assert "encryption_key" in shown
 
 
 def set_key(catalog: CatalogDatabase, key: str | None) -> None:

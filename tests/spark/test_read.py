@@ -1,5 +1,6 @@
 """What Spark reads of a lake: the same rows as the reader without Spark, which is proved on the reference."""
 
+import os
 import re
 import sqlite3
 from functools import reduce
@@ -364,6 +365,50 @@ def test_a_file_that_goes_bad_before_the_rows_are_asked_for_is_named(sqlite_cata
 
 
 @pytest.mark.classic_only("makes an exception of Java")
+@pytest.mark.drawn(one_in=1)
+@pytest.mark.parametrize(
+    "planted", ["empty file", "empty folder", "folder with files", "FIFO", "hidden", "slash"]
+)
+def test_no_file_is_left_out_without_a_word(sqlite_catalog, spark, planted):
+    """Spark's listing leaves out what is empty, and files of some names; what lies in a folder it reads."""
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        for first in (0, 100):
+            lake.append_arrow("t", pa.table({"i": pa.array(range(first, first + 50), pa.int64())}))
+    path = Path(lake_file(sqlite_catalog))
+    content, name = path.read_bytes(), path.name
+    if planted in ("hidden", "slash"):
+        name = f"{path.name}._COPYING_" if planted == "hidden" else path.name
+        path.rename(path.with_name(name))
+        with sqlite3.connect(sqlite_catalog.location) as connection:
+            stored = name if planted == "hidden" else f"{name}/"
+            connection.execute("UPDATE ducklake_data_file SET path = ? WHERE path = ?", (stored, path.name))
+    else:
+        path.unlink()
+        if planted == "empty file":
+            path.touch()
+        elif planted == "FIFO":
+            os.mkfifo(path)
+        else:
+            path.mkdir()
+            for number in range(2 if planted == "folder with files" else 0):
+                (path / f"{number}.parquet").write_bytes(content)
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        if planted in ("hidden", "slash"):
+            assert read_table(spark, lake.scan("t")).count() == 100
+        else:
+            with pytest.raises(StorageError, match=re.escape(name)):
+                read_table(spark, lake.scan("t")).collect()
+
+
+def lake_file(catalog: CatalogDatabase) -> str:
+    """Return the path of the first file."""
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        return min(file.data_file for file in lake.files("t"))
+
+
 def test_a_file_is_not_called_bad_for_what_ails_who_reads_it(sqlite_catalog, spark):
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
         duck.sql("CREATE TABLE t AS SELECT 1 AS i")

@@ -60,6 +60,9 @@ def _storage(dialect: Dialect) -> _Storage:
     return _STORAGE[dialect.name]
 
 
+_KEYS = (".encryption_key", ".document_key")  # columns whose values no message shows
+
+
 class CatalogType(TypeDecorator[Any]):
     """A column's type that refuses what no writer leaves there: NULL where there is always a value.
 
@@ -98,8 +101,9 @@ class CatalogType(TypeDecorator[Any]):
         )
 
     def _no_such(self, value: object) -> CatalogError:
+        shown = "a value" if self.place.endswith(_KEYS) else f"{value!r:.80}"
         return CatalogError(
-            f"{value!r:.80} in {self.place} is not {self.called}. SQLite takes any value in any column: "
+            f"{shown} in {self.place} is not {self.called}. SQLite takes any value in any column: "
             "correct that row, or restore the catalog from a backup."
         )
 

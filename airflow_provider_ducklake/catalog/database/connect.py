@@ -198,9 +198,13 @@ def _postgres_engine(url: URL, limits: Limits) -> Engine:
     return engine
 
 
+_VALUE = " with text '"  # what SQLite shows of a value that is no UTF-8
+
+
 def first_line(error: BaseException | None) -> str:
     """Return what a driver says, without what it shows of the rows and of the statement."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return line.partition(_VALUE)[0]
 
 
 class DriverError(Exception):

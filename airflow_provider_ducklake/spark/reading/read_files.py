@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow.fs as pafs
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -22,6 +23,7 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.spark.reading import read_arrow
 from airflow_provider_ducklake.spark.reading.read_deletes import numbered, place, spark_path
 from airflow_provider_ducklake.spark.reading.read_layout import layouts
+from airflow_provider_ducklake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.spark.sessions.object_store import hadoop_path, require_file_system
 from airflow_provider_ducklake.spark.types.frames import analysed, renamed, select
 from airflow_provider_ducklake.spark.types.names import quoted
@@ -29,7 +31,8 @@ from airflow_provider_ducklake.spark.types.spark_types import FIELD_ID_KEY, lite
 from airflow_provider_ducklake.spec.defaults import initial_value
 from airflow_provider_ducklake.spec.types.ducklake_types import ListType, MapType, StructType
 from airflow_provider_ducklake.spec.types.scalars import Kind
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_filesystem
+from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.parquet.reader import folder_values, unreadable
 from airflow_provider_ducklake.storage.rows import table_reader
 
@@ -134,6 +137,7 @@ def _scanned(read: Read, group: Group, files: list[LiveDataFile]) -> DataFrame:
         rows = analysed(scan(read.spark, paths, group.layout, read.columns, reserved))
     except AnalysisException as error:
         raise _not_found(read, files, error) from error
+    _check_listed(read, files, rows)
     if group.hides_later:
         snapshot = table_reader.SNAPSHOT_ID.name
         rows = rows.where(f"{snapshot} IS NULL OR {snapshot} <= {read.plan.table.snapshot.id}")
@@ -173,6 +177,31 @@ def _not_found(read: Read, files: Sequence[LiveDataFile], error: AnalysisExcepti
     lost = next((file for file in files if spark_path(file.path) in text or file.path in text), files[0])
     table = read.plan.table
     return unreadable(lost, str(table.name), table.snapshot.id, "the file does not exist.")
+
+
+def _check_listed(read: Read, files: Sequence[LiveDataFile], rows: DataFrame) -> None:
+    """Compare what Spark lists with the files: it leaves empty ones out, and lists what lies in a directory.
+
+    Each file is looked at only where numbers differ, or on local disks where the session has no sizes.
+
+    Raises:
+        StorageError: a file is empty, or no file; names file, table and snapshot.
+    """
+    count, size = kind_of(read.spark).listed(rows)
+    table = read.plan.table
+
+    def check(file: LiveDataFile) -> None:
+        location = read.locate(file.path)
+        with naming_errors(location.uri, "read"):
+            info = location.filesystem.get_file_info(location.path)
+        if info.type is not pafs.FileType.NotFound and not (info.is_file and info.size):
+            raise unreadable(file, str(table.name), table.snapshot.id, "it is empty, or no file")
+
+    differs = (count, size) != (len(files), sum(file.file_size_bytes for file in files))
+    in_threads(check, [one for one in files if differs and (size or read.locate(one.path).is_local)])
+    if count != len(files):
+        found = f"Spark lists {count} files instead of {len(files)}, of which this is the first"
+        raise unreadable(files[0], str(table.name), table.snapshot.id, found)
 
 
 # Where the user's session says otherwise, files would silently be left out or their values changed.

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
-_HIDDEN = ("_", ".")  # Spark leaves files of such names out when it lists them, without a word
-
 
 @dataclass(frozen=True, slots=True)
 class StoredField:
@@ -91,7 +89,7 @@ def layouts(
     has_variants = any(column.type.facts.kind is Kind.VARIANT for column in columns)
 
     def layout(file: LiveDataFile) -> Layout | None:
-        if file.encryption_key is not None or file.path.rsplit("/", 1)[-1].startswith(_HIDDEN):
+        if file.encryption_key is not None or _is_hidden(file.path):
             return None
         if _is_present(file, columns, plan.columns_since) and not has_variants:
             return present
@@ -104,6 +102,12 @@ def layouts(
         return None if found is None or _clashes(found, columns, reserved(names)) else found
 
     return in_threads(readable, plan.files)
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether Spark leaves a file out when it lists it, without a word."""
+    name = path.rsplit("/", 1)[-1]
+    return not name or name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
 
 def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[ColumnId, SnapshotId]) -> bool:

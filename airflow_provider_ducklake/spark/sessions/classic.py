@@ -45,6 +45,11 @@ class Classic:
         """See ``Kind``."""
         return str(self._jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), "cost"))
 
+    def listed(self, df: DataFrame) -> tuple[int, int | None]:
+        """See ``Kind``."""
+        files = df._jdf.queryExecution().analyzed().collectLeaves().head().relation().location()
+        return len(files.inputFiles()), int(files.sizeInBytes())
+
     def checkpointed(self, df: DataFrame) -> DataFrame:
         """See ``Kind``."""
         return df.localCheckpoint()

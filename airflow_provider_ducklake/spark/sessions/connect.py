@@ -43,6 +43,10 @@ class Connect:
         """See ``Kind``."""
         return str(df._explain_string(mode="cost"))  # type: ignore[operator]  # noqa: SLF001 - no public way
 
+    def listed(self, df: DataFrame) -> tuple[int, int | None]:
+        """See ``Kind``."""
+        return len(df.inputFiles()), None
+
     def checkpointed(self, df: DataFrame) -> DataFrame:
         """See ``Kind``. What PySpark 4.2 returns is of the thread's active session, whosever ``df`` is."""
         active = RemoteSession._active_session  # noqa: SLF001 - no public way

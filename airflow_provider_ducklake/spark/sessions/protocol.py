@@ -40,6 +40,9 @@ class Kind(Protocol):
     def explained(self, df: DataFrame) -> str:
         """Return Spark's plan with its estimates, as ``DataFrame.explain("cost")`` prints it."""
 
+    def listed(self, df: DataFrame) -> tuple[int, int | None]:
+        """Return of how many files a scan is, and of how many bytes, as far as the session has that."""
+
     def checkpointed(self, df: DataFrame) -> DataFrame:
         """Return the rows that a DataFrame has now; it is evaluated once."""
 
