@@ -77,7 +77,7 @@ class LakeStore:
         text = await self._poller.ask(lambda lake: lake.writes.watermark(watcher))
         try:
             return None if text is None else json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
 
     async def save(self, state: Mapping[str, Any]) -> None:
@@ -160,7 +160,7 @@ class TableWatcher:
         stored = await self._store.load()
         if stored is not None:
             self._saved_at = time.monotonic()
-            return Watermark.of_json(stored, self._store.place)
+            return Watermark.of_json(stored, self._store.place, str(self._watch.table))
         start = polled.head if self._start is None else await self._poller.ask(self._start)
         self._lake_number = polled.lake_number  # a start to come is not a lake that went back
         mark = Watermark(start, polled.table_ids.get(self._watch.table.folded))

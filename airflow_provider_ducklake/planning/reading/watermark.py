@@ -7,12 +7,13 @@ killed repeats what may not have arrived, word for word, and leaves nothing out.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.spec.names.identifiers import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _MOST_PARTITIONS = 1000  # in one event; of more any may have changed
 _LONGEST_PARTITION = 250  # characters of a partition key in Airflow; of a longer one any may have changed
@@ -97,13 +98,14 @@ class Watermark:
         return {"snapshot": self.snapshot, "table_id": self.table_id, "pending": list(self.pending)}
 
     @classmethod
-    def of_json(cls, stored: object, place: str) -> Watermark:
-        """Return what was stored at ``place``, as a user would look for it.
+    def of_json(cls, stored: object, place: str, table: str) -> Watermark:
+        """Return what was stored at ``place``, as a user would look for it, by the watcher of a table.
 
         Raises:
-            InvalidInputError: it is something else; names the place, the value and what to do.
+            InvalidInputError: it is something else, or has events of another table; names the place, the
+                value and what to do.
         """
-        if _is_watermark(stored):
+        if _is_watermark(stored, table):
             return cls(stored["snapshot"], stored["table_id"], tuple(stored["pending"]))
         raise InvalidInputError(
             f"{place} is not a watermark: {_shown(stored)}. Delete it, and the watcher begins again at its "
@@ -111,11 +113,11 @@ class Watermark:
         )
 
 
-def _is_watermark(stored: object) -> TypeGuard[Mapping[str, Any]]:
+def _is_watermark(stored: object, table: str) -> TypeGuard[Mapping[str, Any]]:
     match stored:
         case {"snapshot": snapshot, "table_id": table_id, "pending": list(pending)}:
             has_ids = _is_id(snapshot) and (table_id is None or _is_id(table_id))
-            return has_ids and all(map(_is_event, pending))
+            return has_ids and all(_is_event(one, table) for one in pending)
         case _:
             return False
 
@@ -124,18 +126,59 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _TOO_LARGE
 
 
-def _is_event(value: object) -> bool:
-    """Whether a stored event says its range, and the same one by its id."""
-    match value:
-        case {"table": str(), "range_id": str(range_id), "from_snapshot": after, "to_snapshot": upto}:
-            table_id, _, ids = range_id.partition(":")
-            return _is_id(after) and _is_id(upto) and table_id.isdecimal() and ids == f"{after}-{upto}"
-        case _:
-            return False
+def _is_event(value: object, table: str) -> bool:
+    """Whether a stored event is as ``event_of`` makes it, of that table; older ones have no snapshot_id."""
+    if not isinstance(value, dict) or value.keys() | {"snapshot_id"} != _MEMBERS.keys():
+        return False
+    if not all(_MEMBERS[name](one) for name, one in value.items()) or fold(value["table"]) != fold(table):
+        return False
+    after, upto = value["from_snapshot"], value["to_snapshot"]
+    table_id, _, ids = value["range_id"].partition(":")
+    is_number = table_id.isdecimal() and table_id.isascii() and len(table_id) <= len(str(_TOO_LARGE))
+    return is_number and ids == f"{after}-{upto}" and value.get("snapshot_id", upto) == upto
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return value is None or _is_id(value)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _are_partitions(value: object) -> bool:
+    return value is None or (_are_texts(value) and len(cast("list[str]", value)) <= _MOST_PARTITIONS)
+
+
+_MEMBERS: Mapping[str, Callable[[object], bool]] = {  # of an event, each with what it may be
+    "rows_added": _is_count,
+    "snapshot_id": _is_id,
+    "rows_deleted": _is_count,
+    "table": _is_text,
+    "changes": _are_texts,
+    "range_id": _is_text,
+    "from_snapshot": _is_id,
+    "to_snapshot": _is_id,
+    "partitions": _are_partitions,
+    "authors": _are_texts,
+    "is_complete": _is_flag,
+    "recreated": _is_flag,
+}
 
 
 def _shown(stored: object) -> str:
-    text = repr(stored)
+    try:
+        text = repr(stored)
+    except RecursionError:
+        return f"a {type(stored).__name__} that is nested too deeply"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
