@@ -2,17 +2,20 @@
 
 import base64
 import json
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidOptionError, StorageError
+from airflow_provider_ducklake.catalog.ledger import document_keys
+from airflow_provider_ducklake.errors import CatalogError, InvalidOptionError, StorageError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.storage.files import sealing
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded
@@ -168,3 +171,15 @@ def document_key(catalog) -> str:
         name = "__ducklake_metadata_lake.airflow_ducklake_document_key"
         ((key,),) = duckdb.sql(f"SELECT document_key FROM {name}")
     return key
+
+
+def test_two_keys_for_documents_are_refused_with_what_to_do(sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
+        key = document_keys.ensure(lake._lake.catalog, sealing.new_key())
+        with closing(sqlite3.connect(sqlite_catalog.location)) as connection:
+            connection.execute("INSERT INTO airflow_ducklake_document_key VALUES (2, 'abc')")
+            connection.commit()
+
+        for ask in (document_keys.read, lambda catalog: document_keys.ensure(catalog, key)):
+            with pytest.raises(CatalogError, match="delete all rows but the one with id 1"):
+                ask(lake._lake.catalog)

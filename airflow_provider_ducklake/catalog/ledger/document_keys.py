@@ -13,8 +13,11 @@ from sqlalchemy import Column, Integer, MetaData, Table, select
 from airflow_provider_ducklake.catalog.database.column_types import TABLE_OPTIONS, CatalogText, catalog_table
 from airflow_provider_ducklake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.catalog.ledger import own_tables
+from airflow_provider_ducklake.errors import CatalogError
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
 
 NAME = "airflow_ducklake_document_key"
@@ -34,17 +37,34 @@ def document_key_table(metadata_schema: str | None) -> Table:
 
 
 def read(catalog: Catalog) -> str | None:
-    """Return the key; None: no job has needed one."""
+    """Return the key; None: no job has needed one.
+
+    Raises:
+        CatalogError: there are several.
+    """
     table = document_key_table(catalog.tables.metadata_schema)
     with catalog.dialect.reading() as connection:
         if not catalog.dialect.has_table(connection, NAME, table.schema):
             return None
-        found: str | None = connection.execute(select(table.c.document_key)).scalar_one_or_none()
-        return found
+        return _only_key(connection, table)
+
+
+def _only_key(connection: Connection, table: Table) -> str | None:
+    keys = connection.execute(select(table.c.document_key).limit(2)).scalars().all()
+    if len(keys) > 1:
+        raise CatalogError(
+            f"The catalog's table {NAME} has several rows, so that nobody can say by which key documents "
+            f"are sealed. Find out who wrote the others, and delete all rows but the one with id {_ONLY}."
+        )
+    return keys[0] if keys else None
 
 
 def ensure(catalog: Catalog, new: str) -> str:
-    """Return the key, which is ``new`` if there was none."""
+    """Return the key, which is ``new`` if there was none.
+
+    Raises:
+        CatalogError: there are several.
+    """
     found = read(catalog)
     if found is not None:
         return found
@@ -53,7 +73,7 @@ def ensure(catalog: Catalog, new: str) -> str:
 
     def attempt() -> str:
         with catalog.dialect.writing() as connection:
-            known: str | None = connection.execute(select(table.c.document_key)).scalar_one_or_none()
+            known = _only_key(connection, table)
             if known is None:
                 connection.execute(table.insert(), {"id": _ONLY, "document_key": new})
                 connection.commit()
