@@ -1,5 +1,6 @@
 """Iceberg tables become a lake's tables: DuckDB, pyiceberg and this library read the same rows."""
 
+import gzip
 import json
 import multiprocessing
 import shutil
@@ -47,6 +48,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
+from airflow_provider_ducklake.storage.foreign import lake_file_io
 from tests.interop.iceberg_source import (
     append,
     changed,
@@ -1009,3 +1011,20 @@ def test_sources_that_are_none(lake, tmp_path):
         add(lake, str(tmp_path / "ice"))
     with pytest.raises(InvalidInputError, match="'hudi' is not one of iceberg, delta"):
         lake.add_table("t", "/x", "hudi")
+
+
+@pytest.mark.parametrize("name", ["v2.metadata.json", "v2.gz.metadata.json"])
+def test_metadata_that_is_too_long_is_refused_before_it_is_all_there(lake, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(lake_file_io, "_MOST_BYTES", 2**22)
+    folder = tmp_path / "ice" / "metadata"
+    folder.mkdir(parents=True)
+    if "gz" in name:
+        with gzip.open(folder / name, "wb", 1) as file:
+            file.write(bytes(2**22 + 1))
+    else:
+        with (folder / name).open("wb") as file:
+            file.truncate(2**31)
+
+    with pytest.raises(StorageError, match=f"{name}: it has more than 4194304 bytes"):
+        add(lake, str(tmp_path / "ice"))
+    assert untouched(lake)

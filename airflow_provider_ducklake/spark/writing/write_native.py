@@ -34,11 +34,11 @@ from airflow_provider_ducklake.storage.files.filesystem import (
     file_sizes,
     move_file,
     open_filesystem,
-    open_input,
     split_scheme,
 )
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.parquet.footer import NanRule, read_footer
+from airflow_provider_ducklake.storage.parquet.opening import open_plain_parquet
 from airflow_provider_ducklake.storage.parquet.partition_split import values_of_row
 from airflow_provider_ducklake.storage.parquet.string_checks import string_leaves
 
@@ -154,7 +154,7 @@ def _partition_values(path: str, plan: WritePlan) -> tuple[str | None, ...]:
     keys = {field.column_id for field in plan.partition_fields}
     columns = tuple(column for column in plan.target.columns if column.id in keys)
     names = [column.name for column in columns]
-    with open_input(open_filesystem(path)) as source, pq.ParquetFile(source) as reader:
+    with open_plain_parquet(open_filesystem(path)) as source, pq.ParquetFile(source) as reader:
         row = next(reader.iter_batches(batch_size=1, row_groups=[0], columns=names))
     return values_of_row(row.select(names), TableSchema(columns), plan.partition_fields)
 

@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.deletes.deletion_vectors import referenced_vectors
 from airflow_provider_ducklake.storage.deletes.merged_deletes import positions_of
-from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.parquet.footer_end import check_row_counts
+from airflow_provider_ducklake.storage.parquet.opening import open_plain_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ def _rows(
 
 
 def _positions(place: Location) -> dict[str, pa.Array]:
-    with naming_errors(place.uri, "read"), open_input(place) as source:
+    with naming_errors(place.uri, "read"), open_plain_parquet(place) as source:
         file = pq.ParquetFile(source, read_dictionary=[_PATH])
         if not {_PATH, _POSITION} <= set(file.schema_arrow.names):
             raise StorageError(

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import re
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.serializers import FromByteStream
 from pyiceberg.table import StaticTable
 
 from airflow_provider_ducklake.errors import (
@@ -21,7 +22,7 @@ from airflow_provider_ducklake.errors import (
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
 from airflow_provider_ducklake.storage.foreign.iceberg_catalog import find_in_catalog
-from airflow_provider_ducklake.storage.foreign.lake_file_io import LakeFileIO, LakeInput
+from airflow_provider_ducklake.storage.foreign.lake_file_io import LakeFileIO, metadata_text
 from airflow_provider_ducklake.storage.foreign.places import Places, spelled
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def load_table(
     location, folder = _in_catalog(source, catalog) if catalog else _in_folder(source, locate)
     places = Places.of(f"The metadata of {source}", folder, allowed_paths)
     with naming_errors(location, "read Iceberg's metadata in"):
-        metadata = FromInputFile.table_metadata(LakeInput(location, locate(location)))
+        metadata = FromByteStream.table_metadata(
+            BytesIO(metadata_text(location, open_input(locate(location))))
+        )
     io = LakeFileIO(places, locate)
     return StaticTable(("table",), metadata, location, io, NoopCatalog("none")), places
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 from pyiceberg.io import FileIO, InputFile
+from pyiceberg.serializers import Compressor
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
 
 if TYPE_CHECKING:
@@ -17,6 +18,25 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.storage.files.filesystem import Location
     from airflow_provider_ducklake.storage.foreign.places import Places
+
+
+_MOST_BYTES = 2**28  # of a metadata file, decompressed
+
+
+def metadata_text(location: str, source: InputStream) -> bytes:
+    """Return the text of a metadata file, and close it; a compressed one may become a thousand times as long.
+
+    Raises:
+        StorageError: it is too long.
+    """
+    with source, Compressor.get_compressor(location).stream_decompressor(source) as plain:
+        content: bytes = plain.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise StorageError(
+            f"Cannot read Iceberg's metadata in {location}: it has more than {_MOST_BYTES} bytes, the most "
+            "that is read. Expire snapshots of the table, or find out who wrote that file."
+        )
+    return content
 
 
 class LakeInput(InputFile):

@@ -30,7 +30,12 @@ from airflow_provider_ducklake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.spec.types.values import Physical, format_physical
 from airflow_provider_ducklake.spec.variant_stats import format_path_stats
 from airflow_provider_ducklake.storage.files.filesystem import Location, open_input
-from airflow_provider_ducklake.storage.parquet.footer_end import TAIL_BYTES, check_row_counts, footer_length
+from airflow_provider_ducklake.storage.parquet.footer_end import (
+    READ_AHEAD_BYTES,
+    TAIL_BYTES,
+    check_row_counts,
+    footer_length,
+)
 from airflow_provider_ducklake.storage.parquet.geometries import geometry_stats
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.path_stats import path_stats
@@ -41,7 +46,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
 
 FIRST_RESERVED_FIELD_ID = 2**31 - 201  # Iceberg's; row ids and the like lie above and have no statistics
-_FIRST_READ_BYTES = 64 * 1024  # most footers fit: one request to an object store
 
 
 class NanRule(Enum):
@@ -118,7 +122,7 @@ def read_metadata(location: Location) -> tuple[pq.FileMetaData, int, int]:
     with open_input(location) as source:
         try:
             size = source.size()
-            tail = source.read_at(min(size, _FIRST_READ_BYTES), max(0, size - _FIRST_READ_BYTES))
+            tail = source.read_at(min(size, READ_AHEAD_BYTES), max(0, size - READ_AHEAD_BYTES))
             is_encrypted = location.is_encrypted
             footer_size = footer_length(tail[-TAIL_BYTES:], location.uri, is_encrypted=is_encrypted)
             if footer_size + TAIL_BYTES > size:

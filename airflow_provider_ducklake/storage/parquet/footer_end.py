@@ -12,13 +12,18 @@ if TYPE_CHECKING:
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TAIL_BYTES = 8  # footer length word and magic
+READ_AHEAD_BYTES = (
+    2**16
+)  # at once from a store: as many as Arrow's reader asks for first, so that a cache helps
+_MOST_BYTES = 2**29  # of a footer
 
 
 def footer_length(tail: bytes, where: str, *, is_encrypted: bool = False) -> int:
     """Return the length word of a file that ends with ``tail``.
 
     Raises:
-        StorageError: these are not the last bytes of a Parquet file, or not of one that ``is_encrypted``.
+        StorageError: these are not the last bytes of a Parquet file, or not of one that ``is_encrypted``; or
+            the footer is longer than any that is read.
         UnsupportedFeatureError: the file is encrypted, and nobody has its key.
     """
     magic = tail[-4:]
@@ -31,7 +36,12 @@ def footer_length(tail: bytes, where: str, *, is_encrypted: bool = False) -> int
         )
     if not is_encrypted and magic == ENCRYPTED_MAGIC:
         raise UnsupportedFeatureError(f"{where} is an encrypted Parquet file, and no lake has a key for it.")
-    return int.from_bytes(tail[-TAIL_BYTES:-4], "little")
+    length = int.from_bytes(tail[-TAIL_BYTES:-4], "little")
+    if length > _MOST_BYTES:
+        raise StorageError(
+            f"{where} is damaged: its footer is to have {length} bytes, and one has {_MOST_BYTES} at most."
+        )
+    return length
 
 
 def check_row_counts(metadata: pq.FileMetaData, where: str, most: int | None = None) -> None:

@@ -17,7 +17,12 @@ from airflow_provider_ducklake.storage.parquet.footer_edits import (
     Annotations,
     FooterEditedOutput,
 )
-from airflow_provider_ducklake.storage.parquet.footer_end import footer_length
+from airflow_provider_ducklake.storage.parquet.footer_end import (
+    MAGIC,
+    READ_AHEAD_BYTES,
+    TAIL_BYTES,
+    footer_length,
+)
 from airflow_provider_ducklake.storage.parquet.modules import Cipher
 
 if TYPE_CHECKING:
@@ -31,12 +36,28 @@ def open_parquet(location: Location) -> pa.NativeFile:
         StorageError: it does not exist, or cannot be opened or decrypted.
         UnsupportedFeatureError: it is encrypted in a way that DuckLake's clients do not read.
     """
-    source = open_input(location)
     if not location.is_encrypted:
-        return source
+        return open_plain_parquet(location)
+    source = open_input(location)
     with naming_errors(location.uri, "read"):
         decrypted = DecryptedFile(source, location.key or FileKey(""), location.uri)
         return pa.PythonFile(decrypted, mode="r")
+
+
+def open_plain_parquet(location: Location) -> pa.NativeFile:
+    """Return a Parquet file that is not encrypted; a footer that is too long is not even begun to be read.
+
+    Raises:
+        StorageError: it does not exist, cannot be opened, or has such a footer.
+    """
+    source = open_input(location)
+    with naming_errors(location.uri, "read"):
+        size = source.size()
+        count = min(size, TAIL_BYTES if location.is_local else READ_AHEAD_BYTES)
+        tail = source.read_at(count, size - count)
+        if tail.endswith(MAGIC) and size > TAIL_BYTES:  # of anything else, readers say what it is
+            footer_length(tail, location.uri)
+        return source
 
 
 @dataclass(frozen=True, slots=True)

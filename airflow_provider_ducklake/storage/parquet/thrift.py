@@ -50,6 +50,7 @@ class Items:
 Struct: TypeAlias = dict[int, Field]
 
 _DEEPEST = 64
+_MOST_VALUES = 2**25  # a byte may be one, and each takes a hundred in memory
 _DOUBLE_BYTES = 8
 _SHORT = 15  # a list's length, or the distance between two ids, that stands in a byte of its own from here on
 
@@ -71,6 +72,7 @@ class _Reader:
     def __init__(self, data: memoryview, place: int) -> None:
         self._data = data
         self.place = place
+        self._left = _MOST_VALUES
 
     def _byte(self) -> int:
         byte = self._data[self.place]
@@ -98,12 +100,18 @@ class _Reader:
         number = self._varint()
         return number >> 1 ^ -(number & 1)
 
+    def _take(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise ValueError(f"it has more than {_MOST_VALUES} values")
+
     def struct(self, depth: int) -> Struct:
         if depth > _DEEPEST:
             raise ValueError("it is nested too deeply")
         found: Struct = {}
         last = 0
         while head := self._byte():
+            self._take(1)
             kind = Kind(head & 0x0F)
             last = last + (head >> 4) if head >> 4 else self._integer()
             value = kind is Kind.TRUE if kind in (Kind.TRUE, Kind.FALSE) else self._value(kind, depth)
@@ -134,6 +142,7 @@ class _Reader:
             count = self._varint()
         if depth > _DEEPEST or count > len(self._data) - self.place:  # each takes a byte at least
             raise ValueError("a list is too long")
+        self._take(count)
         if kind in (Kind.TRUE, Kind.FALSE):
             return Items(kind, [self._byte() == Kind.TRUE for _ in range(count)])
         return Items(kind, [self._value(kind, depth) for _ in range(count)])

@@ -6,12 +6,14 @@ import pytest
 
 from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.parquet import thrift
 from airflow_provider_ducklake.storage.parquet.footer_edits import (
     Annotations,
     annotations_of,
     read_plain_footer,
 )
 from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput, open_parquet
+from airflow_provider_ducklake.storage.parquet.thrift import read_struct
 
 GROUP = pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 SCHEMA = pa.schema(
@@ -66,3 +68,13 @@ def test_a_writer_that_was_not_closed_leaves_no_file(tmp_path):
     output.abort()
 
     assert not (tmp_path / "c.parquet").exists()
+
+
+def test_a_footer_of_more_values_than_memory_has_room_for_is_refused(monkeypatch):
+    list_of_structs = bytes([0x19, 0xFC, 0xC0, 0x84, 0x3D]) + bytes(1_000_000) + b"\0"
+    footer, _ = read_struct(list_of_structs)
+    assert len(footer[1].value.values) == 1_000_000
+    monkeypatch.setattr(thrift, "_MOST_VALUES", 999_999)
+
+    with pytest.raises(StorageError, match="more than 999999 values"):
+        read_struct(list_of_structs)

@@ -1,3 +1,4 @@
+import base64
 from pathlib import Path
 
 import pyarrow as pa
@@ -5,13 +6,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.spec.encryption import FileKey
 from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, SnapshotId
 from airflow_provider_ducklake.spec.schema import new_columns
 from airflow_provider_ducklake.spec.stats import ColumnStats
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_schema
-from airflow_provider_ducklake.storage.parquet.footer import NanRule, read_footer
+from airflow_provider_ducklake.storage.parquet.footer import NanRule, read_footer, read_metadata
+from airflow_provider_ducklake.storage.parquet.opening import open_parquet, open_plain_parquet
 from airflow_provider_ducklake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.storage.parquet.reshape import by_name
 
@@ -209,3 +212,25 @@ def test_a_footer_larger_than_the_first_read_is_found(tmp_path):
 
     assert file.footer_size > 64 * 1024
     assert len(file.column_stats) == 2000
+
+
+KEY = FileKey(base64.b64encode(bytes(16)).decode())
+OPENED = {
+    "its metadata": (read_metadata, b"PAR1"),
+    "as it is": (open_plain_parquet, b"PAR1"),
+    "as that of a lake": (open_parquet, b"PAR1"),
+    "decrypted": (lambda place: open_parquet(place.with_key(KEY)), b"PARE"),
+}
+
+
+@pytest.mark.parametrize(("read", "magic"), OPENED.values(), ids=OPENED)
+def test_a_footer_that_is_too_long_is_not_begun_to_be_read(tmp_path, read, magic):
+    length = 2**29 + 1
+    with (tmp_path / "f").open("wb") as file:  # it takes a few kilobytes on the disk
+        file.seek(length + 4)
+        file.write(length.to_bytes(4, "little") + magic)
+
+    with pytest.raises(
+        StorageError, match=f"its footer is to have {length} bytes, and one has {2**29} at most"
+    ):
+        read(open_filesystem(str(tmp_path / "f")))
