@@ -131,7 +131,7 @@ def _extra(connection: Connection, named: str) -> dict[str, Any]:
     """Return the filled fields of the extra; no value of it is ever shown, as any may be a secret."""
     try:
         extra = json.loads(connection.extra or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         extra = None
     if not isinstance(extra, dict):
         raise InvalidOptionError(
@@ -345,7 +345,7 @@ def _own_storage_options(named: str, value: object) -> dict[str, Any]:
         _mask(options)
         try:
             options = json.loads(options)
-        except ValueError:
+        except (ValueError, RecursionError):
             options = None
     if not isinstance(options, dict):
         raise _invalid(

@@ -63,7 +63,7 @@ def _extra(connection: Connection) -> dict[str, Any]:
     """Return the extra, where fields may have the names that older forms gave them."""
     try:
         extra = json.loads(connection.extra or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         extra = None
     if not isinstance(extra, dict):
         raise InvalidOptionError(
@@ -138,7 +138,7 @@ def _keyfile(connection: Connection, extra: Mapping[str, Any]) -> Any:  # noqa: 
         return keyfile
     try:
         return json.loads(keyfile or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidOptionError(
             f"the connection {connection.conn_id!r} has a keyfile_dict that is not valid JSON."
         ) from None

@@ -142,7 +142,7 @@ def _integers(name: str, value: Collection[int] | str | None) -> list[int] | Non
         return None
     try:
         read = json.loads(value) if isinstance(value, str) else list(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise InvalidInputError(
             f"{name} is {value!r}. Give a list of snapshot ids, such as [3, 4]."
         ) from None

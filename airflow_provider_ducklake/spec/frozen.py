@@ -69,7 +69,7 @@ class FrozenMark:
         """Return a mark that ``text`` reads; None: it is of another release."""
         try:
             return cls(**json.loads(text))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             return None
 
 

@@ -48,7 +48,7 @@ def read_path_stats(text: str | None) -> tuple[PathStats, ...]:
         return ()
     try:
         return tuple(map(_path, json.loads(text)))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return ()
 
 
@@ -59,11 +59,17 @@ def _path(one: dict[str, Any]) -> PathStats:
         int(one["num_values"]),
         int(one["null_count"]),
         int(one["column_size_bytes"]),
-        one.get("min"),
-        one.get("max"),
+        _bound(one.get("min")),
+        _bound(one.get("max")),
         one.get("contains_nan"),
         bool(one["any_valid"]),
     )
+
+
+def _bound(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise TypeError(f"{value!a:.40} is not a bound")
 
 
 def format_path_stats(paths: tuple[PathStats, ...]) -> str | None:

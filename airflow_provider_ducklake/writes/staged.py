@@ -40,12 +40,17 @@ if TYPE_CHECKING:
 Staged: TypeAlias = "str | Mapping[str, object] | Iterable[Staged] | None"
 
 
-def uris_of(staged: Staged) -> list[str]:
+_DEEPEST = 32  # lists in lists
+
+
+def uris_of(staged: Staged, depth: int = 0) -> list[str]:
     """Return where staged writes lie, for what tasks returned: results, URIs, and lists of them.
 
     Raises:
-        InvalidInputError: something else is among them, as the None of a task that did not succeed.
+        InvalidInputError: something else is among them, as the None of a task that did not succeed, or lists
+            are nested too deeply.
     """
+    _check_depth(depth)
     match staged:
         case str():
             job_io.job_of_stage(staged)
@@ -53,7 +58,7 @@ def uris_of(staged: Staged) -> list[str]:
         case Mapping() if isinstance(staged.get("staged"), str):
             return uris_of(str(staged["staged"]))
         case Iterable() if not isinstance(staged, Mapping):
-            return [uri for one in staged for uri in uris_of(one)]
+            return [uri for one in staged for uri in uris_of(one, depth + 1)]
         case _:
             raise InvalidInputError(
                 f"{staged!r} is not a staged write. Give the return value of a task with stage_only=True; a "
@@ -61,13 +66,22 @@ def uris_of(staged: Staged) -> list[str]:
             )
 
 
-def uris_of_ended(staged: Staged) -> list[str]:
+def _check_depth(depth: int) -> None:
+    if depth > _DEEPEST:
+        raise InvalidInputError(
+            f"staged has lists in lists, more than {_DEEPEST} deep. Give the return values of tasks with "
+            "stage_only=True, or a list of them."
+        )
+
+
+def uris_of_ended(staged: Staged, depth: int = 0) -> list[str]:
     """Do as ``uris_of``, and pass over tasks that did not succeed."""
+    _check_depth(depth)
     if staged is None:
         return []
     if isinstance(staged, str | Mapping):
         return uris_of(staged)
-    return [uri for one in staged for uri in uris_of_ended(one)]
+    return [uri for one in staged for uri in uris_of_ended(one, depth + 1)]
 
 
 def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:

@@ -100,6 +100,10 @@ REFUSED = [
         {"conn_type": "google_cloud_platform", "extra": {"keyfile_dict": "{"}},
         "'store' has a keyfile_dict that is not valid JSON",
     ),
+    (
+        {"conn_type": "google_cloud_platform", "extra": {"keyfile_dict": "[" * 100_000}},
+        "'store' has a keyfile_dict that is not valid JSON",
+    ),
     ({"conn_type": "aws", "extra": "[1]"}, "'store' is not a valid JSON object"),
 ]
 

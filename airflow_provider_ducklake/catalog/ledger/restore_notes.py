@@ -49,10 +49,16 @@ class RestoreNote:
         try:
             note = json.loads(extra or "null")[_NOTE]
             heirs = {TableId(int(one)): str(uuid) for one, uuid in note.get("new_tables", {}).items()}
-            table_ids = frozenset(TableId(one) for one in note["table_ids"])
-            return cls(SnapshotId(note["as_of"]), table_ids, heirs)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            table_ids = frozenset(TableId(_id(one)) for one in note["table_ids"])
+            return cls(SnapshotId(_id(note["as_of"])), table_ids, heirs)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
+
+
+def _id(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!a:.40} is not an id")
+    return value
 
 
 def noted_restores(connection: Connection, tables: CatalogTables) -> Iterator[RestoredTable]:

@@ -1,10 +1,12 @@
 """Texts that are nested deeper than Python's stack, or very long: errors of ours, and nothing in the log."""
 
+import json
 import logging
 import threading
 
 import pytest
 
+from airflow_provider_ducklake.catalog.ledger.restore_notes import RestoreNote
 from airflow_provider_ducklake.errors import (
     DuckLakeError,
     InvalidInputError,
@@ -12,17 +14,21 @@ from airflow_provider_ducklake.errors import (
     InvalidTypeError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.spec.commit_key import is_said_in
 from airflow_provider_ducklake.spec.expressions.computed import computed
 from airflow_provider_ducklake.spec.expressions.names import columns_of
 from airflow_provider_ducklake.spec.expressions.parse import parse_expression
 from airflow_provider_ducklake.spec.expressions.printing import printed
 from airflow_provider_ducklake.spec.expressions.tokens import ExpressionError
+from airflow_provider_ducklake.spec.frozen import FrozenMark
 from airflow_provider_ducklake.spec.ids import ColumnId
 from airflow_provider_ducklake.spec.macros import Macro, MacroDefinition, MacroOverload, MacroParameter
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.schema import Column, TableSchema, assemble
 from airflow_provider_ducklake.spec.sorting import SortField, parse_sort_by
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, parse_type
+from airflow_provider_ducklake.spec.types.geometry import GeometryStats
+from airflow_provider_ducklake.spec.variant_stats import read_path_stats
 from airflow_provider_ducklake.spec.views import ViewDefinition
 from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.sql.duckdb.view_columns import stored_name
@@ -32,6 +38,7 @@ from airflow_provider_ducklake.sql.spark.column_lineage import column_lineage
 from airflow_provider_ducklake.sql.spark.lake_views import checked_text
 from airflow_provider_ducklake.sql.spark.macros import LakeMacros, with_macros
 from airflow_provider_ducklake.sql.spark.parse import parse_query, parse_spark_sql
+from airflow_provider_ducklake.writes.staged import uris_of, uris_of_ended
 
 A, S = Column(ColumnId(1), "a", ScalarType("int64")), Column(ColumnId(2), "s", ScalarType("varchar"))
 SCHEMA = TableSchema((A, S))
@@ -237,3 +244,60 @@ def test_texts_of_statements_are_not_logged(log):
     other.start()
     other.join()
     assert log == ["of another thread"]
+
+
+DEEP = f"{'[' * 100_000}{']' * 100_000}"
+NOTES = {
+    "of a restore": (RestoreNote.of, '{"restored": %s}'),
+    "of a frozen lake": (FrozenMark.parse, '{"lake_id": %s}'),
+    "of a commit": (lambda text: is_said_in(text, "x", 1) or None, '{"commit_key": %s}'),
+    "of paths in variants": (lambda text: read_path_stats(text) or None, "%s"),
+    "of geometries": (GeometryStats.of_text, '{"bbox": %s}'),
+}
+
+
+@pytest.mark.parametrize(("read", "text"), NOTES.values(), ids=NOTES)
+def test_json_of_anybody_that_is_nested_deeply_is_no_note_of_ours(read, text):
+    assert read(text % DEEP) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"as_of": [1], "table_ids": [1]},
+        {"as_of": "1", "table_ids": [1]},
+        {"as_of": 1, "table_ids": [1, "a"]},
+        {"as_of": 1, "table_ids": [True]},
+        {"as_of": float("inf"), "table_ids": [1]},
+    ],
+)
+def test_ids_that_are_no_numbers_are_no_note_of_a_restore(said):
+    assert RestoreNote.of(json.dumps({"restored": {"as_of": 1, "table_ids": [1, 2]}})) is not None
+
+    assert RestoreNote.of(json.dumps({"restored": said})) is None
+
+
+@pytest.mark.parametrize("bound", [1, ["a"], {}])
+def test_a_bound_of_a_path_that_is_no_text_is_nothing_that_a_file_says(bound):
+    known = {
+        "field_name": "a",
+        "shredded_type": "varchar",
+        "num_values": 1,
+        "null_count": 0,
+        "any_valid": True,
+    }
+    known |= {"column_size_bytes": 1, "min": "a"}
+    assert read_path_stats(json.dumps([known]))
+
+    assert read_path_stats(json.dumps([known | {"min": bound}])) == ()
+
+
+@pytest.mark.parametrize("find", [uris_of, uris_of_ended])
+def test_results_of_tasks_in_lists_that_are_nested_deeply_are_refused(find):
+    assert find([[[]]]) == []
+    deep: list[object] = []
+    for _ in range(5_000):
+        deep = [deep]
+
+    with pytest.raises(InvalidInputError, match="lists in lists"):
+        find(deep)
