@@ -13,7 +13,7 @@ import pytest
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import SharedDataPathError, UntrustedValueError
+from airflow_provider_ducklake.errors import SharedDataPathError, StorageError, UntrustedValueError
 from airflow_provider_ducklake.planning.upkeep.orphans import MARK
 from tests.interop.test_cleanup import files, run_sql, write_history
 from tests.reference.catalog_dump import dump_catalog
@@ -325,3 +325,18 @@ def test_a_copy_of_the_catalog_is_refused_and_so_is_a_backup(sqlite_lake, sqlite
     Path(mark).unlink()  # as the error advises
     with Lake.connect(f"sqlite:///{copy}") as stale:
         assert stale.delete_orphaned_files().deleted == ()
+
+
+@pytest.mark.parametrize("length", [60_000, 2**31])
+def test_a_mark_that_is_none_is_refused_and_not_read_if_it_is_long(sqlite_lake, sqlite_catalog, length):
+    sqlite_lake.delete_orphaned_files()
+    (mark,) = marks(sqlite_catalog)
+    with Path(mark).open("wb") as file:
+        file.write(b'{"token":' + b"[" * 50_000)
+        file.truncate(length)
+
+    with pytest.raises((SharedDataPathError, StorageError), match=Path(mark).name):
+        sqlite_lake.delete_orphaned_files()
+
+    Path(mark).unlink()  # as the error advises
+    sqlite_lake.delete_orphaned_files()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 NAME = "airflow_ducklake_mark"
 _KEPT = timedelta(days=7)
 _LENGTH = 36
+_MOST_BYTES = 2**16  # of a mark, which has about a hundred
 
 
 def mark_table(metadata_schema: str | None) -> Table:
@@ -75,6 +76,7 @@ def check_mark(catalog: Catalog, name: str, storage_options: Mapping[str, Any]) 
 
     Raises:
         SharedDataPathError: it does not.
+        StorageError: it cannot be read, or is far longer than a mark.
     """
     from airflow_provider_ducklake.storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - heavy
 
@@ -82,8 +84,8 @@ def check_mark(catalog: Catalog, name: str, storage_options: Mapping[str, Any]) 
     if not exists(path, storage_options):
         return
     try:
-        token = str(json.loads(read_bytes(path, storage_options))["token"])
-    except (ValueError, KeyError, TypeError):
+        token = str(json.loads(read_bytes(path, storage_options, limit=_MOST_BYTES))["token"])
+    except (ValueError, KeyError, TypeError, RecursionError):
         token = ""
     with catalog.dialect.reading() as connection:
         known = {known for known, _ in _tokens(connection, catalog)}

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job.documents import StorageOptions
 
 
+_MOST_BYTES = 2**16  # of Spark's own file, which has an id
+
+
 @dataclass(frozen=True, slots=True)
 class StreamOwner:
     """The table that a stream's rows go to, and the task that brings them there."""
@@ -74,13 +77,14 @@ def query_id(checkpoint: str, storage_options: StorageOptions = None) -> str | N
 
     Raises:
         SparkJobError: Spark's file is not as it used to be.
+        StorageError: it cannot be read, or is far longer.
     """
     uri = f"{checkpoint}metadata"
     if not exists(uri, storage_options):
         return None
     try:
-        return str(UUID(json.loads(read_bytes(uri, storage_options))["id"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return str(UUID(json.loads(read_bytes(uri, storage_options, limit=_MOST_BYTES))["id"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise SparkJobError(f"{uri} does not hold the id of a streaming query, which is a UUID.") from None
 
 

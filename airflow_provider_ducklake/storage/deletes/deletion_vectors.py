@@ -25,7 +25,7 @@ from airflow_provider_ducklake.storage.deletes.puffin import (
     vectors_of,
 )
 from airflow_provider_ducklake.storage.deletes.roaring import bitmap_of, positions
-from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors, read_whole
 from airflow_provider_ducklake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.storage.parquet.opening import Written
 
@@ -86,18 +86,12 @@ def deletion_vector(location: Location, row_count: int) -> tuple[pa.ChunkedArray
         StorageError: it is missing or damaged, or deletes more rows.
     """
     with naming_errors(location.uri, "read"):
-        data = _content(location)
+        data = read_whole(location)
         if not data.startswith(MAGIC):
             return _positions(data, location.uri, row_count), None
         vectors = _vectors(data, location.uri)
         rows = _first_of_each(vectors, data, location.uri, row_count)
     return rows["pos"], None if None in {one.snapshot_id for one in vectors} else rows["by"]
-
-
-def _content(location: Location) -> bytes:
-    with open_input(location) as source:
-        content: bytes = source.read()
-        return content
 
 
 def _vectors(data: bytes, where: str) -> list[Vector]:
@@ -133,7 +127,7 @@ def referenced_vectors(location: Location, row_counts: Mapping[str, int]) -> dic
         StorageError: it is missing or damaged, a vector does not say whose it is, or deletes more rows.
     """
     with naming_errors(location.uri, "read"):
-        data = _content(location)
+        data = read_whole(location)
         vectors = _vectors(data, location.uri)
         by_file = {one.data_file: one for one in vectors if one.data_file is not None}
         if len(by_file) < len(vectors):

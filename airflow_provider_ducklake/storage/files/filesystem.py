@@ -39,6 +39,7 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)  # two letters
 _FSSPEC_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasbs": "abfs", "az": "abfs", "azure": "abfs"}
 _LOCAL_SCHEMES = ("file", "local")  # the second is fsspec's
 _PRIVATE_FILE = 0o600
+MOST_READ_BYTES = 2**30  # of a file that is read whole: documents of jobs, deletion vectors
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a FIFO",
@@ -181,15 +182,27 @@ def exists(path: str, storage_options: StorageOptions | None = None) -> bool:
         return bool(location.filesystem.get_file_info(location.path).type != pafs.FileType.NotFound)
 
 
-def read_bytes(path: str, storage_options: StorageOptions | None = None) -> bytes:
-    """Return the whole content of a file.
+def read_bytes(
+    path: str, storage_options: StorageOptions | None = None, *, limit: int = MOST_READ_BYTES
+) -> bytes:
+    """Return the whole content of a file, which has ``limit`` bytes at most.
 
     Raises:
-        StorageError: it does not exist or cannot be read.
+        StorageError: it does not exist, cannot be read, or has more.
     """
-    location = open_filesystem(path, storage_options)
-    with naming_errors(path, "read"), _open_input(location) as stream:
-        content: bytes = stream.readall()
+    return read_whole(open_filesystem(path, storage_options), limit)
+
+
+def read_whole(location: Location, limit: int = MOST_READ_BYTES) -> bytes:
+    """Do as ``read_bytes``: a file may be as long as its maker wants, and take no place on a disk."""
+    with naming_errors(location.uri, "read"), _open_input(location) as stream:
+        size = stream.size()
+        if size > limit:
+            raise StorageError(
+                f"Cannot read {location.uri}: it has {size} bytes, and such a file has {limit} at most. Find "
+                "out who wrote it, and remove it."
+            )
+        content: bytes = stream.read(size)
         return content
 
 

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.spec.types.values import parse_physical
 from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
 from airflow_provider_ducklake.storage.deletes.puffin import footer_bytes
-from airflow_provider_ducklake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.storage.files.filesystem import naming_errors, read_whole
 from airflow_provider_ducklake.storage.parquet.footer import (
     NanRule,
     check_field_ids,
@@ -291,8 +291,7 @@ def _delete_sizes(location: Location, file: LiveDeleteFile) -> tuple[int, int]:
     if file.format == "parquet":
         _, size, footer_size = read_metadata(location)
         return size, footer_size
-    with open_input(location) as source:
-        data = source.read()
+    data = read_whole(location)
     return len(data), footer_bytes(data)
 
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    InvalidOptionError,
+    SparkJobError,
+    StorageError,
+)
 from airflow_provider_ducklake.spark.job.request import (
     OverwriteSource,
     RowChangeSource,
@@ -10,6 +15,7 @@ from airflow_provider_ducklake.spark.job.request import (
     datasets_of,
     source_of,
 )
+from airflow_provider_ducklake.spark.job.stream_io import query_id
 
 PLACE = {"sources": {"o": "/in/o.csv"}}
 
@@ -63,3 +69,13 @@ def test_the_datasets_of_each_source_have_the_names_of_its_errors():
     for source in (by_name, stream, OverwriteSource(by_name, None), RowChangeSource(None, by_name)):
         assert {name: one.path for name, one in datasets_of(source).items()} == {"sources['o']": "/in/o.csv"}
     assert datasets_of(RowChangeSource(None)) == {}
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 60_000, '{"id": %s}' % ("[" * 30_000 + "]" * 30_000), "[" * 70_000]
+)
+def test_sparks_file_in_a_checkpoint_may_hold_anything(tmp_path, content):
+    (tmp_path / "metadata").write_text(content)
+
+    with pytest.raises((SparkJobError, StorageError), match="metadata"):
+        query_id(f"{tmp_path}/")

@@ -9,6 +9,7 @@ from airflow_provider_ducklake.errors import StorageError
 from airflow_provider_ducklake.storage.files.copying import copy_file
 from airflow_provider_ducklake.storage.files.deletion import delete_tree
 from airflow_provider_ducklake.storage.files.filesystem import (
+    MOST_READ_BYTES,
     check_writable,
     delete_file,
     exists,
@@ -202,3 +203,16 @@ def test_another_lake_that_is_opened_in_a_jobs_process_has_its_own_options(monke
         opened = fsspec_of(open_filesystem("s3://other/lake/x", lake.storage_options))
 
     assert (opened.key, opened.endpoint_url) == (None, None)
+
+
+def test_a_file_that_is_too_long_to_be_read_whole_is_not_begun(tmp_path):
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(MOST_READ_BYTES + 1)
+    write_bytes(f"{tmp_path}/short", b"four")
+    assert read_bytes(f"{tmp_path}/short", limit=4) == b"four"
+
+    for path, limit in {"sparse": MOST_READ_BYTES, "short": 3}.items():
+        with pytest.raises(
+            StorageError, match=rf"{path}: it has \d+ bytes, and such a file has {limit} at most"
+        ):
+            read_bytes(f"{tmp_path}/{path}", limit=limit)
