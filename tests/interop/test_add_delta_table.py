@@ -1,7 +1,10 @@
 """Delta tables become a lake's tables: DuckDB, deltalake and this library read the same rows."""
 
 import json
+import os
 import shutil
+import struct
+import zlib
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -21,6 +24,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
+from airflow_provider_ducklake.storage.foreign import delta_table
 from tests.interop.iceberg_source import plain
 from tests.reference.duckdb_lake import open_lake
 
@@ -364,3 +368,216 @@ def test_sources_and_versions_that_are_none(lake, folder):
         add(lake, folder, version=7)
     with pytest.raises(InvalidInputError, match="snapshot_id does not go with the format delta"):
         add(lake, folder, snapshot_id=7)
+
+
+# What deltalake is not to open
+
+SCHEMA = '{"type":"struct","fields":[{"name":"i","type":"long","nullable":true,"metadata":{}}]}'
+WITH_VECTORS = {
+    "minReaderVersion": 3,
+    "minWriterVersion": 7,
+    "readerFeatures": ["deletionVectors", "v2Checkpoint"],
+    "writerFeatures": ["deletionVectors", "v2Checkpoint"],
+}
+ID = "ab^-aqEH.-t@S}K{vb[*k^"[2:]  # of a vector's file
+ID_NAME = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+
+
+def with_vector(folder: str, storage: str, text: str) -> Path:
+    """Make a table of one file with a vector of one row, and return the folder of its log."""
+    log = Path(folder) / "_delta_log"
+    log.mkdir(parents=True)
+    pq.write_table(pa.table({"i": [10, 20, 30]}), Path(folder) / "a.parquet")
+    size = (Path(folder) / "a.parquet").stat().st_size
+    vector = {
+        "storageType": storage,
+        "pathOrInlineDv": text,
+        "offset": 1,
+        "sizeInBytes": 34,
+        "cardinality": 1,
+    }
+    metadata = {
+        "id": "af23c9d7-fff1-4a5a-a2c8-55c59bd782aa",
+        "format": {"provider": "parquet", "options": {}},
+    }
+    metadata |= {"schemaString": SCHEMA, "partitionColumns": [], "configuration": {}, "createdTime": 1}
+    file = {
+        "path": "a.parquet",
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": 1,
+        "dataChange": True,
+    }
+    file |= {"stats": '{"numRecords":3}', "deletionVector": vector}
+    actions = [{"protocol": WITH_VECTORS}, {"metaData": metadata}, {"add": file}]
+    (log / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+    return log
+
+
+def vector_file(path: Path) -> None:
+    """Write the vector that deletes the second row."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    bitmap = struct.pack("<IQIIIHHIH", 1681511377, 1, 0, 12346, 1, 0, 0, 16, 1)
+    content = b"\x01" + struct.pack(">I", len(bitmap)) + bitmap + struct.pack(">I", zlib.crc32(bitmap))
+    path.write_bytes(content)
+
+
+PLACES = {
+    "absolute": ("p", "file://{}/elsewhere/v.bin"),
+    "absolute, a step up": ("p", "file://{}/delta/%2e%2e/elsewhere/v.bin"),
+    "absolute, a step up as a URL": ("p", "file://{}/delta/.\\..\\elsewhere/v.bin"),
+    "in another store": ("p", "s3://bucket/v.bin"),
+    "a step up": ("u", f"../elsewhere{ID}"),
+    "a step up as a URL": ("u", f"%2e%2e/elsewhere{ID}"),
+    "a prefix that is absolute": ("u", f"file://{{}}/elsewhere{ID}"),
+    "a prefix that is absolute as a URL": ("u", f"http:elsewhere{ID}"),
+}
+
+
+@pytest.fixture
+def vectors_elsewhere(tmp_path):
+    vector_file(tmp_path / "elsewhere" / "v.bin")
+    vector_file(tmp_path / "elsewhere" / ID_NAME)
+
+
+@pytest.mark.usefixtures("vectors_elsewhere")
+@pytest.mark.parametrize(("storage", "text"), PLACES.values(), ids=PLACES)
+def test_a_vector_outside_the_tables_folder_is_not_read(lake, folder, tmp_path, storage, text):
+    with_vector(folder, storage, text.replace("{}", str(tmp_path)))
+
+    with pytest.raises(UntrustedValueError, match="names '"):
+        add(lake, folder)
+    assert untouched(lake)
+
+
+@pytest.mark.usefixtures("vectors_elsewhere")
+def test_a_vector_outside_the_tables_folder_is_read_where_that_is_allowed(lake, folder, tmp_path):
+    with_vector(folder, "p", f"file://{tmp_path}/elsewhere/v.bin")
+
+    add(lake, folder, allowed_paths=[f"{tmp_path}/elsewhere"])
+
+    assert lake.read_arrow("t")["i"].to_pylist() == [10, 30]
+
+
+def test_a_vector_below_a_prefix_is_read(lake, folder):
+    with_vector(folder, "u", f"aB{ID}")
+    vector_file(Path(folder) / "aB" / ID_NAME)
+
+    add(lake, folder)
+
+    assert lake.read_arrow("t")["i"].to_pylist() == [10, 30]
+
+
+def test_a_vector_that_is_no_longer_the_tables_may_be_gone(lake, folder):
+    log = with_vector(folder, "u", ID)
+    remove = {"path": "a.parquet", "deletionTimestamp": 1, "dataChange": True}
+    vector = json.loads((log / f"{0:020d}.json").read_text().splitlines()[2])["add"]["deletionVector"]
+    (log / f"{1:020d}.json").write_text(json.dumps({"remove": remove | {"deletionVector": vector}}))
+
+    add(lake, folder)
+
+    assert lake.read_arrow("t").num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "path", ["../../../elsewhere/c.parquet", "file:///elsewhere/c.parquet", "../c.parquet"]
+)
+def test_a_part_of_a_checkpoint_outside_its_folder_is_not_read(lake, recorded, path):
+    folder = recorded("checkpoints")
+    (checkpoint,) = (Path(folder) / "_delta_log").glob("*.checkpoint.*.json")
+    (part,) = (Path(folder) / "_delta_log" / "_sidecars").iterdir()
+    checkpoint.write_text(checkpoint.read_text().replace(part.name, path))
+
+    with pytest.raises(UntrustedValueError, match=r"c\.parquet"):
+        add(lake, folder)
+    assert untouched(lake)
+
+
+def test_vectors_in_the_parts_of_a_checkpoint_are_looked_at(lake, recorded):
+    folder = recorded("checkpoints")
+    (part,) = (Path(folder) / "_delta_log" / "_sidecars").iterdir()
+    rows = pq.read_table(part).to_pylist()
+    rows[0]["add"]["deletionVector"] = {"storageType": "p", "pathOrInlineDv": "file:///elsewhere/v.bin"}
+    pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(part)), part)
+
+    with pytest.raises(UntrustedValueError, match=r"names 'file:///elsewhere/v\.bin'"):
+        add(lake, folder)
+    assert untouched(lake)
+
+
+def test_an_action_that_says_a_key_twice_is_refused(lake, folder):
+    log = with_vector(folder, "u", ID) / f"{0:020d}.json"
+    log.write_text(log.read_text().replace('"storageType"', '"storageType": "p", "storageType"'))
+
+    with pytest.raises(StorageError, match="has a key twice"):
+        add(lake, folder)
+    assert untouched(lake)
+
+
+@pytest.mark.parametrize("name", [f"{0:020d}.json", f"{1:020d}.json", "_last_checkpoint", f"{0:020d}.crc"])
+def test_a_fifo_in_the_log_is_refused_at_once(lake, folder, name):
+    write(folder, i=[1])
+    (Path(folder) / "_delta_log" / name).unlink(missing_ok=True)
+    os.mkfifo(Path(folder) / "_delta_log" / name)
+
+    with pytest.raises(StorageError, match=f"{name}: it is a FIFO"):
+        add(lake, folder)
+    assert untouched(lake)
+
+
+def test_a_fifo_in_the_place_of_a_vector_or_of_a_part_of_a_checkpoint_is_refused_at_once(
+    lake, folder, recorded
+):
+    with_vector(folder, "u", ID)
+    os.mkfifo(Path(folder) / ID_NAME)
+    other = recorded("checkpoints")
+    (part,) = (Path(other) / "_delta_log" / "_sidecars").iterdir()
+    part.unlink()
+    os.mkfifo(part)
+
+    for source, name in {folder: ID_NAME, other: part.name}.items():
+        with pytest.raises(StorageError, match=f"{name}: it is a FIFO"):
+            add(lake, source)
+    assert untouched(lake)
+
+
+def test_files_that_are_too_long_are_not_read(lake, folder):
+    log = with_vector(folder, "u", ID)
+    for path in (Path(folder) / ID_NAME, log / "_last_checkpoint"):
+        with path.open("wb") as file:
+            file.truncate(2**31)
+
+        with pytest.raises(StorageError, match=f"{path.name}: it has 2147483648 bytes"):
+            add(lake, folder)
+        path.unlink()
+    assert untouched(lake)
+
+
+@pytest.mark.parametrize("text", ["", "wi5b=", "wi5b=000"])
+def test_a_vector_in_the_log_without_content_is_refused(lake, folder, text):
+    with_vector(folder, "i", text)
+
+    with pytest.raises(StorageError, match="has a deletion vector that is none"):
+        add(lake, folder)
+    assert untouched(lake)
+
+
+def test_where_deltalake_breaks_down_is_an_error_of_ours(lake, folder, monkeypatch):
+    with_vector(folder, "i", "")
+    monkeypatch.setattr(delta_table, "check_log", lambda *_: None)
+
+    with pytest.raises(StorageError, match="deltalake broke down at it"):
+        add(lake, folder)
+    assert untouched(lake)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_what_ends_a_process_goes_through(lake, folder, monkeypatch, end):
+    def check(*_):
+        raise end
+
+    write(folder, i=[1])
+    monkeypatch.setattr(delta_table, "check_log", check)
+
+    with pytest.raises(end):
+        add(lake, folder)

@@ -73,6 +73,7 @@ def read_source(lake: OpenLake, source: Source) -> SourceTable:
 
         return delta_table(
             source.path,
+            lake.locate,
             version=source.version,
             storage_options={**object_store_options(lake.storage_options), **source.storage_options},
             allowed_paths=source.allowed_paths,

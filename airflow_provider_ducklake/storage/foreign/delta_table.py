@@ -8,6 +8,7 @@ row that is there, and the lake does not go on with them.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -28,14 +29,20 @@ from airflow_provider_ducklake.spec.defaults import literal_physical
 from airflow_provider_ducklake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.spec.types.values import identity_text
 from airflow_provider_ducklake.storage.deletes.merged_deletes import positions_of
-from airflow_provider_ducklake.storage.files.filesystem import arrow_s3_options, naming_errors
+from airflow_provider_ducklake.storage.files.filesystem import (
+    arrow_s3_options,
+    naming_errors,
+    open_filesystem,
+)
+from airflow_provider_ducklake.storage.foreign.delta_log import check_log
 from airflow_provider_ducklake.storage.foreign.delta_types import DeltaTypes
 from airflow_provider_ducklake.storage.foreign.places import Places, spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from airflow_provider_ducklake.planning.writing.source_table import PartitionKey, SourceColumn
+    from airflow_provider_ducklake.storage.files.filesystem import Location
     from airflow_provider_ducklake.transaction.changes import Positions
 
 # Wider types: each file's own are looked at. Variants: the type of a column is refused, not the feature.
@@ -58,6 +65,7 @@ _FEATURES_VERSION = 3  # of readers, from which on the protocol lists features
 
 def delta_table(
     source: str,
+    locate: Callable[[str], Location] = open_filesystem,
     *,
     version: int | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -70,19 +78,35 @@ def delta_table(
         InvalidInputError: there is no such version.
         SourceNotFoundError: there is no such table.
         UntrustedValueError: the log names files outside the table's folder.
-        StorageError: the log cannot be read.
+        StorageError: the log cannot be read, or something that it names is no file.
     """
     folder = spelled(source)
     if not is_absolute(folder):
         raise InvalidInputError(f"The source {source!r} is relative; give an absolute path or a URI.")
-    table = _opened(folder, version, storage_options or {})
-    with naming_errors(f"the log of {source}", "read"):  # whatever deltalake says of an odd log
-        return _at_version(table, f"{source} at version {table.version()}", source, allowed_paths)
+    places = Places.of(f"The log of {source}", folder, allowed_paths)
+    with _reading(f"the log of {source}"):
+        check_log(folder, places, version, locate)
+        table = _opened(folder, version, storage_options or {})
+        return _at_version(table, f"{source} at version {table.version()}", places)
 
 
-def _at_version(table: DeltaTable, where: str, source: str, allowed_paths: tuple[str, ...]) -> SourceTable:
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Turn whatever deltalake says of an odd log into an error of ours, also when it breaks down at it."""
+    try:
+        with naming_errors(what, "read"):
+            yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # which pyo3 does not export
+            raise
+        raise StorageError(
+            f"Cannot read {what}: deltalake broke down at it ({error}). Restore the log from a backup, or "
+            "insert the table's rows instead."
+        ) from None
+
+
+def _at_version(table: DeltaTable, where: str, places: Places) -> SourceTable:
     features = _check_features(table, where)
-    places = Places.of(f"The log of {source}", spelled(source), allowed_paths)
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     columns = DeltaTypes(where, mode).columns(json.loads(table.schema().to_json())["fields"])
     by_name = {one.name: one for one in columns}
