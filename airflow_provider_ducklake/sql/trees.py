@@ -3,6 +3,11 @@
 Where sqlglot does not read a statement, it logs a piece of its text, which may have a secret in it: that line
 is left out. Text that is nested deeper than Python's stack, or at which its parser itself fails, is an error
 of sqlglot's kind.
+
+In some places sqlglot reads what follows twice: behind a type's name and a parenthesis, first as a type and
+then as a function; behind a JOIN without ON, an IF without parentheses, a LIMIT. Where such places lie within
+each other, each doubles the time. So texts are measured before they are parsed. *Source:* a parser that
+counts its steps, over drawn texts; of sqlglot's compiled parser no such class can be derived.
 """
 
 from __future__ import annotations
@@ -13,20 +18,29 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import sqlglot
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from sqlglot import exp
+    from sqlglot import Token, exp
 
 # of sqlglot: an IndexError at "map(, 1)", a ValueError at "date_trunc()"
 _OWN_MISTAKES = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 TOO_DEEP = "it is nested too deeply."
+_MOST_READ = 50_000  # tokens, each as often as it may be read, besides once: a second or less
+_SEARCHED = 300  # pairs of characters, in the time of one token
+_OPENING, _CLOSING = (frozenset(f"{side}_{one}" for one in ("PAREN", "BRACKET", "BRACE")) for side in "LR")
+_OF_TYPES = frozenset({"ARRAY", "LIST", "MAP"})
+_NO_TYPES = frozenset({"L_PAREN", "NUMBER", "STRING"})
+_JOINS, _CONDITIONS = frozenset({"JOIN", "STRAIGHT_JOIN"}), frozenset({"ON", "USING"})
+_LIMITS = frozenset({"LIMIT", "OFFSET"})
+_ENDS = frozenset({"WHERE", "GROUP_BY", "HAVING", "ORDER_BY", "UNION", "EXCEPT", "INTERSECT", "SEMICOLON"})
 
 
 class TooDeepError(SqlglotError):
-    """A text is nested deeper than Python's stack."""
+    """A text is nested deeper than Python's stack, or so that sqlglot would read it over and over."""
 
 
 def parse_one(text: str, dialect: str, into: type[exp.Expr] | None = None) -> exp.Expr:
@@ -36,6 +50,7 @@ def parse_one(text: str, dialect: str, into: type[exp.Expr] | None = None) -> ex
         SqlglotError: it cannot be read; TooDeepError: it is nested too deeply.
     """
     with typed_and_quiet():
+        check_cost(text, dialect)
         return sqlglot.parse_one(text, dialect=dialect, into=into)
 
 
@@ -46,7 +61,91 @@ def parse(text: str, dialect: str) -> list[exp.Expr | None]:
         SqlglotError: it cannot be read; TooDeepError: it is nested too deeply.
     """
     with typed_and_quiet():
+        check_cost(text, dialect)
         return sqlglot.parse(text, dialect=dialect)
+
+
+def check_cost(text: str, dialect: str) -> None:
+    """Refuse a text that sqlglot would not have read for minutes, or ever.
+
+    Raises:
+        TooDeepError: it is one. TokenError: it cannot be cut into tokens.
+    """
+    reader = Dialect.get_or_raise(dialect)
+    tokens = reader.tokenize(text)
+    if _readings(tokens, reader, 0) > _MOST_READ + len(tokens):
+        raise TooDeepError(TOO_DEEP)
+
+
+def _readings(tokens: Sequence[Token], dialect: Dialect, level: int) -> int:
+    """Return how often tokens are read at most, all together; what is around them is 2**level times."""
+    found, base = 0, level
+    opened: list[tuple[int, int]] = []
+    before = None
+    are_types = _are_types(tokens, dialect)
+    for place, token in enumerate(tokens):
+        kind = token.token_type.name
+        inner = _within(token, dialect) if kind == "IDENTIFIER" else []
+        found += _weight(token, before) * 2**level + _readings(inner, dialect, level)
+        if found > _MOST_READ + len(tokens):
+            break
+        if kind in _OPENING:
+            opened.append((level, base))
+            level += before is not None and (are_types[place - 1] or before.text.upper() == "LATERAL")
+            base = level
+        elif kind in _CLOSING and opened:
+            level, base = opened.pop()
+        elif kind in _CONDITIONS:
+            level = max(base, level - 1)
+        elif kind in _ENDS:
+            level = base
+        elif _is_read_twice_behind(token, before, next(iter(tokens[place + 1 : place + 2]), None)):
+            level += 1
+        before = token
+    return found
+
+
+def _are_types(tokens: Sequence[Token], dialect: Dialect) -> list[bool]:
+    """Return which tokens may be read as types.
+
+    ARRAY(…), and in Spark STRUCT(…), is none where its parentheses begin with a value or with others.
+    """
+    types, nested = dialect.parser_class.TYPE_TOKENS, _OF_TYPES
+    if not dialect.SUPPORTS_USER_DEFINED_TYPES:
+        nested = nested | {one.name for one in dialect.parser_class.NESTED_TYPE_TOKENS}
+    found = [False] * len(tokens)
+    for place in reversed(range(len(tokens))):
+        kind = tokens[place].token_type.name
+        if kind in nested and [one.token_type.name for one in tokens[place + 1 : place + 2]] == ["L_PAREN"]:
+            inner = tokens[place + 2].token_type.name if place + 2 < len(tokens) else "L_PAREN"
+            found[place] = found[place + 2] if inner in nested else inner not in _NO_TYPES
+        else:
+            found[place] = tokens[place].token_type in types or kind == "IDENTIFIER"
+    return found
+
+
+def _weight(token: Token, before: Token | None) -> int:
+    """Return how many tokens take the time of one: sqlglot looks for numbers at each place of an interval."""
+    is_interval = before is not None and before.token_type.name == "INTERVAL"
+    return 1 + len(token.text) ** 2 // _SEARCHED if is_interval else 1
+
+
+def _is_read_twice_behind(token: Token, before: Token | None, following: Token | None) -> bool:
+    """Whether what comes behind a word is, up to where a condition follows or all around it ends."""
+    kind = token.token_type.name
+    if kind in _JOINS:
+        return before is None or before.token_type.name != "CROSS"
+    if token.text.upper() == "IF":
+        return following is None or following.token_type.name != "L_PAREN"
+    return kind in _LIMITS
+
+
+def _within(name: Token, dialect: Dialect) -> list[Token]:
+    """Return the tokens of a name in quotes: where it is a type, it is read as one."""
+    try:
+        return dialect.tokenize(name.text)
+    except TokenError:
+        return []
 
 
 @contextmanager

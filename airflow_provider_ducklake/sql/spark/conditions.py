@@ -174,6 +174,7 @@ def _names(expression: str) -> Iterator[list[str]]:
     """Yield the parts of each name that can be nothing but a column, or a field of one."""
     try:
         with trees.typed_and_quiet():
+            trees.check_cost(expression, "spark")
             (tree,) = Spark().parse_into(exp.Condition, expression)
     except (SqlglotError, ValueError):
         return

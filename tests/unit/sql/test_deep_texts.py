@@ -3,6 +3,8 @@
 import json
 import logging
 import threading
+import time
+from contextlib import suppress
 
 import pytest
 
@@ -158,6 +160,38 @@ def test_deep_texts_are_read_or_refused_by_an_error_of_ours(read, text):
         read(text)
     except (DuckLakeError, ExpressionError) as error:
         assert len(str(error)) < len(text) + 1000  # noqa: PT017 - or it is read
+
+
+READ_OVER_AND_OVER = {
+    "types as functions": around("timestamp(", ")"),
+    "types of types as functions": around("array(struct(", "))"),
+    "types in brackets": around("ARRAY[", "]"),
+    "a type's name in quotes": lambda count: f"CAST(a AS `struct<a:{around('timestamp(', ')')(count)}>`)",
+    "ifs": around("+ if "),
+    "limits": around("(SELECT 1 LIMIT ", ")"),
+    "offsets": around("(SELECT 1 OFFSET ", ")"),
+    "joins without conditions": lambda count: f"(SELECT 1 FROM t{' JOIN t' * count})",
+    "an interval": lambda count: f"INTERVAL '{'9' * count * 1_000}' DAY",
+}
+# by sqlglot's parser alone
+PARSED = ("a filter", "columns of it", "an argument", "an insert", "a view", "a view of the lake", "lineage")
+
+
+@pytest.mark.parametrize("text", [shape(40) for shape in READ_OVER_AND_OVER.values()], ids=READ_OVER_AND_OVER)
+@pytest.mark.parametrize("reader", PARSED)
+def test_texts_that_sqlglot_would_read_over_and_over_are_refused(reader, text):
+    """Each level took twice the time of the one before: 461 characters had no end."""
+    started = time.monotonic()
+    with suppress(DuckLakeError):  # lineage is left out
+        OF_EXPRESSIONS[reader](text)
+    assert time.monotonic() - started < 5
+
+
+def test_ordinary_levels_of_types_and_joins_are_read():
+    types = around("date(timestamp(", "))")(4)
+    joins = " ".join(f"CROSS JOIN t AS t{one} JOIN t AS u{one} ON a = b" for one in range(40))
+
+    assert parse_query(f"SELECT {types}, array(struct(1, array(struct(2)))) FROM t {joins} LIMIT 5")
 
 
 def test_the_error_says_which_statement_is_too_deep_and_where():
