@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 SCALAR_SPELLINGS = {word: row.name for row in SCALARS.values() for word in row.sql.split()}
 DECIMAL_SPELLINGS = frozenset({"decimal", "dec", "numeric"})
 STRUCT_SPELLINGS = frozenset({"struct", "row"})
+_MOST_DIGITS = 9  # of a length or a precision
 _DEFAULT_DECIMAL = (18, 3)
 _NULL = '"null"'  # the one type whose name needs quotes
 NOT_IN_THE_FORMAT = {
@@ -115,7 +116,7 @@ def _read_scalar(cursor: Cursor, word: str) -> ScalarType:
 
 def _read_integer(cursor: Cursor) -> int:
     text = cursor.accept_kind(Kind.NUMBER)
-    if text is None or not text.isdigit():
+    if text is None or not text.isdigit() or len(text) > _MOST_DIGITS:
         raise cursor.error("expected a whole number.", back=0 if text is None else 1)
     return int(text)
 

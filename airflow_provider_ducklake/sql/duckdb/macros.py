@@ -52,6 +52,7 @@ _WHOLE = re.compile(r"-?\d+")
 _FIXED = re.compile(r"-?(\d*)\.(\d+)")
 _MOST_DIGITS = 38
 _LEAST = f"-{2**63}"
+_LONGEST = 99  # of whole numbers: int() reads no longer ones than of 4,300 digits
 _WHOLE_TYPES = tuple(ScalarType(f"int{bits}") for bits in (32, 64, 128))  # in which DuckDB has them
 
 
@@ -227,7 +228,7 @@ class _Reader:
 def _number(text: str, parser: Parser, place: Token) -> MacroDefault:
     """Return a number with the type that DuckDB gives it."""
     if _WHOLE.fullmatch(text):
-        size = abs(int(text)) - (text == _LEAST)
+        size = abs(int(text)) - (text == _LEAST) if len(text) <= _LONGEST else 2**128
         type_ = next((one for one in _WHOLE_TYPES if size < 2 ** (one.facts.bits - 1)), None)
         if type_ is None:
             raise parser.error("the number is too large.", at=place)

@@ -319,3 +319,10 @@ def test_any_text_is_read_or_refused_with_an_error_of_ours(text):
         return
 
     assert all(one.text in text for one in parsed)
+
+
+def test_numbers_of_more_digits_than_python_reads_are_refused():
+    digits = "9" * 5_000
+    for text in (f"CREATE TABLE t (a DECIMAL({digits}, 2))", f"CREATE MACRO m(a := {digits}) AS a"):
+        with pytest.raises(InvalidStatementError, match=r"expected a whole number|the number is too large"):
+            parse_ddl(text)
