@@ -43,10 +43,14 @@ _CASTS = {
 }
 _DECIMAL = re.compile(r"DECIMAL\((\d+)(?:, (\d+))?\)")
 _DECIMAL_LITERAL = re.compile(r"\(*-?(\d*\.\d+)(?:BD)?\)*")
-_FIXED = re.compile(r"-?\d*\.\d+")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_WHOLE = re.compile(r"\d{1,39}", re.ASCII)  # more digits than any integer has, and fewer than int() refuses
+_FIXED = re.compile(r"-?\d*\.\d+", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 # Of one call: Spark's parser keeps 5 to 8 kB for each character of them, and takes seconds to read 30,000.
 MOST_CHARACTERS = 20_000
+# Of one statement: texts of parts, and what has to hold for them, each as often as it is written.
+_MOST_WRITTEN = 5_000_000
+_MOST_CALLS = 10_000
 _MOST_COUNTED = 39  # digits, or characters
 _MOST_DIGITS = 15  # of a decimal literal that is the same double in both engines
 _INT, _LONG = 2**31, 2**63
@@ -57,8 +61,30 @@ _SPECIAL = frozenset(
 )
 
 
+@dataclass
+class Written:
+    """What the calls of macros of one statement came to so far, those within others, too."""
+
+    calls: int = 0
+    characters: int = 0
+
+    def excess(self, characters: int, calls: int = 0) -> str | None:
+        """Count more, and say what is too much."""
+        self.calls += calls
+        self.characters += characters
+        if self.calls > _MOST_CALLS:
+            return f"with those within others, the statement has more than {_MOST_CALLS:,} calls of macros."
+        if self.characters > _MOST_WRITTEN:
+            return f"the statement's macros are more than {_MOST_WRITTEN:,} characters long in Spark SQL."
+        return None
+
+
 class NestedCalls(Protocol):
     """How calls of other macros within a body are written."""
+
+    @property
+    def written(self) -> Written:
+        """What the statement's calls came to so far."""
 
     def __call__(self, call: Call, arguments: Sequence[str], body: Body) -> str | None:
         """Return the text of a call; None: it is no macro."""
@@ -103,6 +129,7 @@ class Body:
 
     def check(self, condition: str, *texts: str) -> None:
         """Note what has to hold for operands of those texts."""
+        self._count(condition)
         self.conditions.append(condition)
         self.seen.extend(texts)
 
@@ -118,8 +145,13 @@ class Body:
             text = self._written(expression)
             if len(text) > MOST_CHARACTERS:
                 raise self.refuse(f"a part of it is {len(text):,} characters long in Spark SQL.")
+            self._count(text)
             self._texts[id(expression)] = expression, text
         return self._texts[id(expression)][1]
+
+    def _count(self, text: str) -> None:
+        if (excess := self.nested.written.excess(len(text))) is not None:
+            raise self.refuse(excess)
 
     def _written(self, expression: Expression) -> str:
         match expression:
@@ -159,12 +191,13 @@ class Body:
 
     def _number(self, text: str) -> str:
         sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
-        if digits.isdecimal() and int(digits) < _LONG:
+        if _WHOLE.fullmatch(digits) and int(digits) < _LONG:
             size = "L" if int(digits) >= _INT else ""
             return f"({sign}{digits}{size})" if sign else f"{digits}{size}"
         if _FIXED.fullmatch(digits):
             return f"({sign}{digits}BD)"
-        raise self.refuse(f"the number {text} has another type in Spark.")
+        shown = text if len(text) <= _MOST_COUNTED else f"{text[:_MOST_COUNTED]}…"
+        raise self.refuse(f"the number {shown} has another type in Spark.")
 
     def _operation(self, operator: str, operands: tuple[Expression, ...]) -> str:
         if (name := _OPERATOR_FUNCTIONS.get(operator)) is not None and self.nested.shadows(name):
@@ -343,7 +376,7 @@ def _binary(operator: str) -> Callable[[Body, tuple[Expression, ...]], str]:
 
 def _remainder(body: Body, operands: tuple[Expression, ...]) -> str:
     by = operands[1]
-    if not isinstance(by, Constant) or not by.text.isdecimal() or not int(by.text):
+    if not _number(by):
         raise body.refuse("% is the same in Spark only with a positive whole number behind it.")
     return f"({body.of_type(operands[0], *_INTEGERS)} % {body.text(by)})"
 
@@ -438,10 +471,16 @@ def _absolute(body: Body, values: tuple[Expression, ...]) -> str | None:
     return f"abs({body.of_type(values[0], *_INTEGERS, 'decimal', 'double')})" if len(values) == 1 else None
 
 
-def _whole(value: Expression, least: int) -> bool:
+def _number(value: Expression) -> int | None:
+    """Return the whole number that an expression is; None: it is none."""
     if not isinstance(value, Constant) or value.kind is not ConstantKind.NUMBER:
-        return False
-    return value.text.isdecimal() and least <= int(value.text) < _MOST_COUNTED
+        return None
+    return int(value.text) if _WHOLE.fullmatch(value.text) else None
+
+
+def _whole(value: Expression, least: int) -> bool:
+    number = _number(value)
+    return number is not None and least <= number < _MOST_COUNTED
 
 
 def _round(body: Body, values: tuple[Expression, ...]) -> str | None:

@@ -9,7 +9,7 @@ DuckDB's functions.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -25,7 +25,7 @@ from airflow_provider_ducklake.spec.names.identifiers import MAIN, FoldedName, Q
 from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.sql import trees
-from airflow_provider_ducklake.sql.spark.macro_bodies import MOST_CHARACTERS, Body
+from airflow_provider_ducklake.sql.spark.macro_bodies import MOST_CHARACTERS, Body, Written
 from airflow_provider_ducklake.sql.spark.statements import quoted
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ def with_macros(text: str, lake: LakeMacros) -> str:
         return _Expansion(lake, _table_calls(text)).text(text)
     except TokenError:
         return text  # whoever parses it says so
-    except RecursionError:
+    except (RecursionError, trees.TooDeepError):
         raise UnsupportedFeatureError(
-            f"Calls of macros are nested too deeply in {text[:40]!r}…: Python's stack ends before. Write a "
-            "part of the query into a temporary view of its own."
+            f"What calls macros is nested too deeply in {text[:40]!r}…. Write a part of the query into a "
+            "temporary view of its own."
         ) from None
 
 
@@ -110,6 +110,8 @@ def _table_calls(text: str) -> dict[int, bool]:
     """Return where functions in FROM begin, and whether they have an alias."""
     try:
         tree = trees.parse_one(text, "spark")
+    except trees.TooDeepError:
+        raise
     except SqlglotError:
         return {}  # whoever parses it says so
     return {
@@ -204,6 +206,7 @@ class _Expansion:
     lake: LakeMacros
     table_calls: Mapping[int, bool]
     calling: tuple[FoldedName, ...] = ()
+    written: Written = field(default_factory=Written)
 
     def text(self, text: str) -> str:
         return self._within(text, Spark().tokenize(text), 0, len(text))
@@ -283,8 +286,8 @@ class _Expansion:
             raise _refused(macro, "it calls itself.")
         for argument in given:
             self._small(macro, argument)
-        overload, names = _chosen(macro, given, named, self)
-        nested = _Nested(_Expansion(self.lake, {}, (*self.calling, macro.name.folded)))
+        overload, names = self._chosen(macro, given, named)
+        nested = self._within_body(macro)
         body = Body(f"Macro {macro.name}", names, nested)
         if outer is not None:
             body.conditions, body.seen = outer.conditions, outer.seen
@@ -292,9 +295,21 @@ class _Expansion:
         return f"({text})" if outer is not None else body.checked(text)
 
     def _table(self, macro: Macro, given: Sequence[str], named: Mapping[str, str]) -> str:
-        overload, names = _chosen(macro, given, named, self)
-        nested = _Nested(_Expansion(self.lake, {}, (*self.calling, macro.name.folded)))
+        overload, names = self._chosen(macro, given, named)
+        nested = self._within_body(macro)
         return _TableBody(macro, self.lake, names, nested).text(_query(macro, overload))
+
+    def _chosen(
+        self, macro: Macro, given: Sequence[str], named: Mapping[str, str]
+    ) -> tuple[MacroOverload, dict[str, str]]:
+        """Return the overload that the arguments fit, and the text of each parameter."""
+        overload, names = _chosen(macro, given, named, self)
+        if (excess := self.written.excess(len(overload.sql), calls=1)) is not None:
+            raise _refused(macro, excess)
+        return overload, names
+
+    def _within_body(self, macro: Macro) -> _Nested:
+        return _Nested(_Expansion(self.lake, {}, (*self.calling, macro.name.folded), self.written))
 
 
 @dataclass(frozen=True)
@@ -302,6 +317,10 @@ class _Nested:
     """Calls of macros within a body."""
 
     expansion: _Expansion
+
+    @property
+    def written(self) -> Written:
+        return self.expansion.written
 
     def __call__(self, call: Call, arguments: Sequence[str], body: Body) -> str | None:
         macro = self.expansion.lake.meant(call.name)
@@ -315,6 +334,8 @@ class _Nested:
 def _has_query(value: str) -> bool:
     try:
         return trees.parse_one(value, "spark").find(exp.Query) is not None
+    except trees.TooDeepError:
+        raise
     except SqlglotError:
         return False  # whoever parses it says so
 
@@ -373,9 +394,10 @@ def _default(macro: Macro, default: MacroDefault) -> Expression:
         return Constant(ConstantKind.NUMBER, default.text)
     if kind is Kind.STRING:
         return Constant(ConstantKind.STRING, default.text)
-    if kind is Kind.BOOLEAN:
+    if kind is Kind.BOOLEAN and default.text in ("true", "false"):
         return Constant(ConstantKind(default.text))
-    raise _refused(macro, f"it has a default of type {default.type}.")
+    shown = "a boolean that is neither true nor false" if kind is Kind.BOOLEAN else f"type {default.type}"
+    raise _refused(macro, f"it has a default of {shown}.")
 
 
 def _expression(macro: Macro, overload: MacroOverload) -> Expression:
