@@ -118,7 +118,8 @@ def _are_types(tokens: Sequence[Token], dialect: Dialect) -> list[bool]:
         kind = tokens[place].token_type.name
         if kind in nested and [one.token_type.name for one in tokens[place + 1 : place + 2]] == ["L_PAREN"]:
             inner = tokens[place + 2].token_type.name if place + 2 < len(tokens) else "L_PAREN"
-            found[place] = found[place + 2] if inner in nested else inner not in _NO_TYPES
+            is_passed_on = kind in _OF_TYPES and inner in nested
+            found[place] = found[place + 2] if is_passed_on else inner not in _NO_TYPES
         else:
             found[place] = tokens[place].token_type in types or kind == "IDENTIFIER"
     return found

@@ -103,7 +103,12 @@ def equal_columns(condition: str) -> tuple[tuple[Name, Name], ...]:
         tokens = _tokens(condition)
     except TokenError:
         return ()
-    return tuple(pair for part in _parts(condition, tokens) if (pair := _equal(condition, part)) is not None)
+    try:
+        return tuple(
+            pair for part in _parts(condition, tokens) if (pair := _equal(condition, part)) is not None
+        )
+    except RecursionError:
+        return ()  # nested too deeply to be looked at
 
 
 def _parts(condition: str, tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:

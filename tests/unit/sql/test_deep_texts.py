@@ -62,6 +62,7 @@ EXPRESSIONS = {
     "sums": around("", " + a"),
     "texts": around("", " || s", "s"),
     "queries": around("(SELECT ", ")"),
+    "conditions": around("a = 1 AND (", ")", "a = 1"),
     "exists": around("EXISTS (SELECT 1 FROM t WHERE ", ")"),
 }
 QUERIES = {
@@ -109,6 +110,7 @@ OF_EXPRESSIONS = {
     "a macro": lambda text: with_macros("SELECT main.m(1, 's')", lake_of(text)),
     "an argument": lambda text: with_macros(f"SELECT main.m({text}, 's')", lake_of("a")),
     "a filter": lambda text: read_predicate(text, SCHEMA, "t"),
+    "equal columns of it": lambda text: expressions.equal_columns(f"a = s AND {text}"),
     "a condition": lambda text: conditions.readable_filter(text, SCHEMA, "t", alias="t"),
     "columns of it": lambda text: conditions.unknown_column(text, ["a"], alias="t", is_alone=True),
     "an assignment": lambda text: expressions.check_expression(text, "x"),
@@ -165,6 +167,7 @@ def test_deep_texts_are_read_or_refused_by_an_error_of_ours(read, text):
 READ_OVER_AND_OVER = {
     "types as functions": around("timestamp(", ")"),
     "types of types as functions": around("array(struct(", "))"),
+    "structs as functions": around("struct(", ")", "1"),
     "types in brackets": around("ARRAY[", "]"),
     "a type's name in quotes": lambda count: f"CAST(a AS `struct<a:{around('timestamp(', ')')(count)}>`)",
     "ifs": around("+ if "),
