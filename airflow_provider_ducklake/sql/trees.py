@@ -138,7 +138,7 @@ def _is_read_twice_behind(token: Token, before: Token | None, following: Token |
         return before is None or before.token_type.name != "CROSS"
     if token.text.upper() == "IF":
         return following is None or following.token_type.name != "L_PAREN"
-    return kind in _LIMITS
+    return kind in _LIMITS or kind == "APPLY"
 
 
 def _within(name: Token, dialect: Dialect) -> list[Token]:

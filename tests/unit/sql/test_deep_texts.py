@@ -173,6 +173,7 @@ READ_OVER_AND_OVER = {
     "ifs": around("+ if "),
     "limits": around("(SELECT 1 LIMIT ", ")"),
     "offsets": around("(SELECT 1 OFFSET ", ")"),
+    "applies": around("CROSS APPLY SELECT * FROM (a, ", ")} :int)"),
     "joins without conditions": lambda count: f"(SELECT 1 FROM t{' JOIN t' * count})",
     "an interval": lambda count: f"INTERVAL '{'9' * count * 1_000}' DAY",
 }
