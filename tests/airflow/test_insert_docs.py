@@ -8,6 +8,7 @@ from airflow.sdk import Connection
 
 from airflow_provider_ducklake.hooks.connection_settings import read_settings
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
+from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from tests.airflow.dags import parse
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -24,12 +25,12 @@ def blocks(language: str) -> list[object]:
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-def test_each_example_is_a_dag_file_with_an_insert(code, tmp_path):
+def test_each_example_is_a_dag_file_with_an_insert_or_what_follows_it(code, tmp_path):
     file = tmp_path / "example.py"
     file.write_text(code)
 
     types = {task.task_type for task in parse(file).tasks}
-    assert DuckLakeSparkInsertOperator.__name__ in types
+    assert types & {DuckLakeSparkInsertOperator.__name__, DuckLakeSparkSQLOperator.__name__}
 
 
 @pytest.mark.parametrize("text", blocks("json"))
