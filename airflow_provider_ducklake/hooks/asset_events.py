@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.task import Done
     from airflow_provider_ducklake.planning.reading.watermark import RangeReport
 
+# Not in compat.py, which DAG files do not import.
 # In 3.1 an asset that only inlets name becomes inactive, and a task with an inactive inlet fails.
 _INLETS_KEEP_ASSETS = not __version__.startswith("3.1.")
-# Of tables that nobody named while the DAG was parsed: Airflow creates the assets that events come with.
+# Of tables that no DAG file names: Airflow creates the assets that events come with.
 _FOUND_LATER = AssetAlias("ducklake", group=GROUP)
 
 

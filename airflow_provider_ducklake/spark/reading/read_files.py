@@ -198,7 +198,8 @@ def _check_listed(read: Read, files: Sequence[LiveDataFile], rows: DataFrame) ->
             raise unreadable(file, str(table.name), table.snapshot.id, "it is empty, or no file")
 
     differs = (count, size) != (len(files), sum(file.file_size_bytes for file in files))
-    in_threads(check, [one for one in files if differs and (size or read.locate(one.path).is_local)])
+    if differs:
+        in_threads(check, [one for one in files if size is not None or read.locate(one.path).is_local])
     if count != len(files):
         found = f"Spark lists {count} files instead of {len(files)}, of which this is the first"
         raise unreadable(files[0], str(table.name), table.snapshot.id, found)
