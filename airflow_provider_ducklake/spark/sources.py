@@ -12,7 +12,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ArithmeticException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import types as t
 
@@ -30,6 +30,7 @@ from airflow_provider_ducklake.spark.job.request import (
     StreamSource,
     TransformSource,
 )
+from airflow_provider_ducklake.spark.parquet_sources import read_parquet
 from airflow_provider_ducklake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.spark.sessions.object_store import require_file_system
 from airflow_provider_ducklake.spark.types.frames import analysed
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 
 # A database's timestamp without a zone is one in the lake.
 _DEFAULTS = {"csv": {"header": "true"}, "jdbc": {"preferTimestampNTZ": "true"}}
-_TEXT_FORMATS = ("csv", "json")
+TEXT_FORMATS = ("csv", "json")
+_BAD = "_corrupt_record"  # which Spark makes a column where it finds a record that is no JSON
 _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")
 
 
@@ -141,17 +143,21 @@ def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: Table
         require_file_system(spark, dataset.path)
     reader = spark.read.format(dataset.format).options(**options)
     try:
+        if dataset.format == "parquet" and schema is None:
+            return read_parquet(spark, _location(dataset), options, name, target)
         if dataset.format == "jdbc":
             return analysed(_with_password(reader, dataset, name).load())
         if schema is not None:
             reader = reader.schema(schema)
         elif target is not None and _is_typed_by_target(dataset):
-            reader = _typed_by_target(reader, dataset, target)
+            reader = _typed_by_target(reader, dataset, name, target)
         return analysed(reader.load(_location(dataset)))
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
             raise SourceNotFoundError(name, str(dataset.path)) from error
         raise InvalidInputError(f"{name} cannot be read: {message_of(error)}") from error
+    except ArithmeticException as error:  # a type that Spark does not have
+        raise InvalidInputError(f"{name} cannot be read: {dataset.path}: {error}") from error
 
 
 def _with_defaults(options: dict[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
@@ -178,19 +184,23 @@ def _with_password(reader: DataFrameReader, dataset: Dataset, name: str) -> Data
 
 def _is_typed_by_target(dataset: Dataset) -> bool:
     given = {key.lower() for key in dataset.options}
-    return dataset.format in _TEXT_FORMATS and not given & {"schema", "inferschema"}
+    return dataset.format in TEXT_FORMATS and not given & {"schema", "inferschema"}
 
 
-def _typed_by_target(reader: DataFrameReader, dataset: Dataset, target: TableSchema) -> DataFrameReader:
-    names = reader.load(_location(dataset)).schema
+def _typed_by_target(
+    reader: DataFrameReader, dataset: Dataset, name: str, target: TableSchema
+) -> DataFrameReader:
+    found = t.StructType([field for field in reader.load(_location(dataset)).schema if field.name != _BAD])
+    given = {key.lower(): value for key, value in dataset.options.items()}
+    names = _names_of_csv(found.names, dataset, name, target) if dataset.format == "csv" else found.names
     columns = {fold(column.name): column for column in target.columns}
-    fields = [t.StructField(field.name, _read_type(columns.get(fold(field.name)), field)) for field in names]
+    fields = [
+        t.StructField(one, carrier_or_text(columns[fold(one)]) if fold(one) in columns else field.dataType)
+        for one, field in zip(names, found, strict=True)
+    ]
     if dataset.format == "json":  # a key that no object has is a null, as everywhere in JSON
-        absent = columns.keys() - {fold(field.name) for field in names}
-        fields += [
-            t.StructField(columns[name].name, carrier_or_text(columns[name])) for name in sorted(absent)
-        ]
-    given = {key.lower() for key in dataset.options}
+        absent = columns.keys() - {fold(one) for one in names}
+        fields += [t.StructField(columns[one].name, carrier_or_text(columns[one])) for one in sorted(absent)]
     if "mode" not in given:
         reader = reader.option("mode", "FAILFAST")
     if dataset.format == "csv" and "enforceschema" not in given:
@@ -200,8 +210,27 @@ def _typed_by_target(reader: DataFrameReader, dataset: Dataset, target: TableSch
     return reader.schema(t.StructType(fields))
 
 
-def _read_type(column: Column | None, field: t.StructField) -> t.DataType:
-    return field.dataType if column is None else carrier_or_text(column)
+def _names_of_csv(names: list[str], dataset: Dataset, name: str, target: TableSchema) -> list[str]:
+    """Return the names of a CSV file's columns: the table's, in their order, where it has no header.
+
+    Raises:
+        InvalidInputError: its first line names no column of the table, or it has another number of columns.
+    """
+    columns = target.columns
+    if any(key.lower() == "header" and value == "false" for key, value in dataset.options.items()):
+        if len(names) != len(columns):
+            raise InvalidInputError(
+                f"{name} cannot be read: {dataset.path} has {len(names)} columns and no header, and the "
+                f"table has {len(columns)}. Name them in the option schema."
+            )
+        return [column.name for column in columns]
+    if names and not {fold(one) for one in names} & {fold(column.name) for column in columns}:
+        raise InvalidInputError(
+            f"{name} cannot be read: the first line of {dataset.path}, {', '.join(map(repr, names))[:200]}, "
+            "names no column of the table. Set the option header to false if the file has none: its columns "
+            "are then the table's, in their order."
+        )
+    return names
 
 
 def carrier_or_text(column: Column) -> t.DataType:

@@ -62,15 +62,15 @@ def typed(error: Exception) -> DuckLakeError:
 
 def cause_of(error: Exception) -> str | None:
     """Return what Spark's error comes of in a sentence, with Spark's words; None where it is not known."""
-    return told_by(_java_exceptions(error), OF_EXCEPTIONS)
+    return told_by(java_exceptions(error), OF_EXCEPTIONS)
 
 
 def is_of_wide_rows(error: Exception) -> bool:
     """Whether a batch of rows had more bytes than Arrow takes at once."""
-    return told_by(_java_exceptions(error), (TOO_WIDE,)) is not None
+    return told_by(java_exceptions(error), (TOO_WIDE,)) is not None
 
 
-def _java_exceptions(error: Exception) -> list[str]:
+def java_exceptions(error: Exception) -> list[str]:
     """Return what each exception of Java behind an error says of itself, its causes last."""
     if type(error).__module__.startswith("pyspark.errors.exceptions.connect"):
         return _of_server(error)

@@ -23,8 +23,8 @@ from airflow_provider_ducklake.spark.job.codec import Json, decode, encode
 from airflow_provider_ducklake.spark.job.compaction_io import directory_of, file_path, write_record
 from airflow_provider_ducklake.spark.job.errors import marked, secret
 from airflow_provider_ducklake.spark.job.request import CompactionSource
-from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types, from_tasks
-from airflow_provider_ducklake.spark.sessions.kind import kind_of, map_in_arrow
+from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types
+from airflow_provider_ducklake.spark.sessions.kind import from_tasks, kind_of, map_in_arrow
 from airflow_provider_ducklake.spark.sessions.progress import progress_lines
 from airflow_provider_ducklake.spark.types.names import free_prefix
 from airflow_provider_ducklake.spark.writing.row_order import clustered, ordered

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.spark.jobs.stream import run_stream
 from airflow_provider_ducklake.spark.sessions.object_store import reach_buckets
 from airflow_provider_ducklake.spark.sessions.settings import take_texts_as_written
 from airflow_provider_ducklake.spark.sessions.start import start_session
+from airflow_provider_ducklake.spark.source_errors import of_source
 from airflow_provider_ducklake.spec.amounts import counted, size
 from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.storage.files import sealing
@@ -130,7 +131,14 @@ def do(
         )
     reach_buckets(spark, _directories(request), storage_options)
     take_texts_as_written(spark)
-    return verb(spark, request)
+    try:
+        return verb(spark, request)
+    except Exception as error:
+        target = request.plans[0].schema if request.plans else None
+        known = of_source(spark, request.source, target, error)
+        if known is None:
+            raise
+        raise known from error
 
 
 def _directories(request: JobRequest) -> list[str]:

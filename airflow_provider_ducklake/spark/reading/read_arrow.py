@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.errors import DuckLakeError
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan, columns_to_read
 from airflow_provider_ducklake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.spark.job.errors import marked, secret
-from airflow_provider_ducklake.spark.sessions.kind import map_in_arrow
+from airflow_provider_ducklake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.spark.types.spark_types import read_type
 from airflow_provider_ducklake.spec.files import LiveDataFile
 from airflow_provider_ducklake.spec.schema import TableSchema
@@ -28,7 +26,7 @@ from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_sch
 from airflow_provider_ducklake.storage.rows.table_reader import visible_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.storage.files.filesystem import StorageOptions
 
 _BATCH_ROWS = 65_536
-_MOST_TASKS = 1_000
 
 
 def carrier_types(columns: Sequence[Column], numbers: Sequence[str]) -> t.StructType:
@@ -66,30 +63,6 @@ def rows_of_files(
         return rows_of_file(decode(scan, ScanPlan), document, numbers, options)
 
     return from_tasks(spark, documents, rows, carrier_types(columns, numbers))
-
-
-def from_tasks(
-    spark: SparkSession,
-    documents: Sequence[str],
-    rows: Callable[[Json], Iterator[pa.RecordBatch]],
-    schema: t.StructType,
-) -> DataFrame:
-    """Return the rows that tasks make of JSON documents, a task for each of them.
-
-    ``rows`` is sent to the tasks: it may hold plain values only; the job's zip brings the rest.
-    """
-    of_driver = secret()
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for text in batch.column(0).to_pylist():
-                try:
-                    yield from rows(json.loads(text))
-                except DuckLakeError as error:
-                    raise RuntimeError(marked(str(error), type(error), of_driver)) from error
-
-    listed = spark.createDataFrame(pa.table({"document": list(documents)}), "document string")
-    return map_in_arrow(listed.repartition(min(len(documents), _MOST_TASKS)), run, schema)
 
 
 def rows_of_file(

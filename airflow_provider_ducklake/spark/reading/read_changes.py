@@ -16,8 +16,9 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.planning.reading.scan import END_SNAPSHOT, ChangeFeedPlan, ScanPlan
 from airflow_provider_ducklake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types, from_tasks
+from airflow_provider_ducklake.spark.reading.read_arrow import carrier_types
 from airflow_provider_ducklake.spark.reading.read_files import Read, rows_of
+from airflow_provider_ducklake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.spark.sessions.settings import prepare_reading
 from airflow_provider_ducklake.spark.types.names import ReadNames, quoted
 from airflow_provider_ducklake.spark.types.spark_types import presented, read_type

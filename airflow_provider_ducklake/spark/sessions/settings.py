@@ -22,6 +22,7 @@ _REQUIRED = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
+_NANOS_AS_LONG = "spark.sql.legacy.parquet.nanosAsLong"
 _QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"
 # ... or read other columns, texts or times than the files have, or take names in backticks for patterns.
 _REQUIRED_TO_READ = {
@@ -29,8 +30,7 @@ _REQUIRED_TO_READ = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
-    "spark.sql.parquet.binaryAsString": "false",
-    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    _NANOS_AS_LONG: "true",
     _QUOTED_REGEX: "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
@@ -82,6 +82,13 @@ _COMMITTER = "spark.sql.parquet.output.committer.class"
 def exact_filters(spark: SparkSession) -> Iterator[None]:
     """Have Spark look at rows instead of Parquet's bounds, which leave NaN out, as long as this lasts."""
     with _set(spark, _PUSHDOWN, "false"):
+        yield
+
+
+@contextmanager
+def nanos_refused(spark: SparkSession) -> Iterator[None]:
+    """Keep Spark from taking a user's timestamps in nanoseconds for numbers, as long as this lasts."""
+    with _set(spark, _NANOS_AS_LONG, "false"):
         yield
 
 

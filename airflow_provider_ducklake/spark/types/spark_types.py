@@ -27,6 +27,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     MapType,
     ScalarType,
     StructType,
+    parse_type,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 
 FIELD_ID_KEY = "parquet.field.id"
+TYPE_KEY = "ducklake.type"  # of a column that Spark has in another type than its table is to have it in
 
 _DUCKLAKE = {type(row.carrier): name for name, row in SPARK_SCALARS.items() if row.native}
 _DUCKLAKE[t.VariantType] = "variant"
@@ -90,13 +92,21 @@ def why_not_native(schema: TableSchema) -> str | None:
 
 
 def fields_of_spark(schema: t.StructType) -> tuple[Field, ...]:
-    """Return the columns that a table for such rows has.
+    """Return the columns that a table for such rows has; ``TYPE_KEY`` in a field's metadata decides.
 
     Raises:
         InvalidTypeError: lists every column whose type DuckLake cannot store.
     """
     problems: list[str] = []
-    fields = [Field(field.name, _ducklake_type(field.dataType, field.name, problems)) for field in schema]
+    fields = [
+        Field(
+            field.name,
+            parse_type(field.metadata[TYPE_KEY])
+            if TYPE_KEY in field.metadata
+            else _ducklake_type(field.dataType, field.name, problems),
+        )
+        for field in schema
+    ]
     if problems:
         raise InvalidTypeError(
             f"Cannot create a table with these columns: {'; '.join(problems)}. Cast them to another type or "
@@ -136,7 +146,7 @@ def without_nothing(schema: t.StructType) -> t.StructType:
     """Return a schema without the columns and fields of which nothing is known but that they are NULL."""
     return t.StructType(
         [
-            t.StructField(field.name, _something(field.dataType), field.nullable)
+            t.StructField(field.name, _something(field.dataType), field.nullable, field.metadata)
             for field in schema
             if not is_nothing(field.dataType)
         ]

@@ -184,7 +184,7 @@ def check_and_cast(table: pa.Table, schema: TableSchema, table_name: str) -> pa.
     pairs, differences = _pair(table, schema)
     for column, values in pairs:
         if not pa.types.is_null(values.type):
-            differences += _type_differences(column, values.type, column.name)
+            differences += type_differences(column, values.type, column.name)
         if not column.nullable and values.null_count:
             differences.append(f"column {column.name} is NOT NULL but has {values.null_count} null value(s)")
     if differences:
@@ -213,7 +213,7 @@ def _pair(table: pa.Table, schema: TableSchema) -> tuple[list[tuple[Column, pa.C
     return pairs, differences
 
 
-def _type_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
+def type_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
     """Return what keeps values of an Arrow type from being stored in ``column``; nested fields one by one."""
     given = _value_type(given)
     if pa.types.is_null(given):
@@ -222,12 +222,12 @@ def _type_differences(column: Column, given: pa.DataType, where: str) -> list[st
         case StructType() if pa.types.is_struct(given):
             return list(_struct_differences(column, given, where))
         case ListType() if is_list(given):
-            return _type_differences(column.children[0], given.value_type, f"{where}.element")
+            return type_differences(column.children[0], given.value_type, f"{where}.element")
         case MapType() if pa.types.is_map(given):
             key, value = column.children
             return [
-                *_type_differences(key, given.key_type, f"{where}.key"),
-                *_type_differences(value, given.item_type, f"{where}.value"),
+                *type_differences(key, given.key_type, f"{where}.key"),
+                *type_differences(value, given.item_type, f"{where}.value"),
             ]
         case _:
             return _scalar_differences(column, given, where)
@@ -283,7 +283,7 @@ def _struct_differences(column: Column, given: pa.StructType, where: str) -> Ite
         if fold(child.name) not in fields:
             yield f"column {where}.{child.name} is missing"
         else:
-            yield from _type_differences(child, fields[fold(child.name)].type, f"{where}.{child.name}")
+            yield from type_differences(child, fields[fold(child.name)].type, f"{where}.{child.name}")
 
 
 def _cast_all(pairs: Iterable[tuple[Column, pa.ChunkedArray]]) -> tuple[list[pa.ChunkedArray], list[str]]:

@@ -1,0 +1,377 @@
+"""Parquet files that users have, with the types that DuckDB reads them as.
+
+Spark's own reader reads a dataset unless the footer of one of its files shows what that reader cannot decode,
+or reads as another type; then pyarrow reads the whole dataset, in Spark's tasks. Both leave on each column
+the type that a new table gets for it (``types.spark_types``), where Spark has none of its own.
+*Source:* the types that DuckDB's ``read_parquet`` shows for each physical and logical type.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    InvalidTypeError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.spark.job.codec import decode, encode
+from airflow_provider_ducklake.spark.sessions.kind import from_tasks
+from airflow_provider_ducklake.spark.sessions.settings import nanos_refused
+from airflow_provider_ducklake.spark.types.frames import analysed
+from airflow_provider_ducklake.spark.types.names import quoted
+from airflow_provider_ducklake.spark.types.spark_types import TYPE_KEY, carrier_type, presented, read_type
+from airflow_provider_ducklake.spec.names.identifiers import fold
+from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
+from airflow_provider_ducklake.spec.types.ducklake_types import Field
+from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.storage.files.parallel import in_threads
+from airflow_provider_ducklake.storage.parquet.arrow_types import (
+    arrow_schema,
+    cast_leaf,
+    ducklake_type,
+    type_differences,
+)
+from airflow_provider_ducklake.storage.parquet.carriers import in_carriers
+from airflow_provider_ducklake.storage.parquet.codings import undecodable
+from airflow_provider_ducklake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_ducklake.spark.job.codec import Json
+    from airflow_provider_ducklake.spec.schema import Column
+    from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+
+_TASK_BYTES = 128 * 2**20  # of row groups that one task reads
+_BATCH_ROWS = 65_536
+_OF_LISTING = ("path", "modificationTime", "length", "content")  # columns of Spark's format binaryFile
+TRUNCATES = (
+    "truncateNanoseconds"  # an option of ours: times and timestamps lose what microseconds do not hold
+)
+_SUMMARIES = ("_metadata", "_common_metadata")  # of dask and Hadoop: files without rows
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a dataset: its Arrow schema, its row groups' bytes, and whether Spark cannot read it."""
+
+    path: str
+    schema: pa.Schema
+    group_bytes: tuple[int, ...]
+    is_only_for_arrow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What tasks need of a dataset: its name in errors, its columns, and whether it ``truncates`` times."""
+
+    name: str
+    columns: TableSchema
+    truncates: bool
+
+    def cast(self, array: pa.Array, target: pa.DataType) -> pa.Array:
+        if self.truncates and pa.types.is_temporal(array.type) and getattr(array.type, "unit", "") == "ns":
+            array = array.cast(target, safe=False)
+        return cast_leaf(array, target)
+
+
+def read_parquet(
+    spark: SparkSession, path: str, options: Mapping[str, str], name: str, target: TableSchema | None
+) -> DataFrame:
+    """Return the rows of the Parquet files at a path, which Spark lists; ``name`` is how errors call them.
+
+    Columns of ``target``, an existing table, decide what values become that pyarrow reads.
+
+    Raises:
+        AnalysisException: Spark finds no file there, or cannot read one.
+        InvalidInputError: a file is damaged or encrypted, or files have types that do not go together.
+    """
+    given = {key.lower(): value.lower() == "true" for key, value in options.items()}
+    options = {key: value for key, value in options.items() if key.lower() != TRUNCATES.lower()}
+    listed = spark.read.format("binaryFile").options(**options).load(path)
+    folders = [one for one in listed.columns if one not in _OF_LISTING]
+    paths = sorted(
+        one for one in map(own_path, listed.inputFiles()) if one.rsplit("/", 1)[-1] not in _SUMMARIES
+    )
+    found = in_threads(lambda one: _looked_at(one, name), paths)
+    files = [one for one in found if one is not None]
+    truncates = given.get(TRUNCATES.lower(), False)
+    for_arrow = truncates or any(one.is_only_for_arrow for one in files)
+    if not files or len(files) < len(paths) or not for_arrow:
+        with nanos_refused(spark):
+            rows = analysed(spark.read.format("parquet").options(**options).load(path))
+        return _typed(rows, files)
+    schema = _merged(files, name, {fold(one) for one in folders}, merges=given.get("mergeschema", False))
+    source = _Source(name, _columns(schema, name, files, target, truncates=truncates), truncates)
+    documents = list(_documents(files, _values_of_folders(listed, folders)))
+    return _by_arrow(spark, documents, source, [listed.schema[one] for one in folders])
+
+
+def own_path(uri: str) -> str:
+    """Return a path as DuckLake spells it, of one that Spark gives as a URI."""
+    return _without_scheme(unquote(uri))
+
+
+def _without_scheme(path: str) -> str:
+    return re.sub(r"^file:/+", "/", path)
+
+
+def _looked_at(path: str, name: str) -> _File | None:
+    """Return what a file's footer says; None: this process cannot open the file, or pyarrow cannot read it.
+
+    Raises:
+        InvalidInputError: the file is damaged or encrypted.
+    """
+    try:
+        location = open_filesystem(path)
+        with open_parquet(location) as source:
+            metadata = pq.read_metadata(source)
+    except (StorageError, UnsupportedFeatureError, OSError, pa.ArrowException) as error:
+        if isinstance(error.__cause__, OSError):  # Spark may have another way to the store
+            return None
+        raise InvalidInputError(f"{name} cannot be read: {path}: {error}") from error
+    try:
+        schema = metadata.schema.to_arrow_schema().remove_metadata()
+    except pa.ArrowException:
+        return None
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return _File(path, schema, tuple(one.total_byte_size for one in groups), _is_only_for_arrow(metadata))
+
+
+_ONLY_FOR_ARROW = {"TIME", "UUID", "FLOAT16", "INTERVAL"}
+
+
+def _is_only_for_arrow(metadata: pq.FileMetaData) -> bool:
+    """Whether Spark's reader refuses a column of the file, or reads it as another type than DuckDB."""
+    leaves = [metadata.schema.column(place) for place in range(len(metadata.schema))]
+    return any(undecodable(metadata)) or any(
+        leaf.logical_type.type in _ONLY_FOR_ARROW
+        or leaf.converted_type == "INTERVAL"
+        or "nanoseconds" in str(leaf.logical_type)
+        for leaf in leaves
+    )
+
+
+def _typed(rows: DataFrame, files: Sequence[_File]) -> DataFrame:
+    """Return rows of Spark's reader with DuckLake's types on columns for which Spark has another one."""
+    fields = {fold(field.name): field for file in files for field in file.schema}
+    columns: list[SparkColumn | str] = []
+    for field in rows.schema:
+        column = rows[quoted(field.name)]
+        given = fields.get(fold(field.name))
+        type_ = None if given is None else _type_of(given.type)
+        if type_ is not None and _carrier(type_) == field.dataType.simpleString():
+            column = column.alias(field.name, metadata={TYPE_KEY: str(type_)})
+        columns.append(column)
+    return rows.select(*columns)
+
+
+def _carrier(type_: DuckLakeType) -> str:
+    return carrier_type(new_columns([Field("any", type_)]).columns[0]).simpleString()
+
+
+def _type_of(type_: pa.DataType) -> DuckLakeType | None:
+    try:
+        return ducklake_type(_as_duckdb(type_), "")
+    except InvalidTypeError:
+        return None
+
+
+# --- by pyarrow
+
+
+def _as_duckdb(type_: pa.DataType, *, truncates: bool = False) -> pa.DataType:
+    """Return the Arrow type with the values that DuckDB reads of one in a Parquet file."""
+
+    def below(inner: pa.DataType) -> pa.DataType:
+        return _as_duckdb(inner, truncates=truncates)
+
+    if pa.types.is_dictionary(type_):
+        return below(type_.value_type)
+    if is_list(type_):
+        return pa.list_(below(type_.value_type))
+    if pa.types.is_map(type_):
+        return pa.map_(below(type_.key_type), below(type_.item_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, below(field.type)) for field in type_])
+    if pa.types.is_timestamp(type_) and (truncates or type_.unit != "ns" or type_.tz is not None):
+        return pa.timestamp("us", None if type_.tz is None else "UTC")
+    other = next((of_duckdb for is_one, of_duckdb in _OTHERS_IN_DUCKDB if is_one(type_)), None)
+    return type_ if other is None else other
+
+
+_OTHERS_IN_DUCKDB = (
+    (pa.types.is_null, pa.int32()),
+    (pa.types.is_duration, pa.int64()),
+    (pa.types.is_time, pa.time64("us")),
+)
+
+
+def _merged(files: Sequence[_File], name: str, folders: set[str], *, merges: bool) -> pa.Schema:
+    """Return the columns of a dataset, those of its first file unless it ``merges``, in the widest types.
+
+    Raises:
+        InvalidInputError: the types of two files do not go together.
+    """
+    first = {fold(field.name) for field in files[0].schema}
+    schemas = [
+        pa.schema(
+            [
+                field
+                for field in file.schema
+                if (merges or fold(field.name) in first) and fold(field.name) not in folders
+            ]
+        )
+        for file in files
+    ]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InvalidInputError(
+            f"{name} cannot be read: its {len(files)} files, such as {files[0].path}, have columns whose "
+            f"types do not go together: {str(error).rstrip('.')}. Make files with the same types a source."
+        ) from error
+
+
+def _columns(
+    schema: pa.Schema, name: str, files: Sequence[_File], target: TableSchema | None, *, truncates: bool
+) -> TableSchema:
+    """Return the columns in which the values arrive: those of ``target`` where they hold them.
+
+    Raises:
+        InvalidInputError: DuckLake has no such type.
+    """
+    wanted = {fold(column.name): column for column in target.columns} if target is not None else {}
+    fields = []
+    for one in schema:
+        type_ = _as_duckdb(one.type, truncates=truncates)
+        column = wanted.get(fold(one.name))
+        try:
+            if column is not None and not type_differences(column, type_, one.name):
+                fields.append(Field(one.name, column.type))
+            else:
+                fields.append(Field(one.name, ducklake_type(type_, one.name)))
+        except InvalidTypeError as error:
+            raise InvalidInputError(f"{name} cannot be read: {files[0].path}: {error}") from error
+    return new_columns(fields)
+
+
+def _values_of_folders(listed: DataFrame, folders: Sequence[str]) -> dict[str, dict[str, str | None]]:
+    """Return the values that Spark finds in the names of each file's folders, as texts."""
+    if not folders:
+        return {}
+    texts = [f.col(quoted(one)).cast("string").alias(one) for one in folders]
+    rows = listed.select("path", *texts).collect()
+    return {_without_scheme(row["path"]): dict(zip(folders, row[1:], strict=True)) for row in rows}
+
+
+def _documents(files: Sequence[_File], folders: Mapping[str, Mapping[str, str | None]]) -> Iterator[str]:
+    """Yield what each task is to read: neighbouring row groups of a file, of so many bytes together."""
+    for file in files:
+        groups: list[int] = []
+        size = 0
+        for number, group_bytes in enumerate(file.group_bytes):
+            if groups and size + group_bytes > _TASK_BYTES:
+                yield _document(file, groups, folders)
+                groups, size = [], 0
+            groups.append(number)
+            size += group_bytes
+        if groups:
+            yield _document(file, groups, folders)
+
+
+def _document(file: _File, groups: list[int], folders: Mapping[str, Mapping[str, str | None]]) -> str:
+    return json.dumps({"path": file.path, "groups": groups, "folders": folders.get(file.path, {})})
+
+
+def _by_arrow(
+    spark: SparkSession, documents: Sequence[str], source: _Source, folders: Sequence[t.StructField]
+) -> DataFrame:
+    encoded = encode(source, _Source)
+    columns = source.columns.columns
+
+    def rows(document: Json) -> Iterator[pa.RecordBatch]:
+        return _rows(document, decode(encoded, _Source))
+
+    carried = [t.StructField(column.name, read_type(column)) for column in columns]
+    texts = [t.StructField(field.name, t.StringType()) for field in folders]
+    schema = t.StructType([*carried, *texts])
+    read = from_tasks(spark, documents, rows, schema) if documents else spark.createDataFrame([], schema)
+    return read.select(
+        *(
+            presented(f.col(quoted(one.name)), one).alias(one.name, metadata={TYPE_KEY: str(one.type)})
+            for one in columns
+        ),
+        *(f.col(quoted(one.name)).cast(one.dataType).alias(one.name) for one in folders),
+    )
+
+
+def _rows(document: Json, source: _Source) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some row groups of a file in carriers, then the values of its folders as texts."""
+    path, folders = document["path"], document["folders"]
+    at = path
+    try:
+        with open_parquet(open_filesystem(path)) as opened:
+            parquet = pq.ParquetFile(opened)
+            wanted = {fold(column.name) for column in source.columns.columns}
+            names = [one for one in parquet.schema_arrow.names if fold(one) in wanted]
+            for group in document["groups"]:
+                at = f"{path}, row group {group}"
+                for batch in parquet.iter_batches(_BATCH_ROWS, [group], names):
+                    rows = in_carriers(_in_columns(batch, source, at), source.columns.columns)
+                    for folder, text in folders.items():
+                        rows = rows.append_column(
+                            folder, pa.repeat(pa.scalar(text, pa.string()), batch.num_rows)
+                        )
+                    yield from rows.to_batches()
+    except InvalidInputError:
+        raise
+    except (DuckLakeError, OSError, pa.ArrowException) as error:
+        raise InvalidInputError(f"{source.name} cannot be read: {at}: {error}") from error
+
+
+def _in_columns(batch: pa.RecordBatch, source: _Source, at: str) -> pa.Table:
+    rows, columns = pa.Table.from_batches([batch]), source.columns.columns
+    schema = arrow_schema(source.columns, field_ids=False)
+    arrays = []
+    for column, field, place in zip(columns, schema, by_name(list(rows.schema), columns), strict=True):
+        try:
+            arrays.append(
+                pa.nulls(rows.num_rows, field.type)
+                if place is None
+                else reshape(rows.column(place), column, field.type, Reshaping(by_name, nulls, source.cast))
+            )
+        except pa.ArrowException as error:
+            raise InvalidInputError(
+                f"{source.name} cannot be read: {at}: column {column.name} has a value that {column.type} "
+                f"does not hold: {error}.{_cure(column, rows.schema.field(place).type)}"
+            ) from error
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _cure(column: Column, given: pa.DataType) -> str:
+    """Return how nanoseconds are kept or dropped, where a value may have some."""
+    if "[ns" not in str(given):
+        return ""
+    keeps = (
+        " Make the column timestamp_ns to keep nanoseconds, or set"
+        if str(column.type) == "timestamp"
+        else " Set"
+    )
+    return f"{keeps} the option {TRUNCATES} to true to drop them."

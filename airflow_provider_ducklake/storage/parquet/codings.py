@@ -1,0 +1,82 @@
+"""Which columns of a Parquet file Spark's own reader cannot decode, by its footer; pyarrow decodes them.
+
+*Source:* each codec, encoding and physical type, read by Spark 4.2 (``tests/spark/test_codings.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    import pyarrow.parquet as pq
+
+# pyarrow calls LZ4_RAW so; the older LZ4, which it calls UNKNOWN, has two framings: one kills the JVM
+_CODECS = frozenset(("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4"))
+_ENCODINGS = frozenset(
+    (
+        "PLAIN",
+        "PLAIN_DICTIONARY",
+        "RLE_DICTIONARY",
+        "RLE",
+        "BIT_PACKED",
+        "DELTA_BINARY_PACKED",
+        "DELTA_LENGTH_BYTE_ARRAY",
+        "DELTA_BYTE_ARRAY",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """A leaf column that Spark's own reader cannot decode: its path in the file, and what Spark lacks."""
+
+    column: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Name both, as a part of a sentence."""
+        return f"column {self.column} {self.reason}"
+
+
+def undecodable(metadata: pq.FileMetaData, leaves: Collection[int] | None = None) -> Iterator[Undecodable]:
+    """Yield the leaf columns of a file that Spark's own reader cannot decode, in order, once each.
+
+    ``leaves`` are the indexes of those to look at; None: all. A logical type that Spark does not know is one
+    of the whole file: Spark cannot open it. What a footer leaves out counts as not decodable. pyarrow ends
+    the process over a plain footer of encrypted columns: the caller makes sure that there are none.
+    """
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    for leaf in range(metadata.num_columns):
+        column = metadata.schema.column(leaf)
+        reason = "has a logical type that Spark does not know" if _is_unknown(column) else None
+        if leaves is None or leaf in leaves:
+            chunks = (_of_chunk(group.column(leaf)) for group in groups)
+            reason = reason or _of_type(column) or next(filter(None, chunks), None)
+        if reason is not None:
+            yield Undecodable(column.path, reason)
+
+
+def _is_unknown(column: pq.ColumnSchema) -> bool:
+    return bool(column.logical_type.type == "UNDEFINED")
+
+
+def _of_type(column: pq.ColumnSchema) -> str | None:
+    logical = column.logical_type.type
+    if logical == "DECIMAL" and column.physical_type == "BYTE_ARRAY":
+        return "holds decimals as BYTE_ARRAY"
+    return "is FLOAT16" if logical == "FLOAT16" else None
+
+
+def _of_chunk(chunk: pq.ColumnChunkMetaData) -> str | None:
+    if chunk.compression not in _CODECS:
+        return f"is compressed with {_codec(chunk.compression)}"
+    if unknown := sorted(set(chunk.encodings) - _ENCODINGS):
+        return f"is encoded as {unknown[0]}"
+    return None if chunk.encodings else "does not say how it is encoded"
+
+
+def _codec(name: str) -> str:
+    return "the codec LZ4 in the framing of Hadoop or another" if name == "UNKNOWN" else name

@@ -1,0 +1,343 @@
+"""Files that users have: Parquet by the types that DuckDB reads, and why a file is refused."""
+
+# ruff: noqa: DTZ001 - times without zone
+import datetime as dt
+import gzip
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError
+from airflow_provider_ducklake.spark import parquet_sources
+from airflow_provider_ducklake.writes.session import LakeSession
+from tests.reference.catalogs import CatalogDatabase
+from tests.reference.duckdb_lake import open_lake
+
+MOMENT = dt.datetime(2024, 1, 1, 12, 30, 0, 123456)
+UUID = uuid.UUID("1c0d1f54-4643-4ef4-93f4-2989dd4ef64a")
+# name → (values, a few of them NULL)
+SHAPES: dict[str, pa.Array] = {
+    "u8": pa.array([255, None], pa.uint8()),
+    "u16": pa.array([65535, None], pa.uint16()),
+    "u32": pa.array([2**32 - 1, None], pa.uint32()),
+    "u64": pa.array([2**64 - 1, None], pa.uint64()),
+    "i8": pa.array([-128, None], pa.int8()),
+    "i16": pa.array([-(2**15), None], pa.int16()),
+    "f16": pa.array([1.5, None], pa.float16()),
+    "t_ms": pa.array([dt.time(1, 2, 3), None], pa.time32("ms")),
+    "t_us": pa.array([dt.time(1, 2, 3, 4), None], pa.time64("us")),
+    "t_ns": pa.array([3_723_000_001_000, None], pa.time64("ns")),
+    "ts_ms": pa.array([dt.datetime(1969, 1, 1), None], pa.timestamp("ms")),
+    "ts_us": pa.array([MOMENT, None], pa.timestamp("us")),
+    "ts_ns": pa.array([1_704_067_200_123_456_789, None], pa.timestamp("ns")),
+    "tz_ms": pa.array([0, None], pa.timestamp("ms", "UTC")),
+    "tz_ns": pa.array([1_704_067_200_123_456_000, None], pa.timestamp("ns", "Europe/Berlin")),
+    "uuid": pa.array([UUID.bytes, None], pa.uuid()),
+    "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a":1}', None], pa.string())),
+    "nothing": pa.nulls(2),
+    "duration": pa.array([7, None], pa.duration("us")),
+    "fixed": pa.array([b"abc", None], pa.binary(3)),
+    "category": pa.array(["a", None]).dictionary_encode(),
+    "decimal": pa.array([Decimal("1.25"), None], pa.decimal128(30, 2)),
+    "pair": pa.array([[1, 2], None], pa.list_(pa.int32(), 2)),
+    "keys": pa.array([[UUID.bytes], None], pa.list_(pa.binary(16))).cast(pa.list_(pa.uuid())),
+    "deep": pa.array(
+        [{"at": [1_704_067_200_123_456_789]}, None], pa.struct({"at": pa.list_(pa.timestamp("ns"))})
+    ),
+}
+
+
+LOSSY = pa.array([1_704_067_200_123_456_789, None], pa.timestamp("ns", "UTC"))
+
+
+@pytest.fixture
+def lake(sqlite_catalog: CatalogDatabase) -> Iterator[Lake]:
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        yield lake
+
+
+@pytest.fixture
+def session(spark: Any, lake: Lake) -> LakeSession:
+    return LakeSession(spark, lake)
+
+
+def parquet(folder: Path, name: str, columns: dict[str, pa.Array], **options: Any) -> str:
+    folder.mkdir(exist_ok=True, parents=True)
+    pq.write_table(pa.table(columns), folder / name, **options)
+    return str(folder / name)
+
+
+def text(folder: Path, name: str, lines: str) -> str:
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / name).write_text(lines)
+    return str(folder / name)
+
+
+def in_duckdb(catalog: CatalogDatabase, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the types and rows that the reference reads of the lake."""
+    with open_lake(catalog) as reference:
+        types = reference.sql(f"SELECT column_type FROM (DESCRIBE {query})")
+        return [one for (one,) in types], reference.sql(query)
+
+
+def of_file(path: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the types and rows that DuckDB reads of Parquet files."""
+    query = f"SELECT * FROM read_parquet('{path}')"
+    with duckdb.connect() as connection:
+        types = connection.execute(f"SELECT column_type FROM (DESCRIBE {query})").fetchall()
+        return [one for (one,) in types], connection.execute(query).fetchall()
+
+
+def test_every_shape_has_the_type_and_values_that_duckdb_reads(session, sqlite_catalog, tmp_path):
+    path = parquet(tmp_path / "in", "a.parquet", SHAPES)
+
+    session.insert("t", {"path": path}, create_table=True)
+
+    assert in_duckdb(sqlite_catalog, "SELECT * FROM t") == of_file(path)
+
+
+@pytest.mark.parametrize("shape", ["ts_ns", "u8", "json"])
+def test_a_type_does_not_depend_on_what_the_session_read_before(session, sqlite_catalog, tmp_path, shape):
+    path = parquet(tmp_path / "in", "a.parquet", {shape: SHAPES[shape]})
+    session.insert("before", {"path": path}, create_table=True)
+    session.read("before").collect()
+
+    session.insert("t", {"path": path}, create_table=True)
+
+    assert in_duckdb(sqlite_catalog, "SELECT * FROM t") == of_file(path)
+
+
+def test_a_users_setting_for_sources_does_not_reach_the_tables(session, lake, spark, tmp_path):
+    path = parquet(tmp_path / "in", "a.parquet", {"b": pa.array([b"a"])})
+    spark.conf.set("spark.sql.parquet.binaryAsString", "true")
+    try:
+        session.insert("t", {"path": path}, create_table=True)
+        with lake.transaction() as tx:
+            tx.create_table("blobs", {"b": "blob"})
+        session.insert("blobs", sql="SELECT CAST(b AS BINARY) AS b FROM s", sources={"s": {"path": path}})
+        assert session.read("t").collect() == [("a",)]
+        assert session.read("blobs", where="b = '\\x61'").collect() == [(bytearray(b"a"),)]
+        assert session.delete("blobs", "b = X'61'") is not None
+    finally:
+        spark.conf.unset("spark.sql.parquet.binaryAsString")
+
+
+def test_one_file_for_pyarrow_brings_the_others_with_it(session, sqlite_catalog, tmp_path):
+    folder = tmp_path / "in"
+    parquet(folder, "a.parquet", {"id": pa.array([1], pa.int32()), "at": pa.array([1], pa.timestamp("us"))})
+    parquet(folder, "b.parquet", {"id": pa.array([2], pa.int64()), "at": pa.array([2], pa.timestamp("ns"))})
+    parquet(folder, "c.parquet", {"at": pa.nulls(1), "other": pa.array([1])})
+
+    session.insert("t", {"path": str(folder), "format": "parquet"}, create_table=True)
+
+    types, rows = in_duckdb(sqlite_catalog, 'SELECT id, epoch_ns("at") FROM t ORDER BY id NULLS LAST')
+    assert (types[0], rows) == ("BIGINT", [(1, 1000), (2, 2), (None, None)])
+
+
+def test_columns_of_folders_are_as_spark_finds_them(session, sqlite_catalog, tmp_path):
+    for day, number in (("2024-01-01", 1), ("2024-01-02", 2), ("__HIVE_DEFAULT_PARTITION__", 3)):
+        key = pa.array([bytes([number] * 16)], pa.uuid())
+        parquet(tmp_path / "in" / f"day={day}" / f"a b=x%20{number}", "a.parquet", {"key": key})
+    parquet(tmp_path / "in", "_metadata", {"key": SHAPES["uuid"]})
+
+    session.insert("t", {"path": f"{tmp_path}/in", "format": "parquet"}, create_table=True)
+
+    query = """SELECT left(key::varchar, 3), day, "a b" FROM t ORDER BY 1"""
+    types, rows = in_duckdb(sqlite_catalog, query)
+    first, second = dt.date(2024, 1, 1), dt.date(2024, 1, 2)
+    assert types == ["VARCHAR", "DATE", "VARCHAR"]
+    assert rows == [("010", first, "x 1"), ("020", second, "x 2"), ("030", None, "x 3")]
+
+
+def test_the_types_of_an_existing_table_decide(session, lake, sqlite_catalog, tmp_path):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"at": "timestamp", "key": "varchar", "small": "int64"})
+    whole = pa.array([1_704_067_200_123_456_000], pa.timestamp("ns"))
+    path = parquet(tmp_path, "a.parquet", {"at": whole, "key": pa.array(["a"]), "small": SHAPES["u8"][:1]})
+
+    session.insert("t", {"path": path})
+
+    moment = dt.datetime(2024, 1, 1, 0, 0, 0, 123456)
+    assert in_duckdb(sqlite_catalog, "SELECT * FROM t")[1] == [(moment, "a", 255)]
+
+
+def test_nanoseconds_are_lost_only_where_somebody_says_so(session, sqlite_catalog, tmp_path):
+    path = parquet(tmp_path, "a.parquet", {"at": LOSSY, "local": SHAPES["ts_ns"]})
+
+    with pytest.raises(
+        InvalidInputError, match=r"a\.parquet, row group 0: column at .*789.*truncateNanoseconds"
+    ):
+        session.insert("t", {"path": path}, create_table=True)
+
+    options = {"truncateNanoseconds": True}
+    session.insert("t", {"path": path, "options": options}, create_table=True)
+    moment = dt.datetime(2024, 1, 1, 0, 0, 0, 123456)
+    assert in_duckdb(sqlite_catalog, 'SELECT "at"::timestamp, local FROM t') == (
+        ["TIMESTAMP", "TIMESTAMP"],
+        [(moment, moment), (None, None)],
+    )
+
+
+def test_a_table_keeps_nanoseconds_only_where_its_column_does(session, lake, tmp_path):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"ts_ns": "timestamp"})
+    path = parquet(tmp_path, "a.parquet", {"ts_ns": SHAPES["ts_ns"]})
+
+    with pytest.raises(
+        InvalidInputError, match=r"column ts_ns has a value that timestamp does not hold.*timestamp_ns"
+    ):
+        session.insert("t", {"path": path})
+
+
+def test_a_query_sees_what_pyarrow_reads(session, sqlite_catalog, tmp_path):
+    path = parquet(tmp_path, "a.parquet", {"uuid": SHAPES["uuid"], "at": SHAPES["ts_ns"]})
+
+    session.insert(
+        "t",
+        sql="SELECT uuid, CAST(at AS TIMESTAMP_NTZ) AS at FROM s WHERE uuid IS NOT NULL",
+        sources={"s": {"path": path}},
+        create_table=True,
+    )
+
+    types, rows = in_duckdb(sqlite_catalog, "SELECT * FROM t")
+    assert (types, rows) == (["UUID", "TIMESTAMP"], [(UUID, dt.datetime(2024, 1, 1, 0, 0, 0, 123456))])
+
+
+def test_big_files_are_read_by_several_tasks(session, sqlite_catalog, tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_sources, "_TASK_BYTES", 1000)
+    keys = pa.array([bytes([number % 256] * 16) for number in range(1000)], pa.uuid())
+    path = parquet(tmp_path, "a.parquet", {"key": keys, "n": pa.array(range(1000))}, row_group_size=100)
+
+    session.insert("t", {"path": path}, create_table=True)
+
+    assert in_duckdb(sqlite_catalog, "SELECT count(DISTINCT key), sum(n) FROM t")[1] == [(256, 499_500)]
+
+
+# --- why a source cannot be read
+
+
+def cut(path: str) -> None:
+    os.truncate(path, Path(path).stat().st_size - 1)
+
+
+def scrambled(path: str) -> None:
+    with Path(path).open("r+b") as file:
+        file.seek(4000)
+        file.write(os.urandom(800))
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (cut, "{path}: Parquet magic bytes not found in footer"),
+        (scrambled, r"{path}: could not read page .* in col \[n\]"),
+    ],
+)
+def test_a_harmed_parquet_file_is_named(session, tmp_path, harm, message):
+    path = parquet(
+        tmp_path, "a.parquet", {"n": pa.array(range(9000))}, use_dictionary=False, compression="snappy"
+    )
+    harm(path)
+
+    with pytest.raises(InvalidInputError, match=f"source cannot be read: {message.format(path=path)}"):
+        session.insert("t", {"path": path}, create_table=True)
+
+
+def test_a_harmed_file_for_pyarrow_is_named_with_its_row_group(session, tmp_path):
+    columns = {"n": pa.array(range(9000)), "key": pa.nulls(9000, pa.uuid())}
+    path = parquet(tmp_path, "a.parquet", columns, use_dictionary=False, compression="snappy")
+    scrambled(path)
+
+    with pytest.raises(InvalidInputError, match=f"source cannot be read: {path}, row group 0: "):
+        session.insert("t", {"path": path}, create_table=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "message"),
+    [
+        (
+            "a.csv",
+            "id,day\n1,2024-01-02\n2,31.12.2024\n",
+            "a.csv, line 3: column day has '31.12.2024', which is no date",
+        ),
+        (
+            "a.csv",
+            "id,day\n1,2024-01-02,9\n",
+            "a.csv, line 2: '1,2024-01-02,9' is no record of the columns id, day",
+        ),
+        ("a.json", '{"id":1}\n\n{"id":"x"}\n', "a.json, line 3: column id has 'x', which is no bigint"),
+        ("a.json", '{"id":1}\n{"id":2,\n', "a.json, line 2: '{\"id\":2,' is no record"),
+        (
+            "a.csv",
+            "1,2024-01-02\n2,2024-01-03\n",
+            "names no column of the table. Set the option header to false",
+        ),
+    ],
+)
+def test_a_malformed_record_is_named(session, lake, tmp_path, name, lines, message):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"id": "int64", "day": "date"})
+    path = text(tmp_path, name, lines)
+
+    with pytest.raises(InvalidInputError, match=re.escape(message)) as caught:
+        session.insert("t", {"path": path})
+
+    assert "PERMISSIVE" not in str(caught.value)
+    assert lake.read_arrow("t").num_rows == 0
+
+
+def test_a_malformed_record_in_a_compressed_file_is_named(session, lake, tmp_path):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"id": "int64"})
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"id\n1\nx\n"))
+
+    with pytest.raises(InvalidInputError, match="line 3: column id has 'x'"):
+        session.insert("t", {"path": str(path), "format": "csv"})
+
+
+def test_a_file_with_another_header_is_named(session, lake, tmp_path):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"a": "int64", "b": "int64"})
+    text(tmp_path / "in", "1.csv", "a,b\n1,2\n")
+    text(tmp_path / "in", "2.csv", "b,a\n1,2\n")
+
+    with pytest.raises(
+        InvalidInputError, match=r"[12]\.csv has '[ab]' in its header where others have '[ab]'"
+    ):
+        session.insert("t", {"path": f"{tmp_path}/in", "format": "csv"})
+
+
+def test_a_csv_without_header_is_read_by_position(session, lake, sqlite_catalog, tmp_path):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"id": "int64", "day": "date"})
+    path = text(tmp_path, "a.csv", "1,2024-01-02\n")
+
+    session.insert("t", {"path": path, "options": {"header": False}})
+
+    assert in_duckdb(sqlite_catalog, "SELECT * FROM t")[1] == [(1, dt.date(2024, 1, 2))]
+    path = text(tmp_path, "b.csv", "1,2024-01-02,3\n")
+    with pytest.raises(InvalidInputError, match="has 3 columns and no header, and the table has 2"):
+        session.insert("t", {"path": path, "options": {"header": False}})
+
+
+def test_decimals_that_no_lake_has_are_refused(session, tmp_path):
+    path = parquet(tmp_path, "a.parquet", {"d": pa.array([Decimal(1)], pa.decimal256(50, 2))})
+
+    with pytest.raises(InvalidInputError, match=r"source cannot be read: .*precision 50 exceeds"):
+        session.insert("t", {"path": path}, create_table=True)
+
+
+def test_a_missing_file_is_still_one_that_may_come(session, tmp_path):
+    with pytest.raises(SourceNotFoundError):
+        session.insert("t", {"path": f"{tmp_path}/no.parquet"}, create_table=True)
