@@ -349,8 +349,10 @@ class SparkSubmitter:
             return SparkJobError(unknown)
         if typed is None:
             return SparkJobError.of_log(job_log.cause() or job_log.end(unknown))
-        lost = job_log.lost_master()
-        if lost is None or not isinstance(typed, SparkJobError):
+        if not isinstance(typed, SparkJobError):
+            return typed
+        lost = job_log.lost_master("\n".join([typed.problem, *typed.log]))
+        if lost is None:
             return typed
         return SparkJobError(lost, [typed.problem, *typed.log])
 

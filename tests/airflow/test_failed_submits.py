@@ -85,6 +85,7 @@ job_io.write_error(job_io.read_request(*sys.argv[-2:]), SparkJobError(sys.argv[2
 sys.exit(1)
 """
 CAST = "NumberFormatException: [CAST_INVALID_INPUT] The value 'JAVA_HOME is not set' of the type"
+STOPPED = "SparkException: Job 3 cancelled because SparkContext was shut down"
 
 
 @pytest.mark.usefixtures("lake")
@@ -93,7 +94,8 @@ CAST = "NumberFormatException: [CAST_INVALID_INPUT] The value 'JAVA_HOME is not 
     [
         ("no_java", CAST, f"^{re.escape(CAST)}"),
         ("no_such_package", CAST, f"^{re.escape(CAST)}"),
-        ("no_master", "a stopped SparkContext", "(?s)^No Spark master answers .*\n  a stopped SparkContext"),
+        ("no_master", STOPPED, f"(?s)^No Spark master answers .*\n  {STOPPED}"),
+        ("no_master", CAST, f"^{re.escape(CAST)}"),
     ],
 )
 def test_the_error_that_a_job_left_is_raised_whatever_its_log_says(

@@ -49,6 +49,12 @@ _OF_DRIVER = re.compile(r"\d\d:\d\d:\d\d (?:INFO|WARNING|ERROR) ")
 _ERROR_OF_DRIVER = re.compile(r"\d\d:\d\d:\d\d ERROR (\w+): ")
 _OF_SUBMIT = re.compile(r'Exception in thread "main" ')
 _BEFORE_EXCEPTION = re.compile(r"Py4JJavaError: An error occurred while calling .*\n: ")
+# What a job says that its lost master stopped: another error may show rows, with lines of anybody's.
+_OF_STOPPED = re.compile(
+    r"(?:\w+: )?(?:An error occurred while calling .*\n\s*: )?(?:[\w.$]+: )?"
+    r"(?:Cannot call methods on a stopped SparkContext|SparkContext has been shutdown"
+    r"|Job \d+ cancelled because SparkContext was shut down)"
+)
 _EXIT_CODE = re.compile(r"Error code is: (-?\d+)(?:\. Kubernetes spark exit code is: (\d+))?")
 
 
@@ -100,20 +106,20 @@ class JobLog:
 
     def cause(self) -> str | None:
         """Return why the job died, in a sentence with Spark's own words; None where nothing says it."""
-        if self._lost_master is not None:
-            return self._lost_master
         if not self._error:
-            return None if self._has_driver else self._launch
+            return self._lost_master or (None if self._has_driver else self._launch)
         first, *more = self._error
         if all(line.startswith("  ") for line in more):  # as errors of ours show their lines
             more = [line[2:] for line in more]
         said = "".join([first, *more]).strip()
+        if lost := self.lost_master(said):
+            return lost
         found = _BEFORE_EXCEPTION.match(said)
         return (found and told_by([said[found.end() :]], OF_EXCEPTIONS)) or said
 
-    def lost_master(self) -> str | None:
-        """Return that the master went or gave up: the error of a job that it stopped does not say so."""
-        return self._lost_master
+    def lost_master(self, said: str) -> str | None:
+        """Return that the master went or gave up, where what the job ``said`` is only that it was stopped."""
+        return self._lost_master if _OF_STOPPED.match(said) else None
 
     def end(self, hook_error: str) -> str:
         """Return how a job without a known cause ended; ``hook_error`` begins with Airflow's words for it."""

@@ -81,9 +81,20 @@ def test_a_job_without_a_reason_ends_with_its_last_lines():
 def test_a_master_that_cannot_be_reached_is_told_before_the_context_that_it_stopped():
     log = heard("no_master")
 
-    assert log.lost_master().startswith("No Spark master answers")
-    assert log.cause() == log.lost_master()
-    assert [record for record in TOLD if heard(record).lost_master()] == ["no_master"]
+    assert log.lost_master(STOPPED).startswith("No Spark master answers")
+    assert log.cause() == log.lost_master(STOPPED)
+    assert [record for record in TOLD if heard(record).lost_master(STOPPED)] == ["no_master"]
+
+
+def test_a_row_that_looks_like_a_lost_master_does_not_choose_the_error_of_a_job():
+    log = heard("no_master")
+    error = (
+        "SparkJobError: NumberFormatException: the value 'a\n: Cannot call methods on a stopped SparkContext'"
+    )
+    list(log.shown([f"15:16:10 ERROR {error}\n"]))
+
+    assert log.cause().startswith("NumberFormatException: the value 'a")
+    assert log.lost_master(error) is None
 
 
 def test_a_cluster_that_starts_no_executors_is_told():
@@ -91,7 +102,8 @@ def test_a_cluster_that_starts_no_executors_is_told():
     said = "Application has been killed. Reason: Master removed our application: FAILED"
     list(log.shown([DRIVER, f"26/11/23 21:50:49 ERROR StandaloneSchedulerBackend: {said}\n"]))
 
-    assert log.lost_master().startswith("The cluster could start no executors")
+    assert log.cause().startswith("The cluster could start no executors")
+    assert log.lost_master(STOPPED) == log.cause()
 
 
 @pytest.mark.parametrize(
@@ -120,6 +132,7 @@ def test_the_exit_code_of_a_pod_counts_before_that_of_its_submission():
 
 DRIVER = "15:16:03 INFO Reading what to do from /opt/job/request.json\n"
 LOST = "ExecutorLostFailure (executor 2 exited caused by one of the running tasks) Reason: "
+STOPPED = "SparkException: Job 3 cancelled because SparkContext was shut down"
 OF_OTHERS = [
     [DRIVER, "JAVA_HOME is not set\n"],
     ["java.lang.RuntimeException: the log says: JAVA_HOME is not set\n"],
@@ -152,7 +165,7 @@ def test_what_did_not_kill_the_job_is_no_cause(lines):
     list(log.shown(lines))
 
     assert log.cause() is None
-    assert log.lost_master() is None
+    assert log.lost_master(STOPPED) is None
 
 
 def test_the_error_that_the_driver_names_is_told_as_it_says_it():
