@@ -285,11 +285,12 @@ class LakeReads:
             other.
             TransactionConflictError: the staged writes conflict with later changes of the table.
         """
+        from airflow_provider_ducklake.storage.parquet.arrow_types import in_fewest_digits  # noqa: PLC0415
         from airflow_provider_ducklake.storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
 
         plan = self.plan_read(table, at, columns, where, staged)
         self._lake.tell_read(plan.table.name)
-        return read_rows(plan, self._lake.locate)
+        return in_fewest_digits(read_rows(plan, self._lake.locate))
 
     def scan(
         self,

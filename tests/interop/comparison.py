@@ -190,16 +190,17 @@ def shape(type_: pa.DataType) -> str:
         return f"map<{shape(type_.key_type)}, {shape(type_.item_type)}>"
     if pa.types.is_struct(type_):
         return f"struct<{', '.join(f'{field.name}: {shape(field.type)}' for field in type_)}>"
-    return str(type_)
+    return _LONG if type_ == pa.decimal256(39, 0) else str(type_)
 
 
+_LONG = "decimal128(38, 0)"  # or decimal256(39, 0), by the values
 _EXTENSIONS = {
     "arrow.uuid": "uuid",
     "arrow.json": "string",
     "arrow.bool8": "bool",
     "time_tz": "time64[us]",
-    "hugeint": "decimal256(39, 0)",
-    "uhugeint": "decimal256(39, 0)",
+    "hugeint": _LONG,
+    "uhugeint": _LONG,
 }
 
 

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -30,7 +31,7 @@ def rows(*values, start=0):
 
 def read(lake, **options):
     found = lake.read_arrow("t", **options).sort_by("id")
-    assert [found.schema.field(name).type for name in ("h", "u")] == [LONG, LONG]
+    assert [found.schema.field(name).type for name in ("h", "u")] == [pa.decimal128(38, 0)] * 2
     return [tuple(None if one is None else int(one) for one in row.values()) for row in found.to_pylist()]
 
 
@@ -163,3 +164,21 @@ def test_a_new_table_has_them(catalog, lake):
     with open_lake(catalog) as reference:
         assert reference.sql("FROM n") == [(5, [{"u": 6}])]
         assert reference.sql("DESCRIBE n")[0][1] == "HUGEINT"
+
+
+def test_duckdb_takes_what_is_read_where_38_digits_hold_it(catalog, lake):
+    with open_lake(catalog) as reference:
+        reference.sql("INSERT INTO t VALUES (1, 2::HUGEINT ** 100, 7)")
+        reference.sql("CREATE TABLE n AS SELECT [sum(id)] AS l, {'h': sum(id)} AS s FROM t")
+    found = lake.read_arrow("t")
+    nested = lake.read_arrow("n")
+
+    with duckdb.connect() as connection:
+        connection.register("found", found)
+        connection.register("nested", nested)
+        assert connection.sql("SELECT h, u FROM found").fetchall() == [(2**100, 7)]
+        assert connection.sql("SELECT l, s FROM nested").fetchall() == [([1], {"h": 1})]
+    with open_lake(catalog) as reference:
+        reference.sql("INSERT INTO t VALUES (2, 170141183460469231731687303715884105726, 7)")
+    assert lake.read_arrow("t").schema.field("h").type == LONG
+    assert lake.read_arrow("t", where="id = 1").schema.field("h").type == pa.decimal128(38, 0)

@@ -7,6 +7,7 @@ Arrow itself keeps them when it reads and writes Parquet, in the metadata key ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from decimal import Context, Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -332,6 +333,32 @@ def _in_unit(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 _INFINITE = (1 - 2**63, 2**63 - 1)
+
+
+def in_fewest_digits(rows: pa.Table) -> pa.Table:
+    """Return rows with 128-bit integers as ``decimal128(38, 0)`` in each column whose values all fit.
+
+    DuckDB, Spark and others have no ``decimal256(39, 0)``, which holds every one.
+    """
+    for place, column in enumerate(rows.columns):
+        narrow = _with_38_digits(column.type)
+        if narrow != column.type:
+            with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # one has 39 digits
+                rows = rows.set_column(place, rows.field(place).with_type(narrow), column.cast(narrow))
+    return rows
+
+
+def _with_38_digits(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal256(type_):
+        return pa.decimal128(38, 0)
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_with_38_digits(field.type)) for field in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_with_38_digits(type_.value_type)))
+    if pa.types.is_map(type_):
+        key, item = (one.with_type(_with_38_digits(one.type)) for one in (type_.key_field, type_.item_field))
+        return pa.map_(key, item)
+    return type_
 
 
 def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.Array:
