@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
@@ -34,10 +36,11 @@ from airflow_provider_ducklake.writes.sql import Sql
 from airflow_provider_ducklake.writes.verb import Commit, Results
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.planning.upkeep.flush import FlushResult
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.spark.jobs.here import DataFrame, SparkSession
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 Given: TypeAlias = "DataFrame | str | Mapping[str, Any]"
 Frames: TypeAlias = Mapping[str, "DataFrame"]
 
+_PLANS_KEPT = 16  # of reads, for the errors of their DataFrames
 _GIVEN = f"_ducklake_{uuid4().hex}_given"  # no view of a user has this name
 
 
@@ -100,6 +104,7 @@ class LakeSession:
         self._spark = spark
         self._lake = lake
         self._author = author
+        self._read: deque[ScanPlan] = deque(maxlen=_PLANS_KEPT)
 
     def read(
         self,
@@ -109,8 +114,29 @@ class LakeSession:
         where: str | None = None,
     ) -> DataFrame:
         """Return a table's rows at a snapshot; see ``Lake.read_spark``."""
-        rows: DataFrame = self._lake.read_spark(self._spark, table, at, columns, where)
-        return rows
+        from airflow_provider_ducklake.spark.read import read_table  # noqa: PLC0415 - PySpark
+
+        plan = self._lake.scan(table, at, columns, where)
+        self._read.append(plan)
+        return read_table(self._spark, plan, storage_options=self._lake.storage_options)
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raise this package's errors for those of Spark in the context, over what ``read`` returned.
+
+        Raises:
+            StorageError: a file of a table is missing or damaged; names file, table and snapshot.
+            DuckLakeError: what a task of a read, a write or a source said.
+            SparkJobError: anything else that Spark raised.
+        """
+        from airflow_provider_ducklake.spark.read import read_error  # noqa: PLC0415 - PySpark
+
+        try:
+            yield
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+                raise
+            raise read_error(error, self._read) from error
 
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> DataFrame:
         """Return the changes of a table's rows between two snapshots; see ``Lake.changes``.

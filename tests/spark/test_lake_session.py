@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError, SourceNotFoundError
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    SchemaMismatchError,
+    SourceNotFoundError,
+    StorageError,
+)
 from airflow_provider_ducklake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
 
@@ -261,3 +266,15 @@ def test_processes_that_are_killed_insert_once(lake, sqlite_catalog, size, seed)
         assert lake.row_count("main.t") == 3 * (number + 1)
     time.sleep(1)  # for JVMs that outlive their driver
     assert lake.verify() == []
+
+
+def test_errors_of_a_read_are_the_operators(session, spark, lake):
+    session.insert("main.t", rows(spark, *range(20)))
+    read = session.read("main.t")
+    file, *_ = files_of(lake)
+    file.unlink()
+
+    with pytest.raises(StorageError, match=rf"{file.name} of main\.t at snapshot 2"), session.translated():
+        read.collect()
+    with pytest.raises(KeyError), session.translated():
+        raise KeyError("of the user's own")
