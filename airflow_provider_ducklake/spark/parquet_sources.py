@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -32,9 +33,10 @@ from airflow_provider_ducklake.spark.sessions.settings import nanos_refused
 from airflow_provider_ducklake.spark.types.frames import analysed
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spark.types.spark_types import TYPE_KEY, carrier_type, presented, read_type
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.spec.types.ducklake_types import Field
+from airflow_provider_ducklake.spec.types.ducklake_types import Field, ScalarType
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.parquet.arrow_types import (
@@ -47,6 +49,7 @@ from airflow_provider_ducklake.storage.parquet.carriers import in_carriers
 from airflow_provider_ducklake.storage.parquet.codings import undecodable
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
+from airflow_provider_ducklake.storage.parquet.variants import VARIANT, read_variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.job.codec import Json
     from airflow_provider_ducklake.spec.schema import Column
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
+
+log = logger(__name__)
 
 _TASK_BYTES = 128 * 2**20  # of row groups that one task reads
 _BATCH_ROWS = 65_536
@@ -86,6 +91,9 @@ class _Source:
     truncates: bool
 
     def cast(self, array: pa.Array, target: pa.DataType) -> pa.Array:
+        """Return values of a leaf in the type of their column."""
+        if target == VARIANT and pa.types.is_struct(array.type):
+            return read_variants(array)
         if self.truncates and pa.types.is_temporal(array.type) and getattr(array.type, "unit", "") == "ns":
             array = array.cast(target, safe=False)
         return cast_leaf(array, target)
@@ -112,11 +120,16 @@ def read_parquet(
     found = in_threads(lambda one: _looked_at(one, name), paths)
     files = [one for one in found if one is not None]
     truncates = given.get(TRUNCATES.lower(), False)
-    for_arrow = truncates or any(one.is_only_for_arrow for one in files)
-    if not files or len(files) < len(paths) or not for_arrow:
-        with nanos_refused(spark):
-            rows = analysed(spark.read.format("parquet").options(**options).load(path))
-        return _typed(rows, files)
+    is_for_arrow = truncates or any(one.is_only_for_arrow for one in files)
+    if not files or len(files) < len(paths) or not is_for_arrow:
+        try:
+            with nanos_refused(spark):
+                rows = analysed(spark.read.format("parquet").options(**options).load(path))
+            return _typed(rows, files)
+        except Exception:
+            if not files or len(files) < len(paths):
+                raise
+            log.debug("Spark's reader refuses %s, and pyarrow reads it", path, exc_info=True)
     schema = _merged(files, name, {fold(one) for one in folders}, merges=given.get("mergeschema", False))
     source = _Source(name, _columns(schema, name, files, target, truncates=truncates), truncates)
     documents = list(_documents(files, _values_of_folders(listed, folders)))
@@ -139,32 +152,58 @@ def _looked_at(path: str, name: str) -> _File | None:
         InvalidInputError: the file is damaged or encrypted.
     """
     try:
-        location = open_filesystem(path)
-        with open_parquet(location) as source:
-            metadata = pq.read_metadata(source)
-    except (StorageError, UnsupportedFeatureError, OSError, pa.ArrowException) as error:
-        if isinstance(error.__cause__, OSError):  # Spark may have another way to the store
-            return None
-        raise InvalidInputError(f"{name} cannot be read: {path}: {error}") from error
-    try:
-        schema = metadata.schema.to_arrow_schema().remove_metadata()
+        with open_parquet(open_filesystem(path)) as source:
+            parquet = pq.ParquetFile(source)
+            groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
+            is_only_for_arrow = _is_only_for_arrow(parquet)
     except pa.ArrowException:
         return None
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return _File(path, schema, tuple(one.total_byte_size for one in groups), _is_only_for_arrow(metadata))
+    except IndexError:
+        raise InvalidInputError(f"{name} cannot be read: {path}: its footer lacks columns.") from None
+    except (StorageError, UnsupportedFeatureError, OSError) as error:
+        if isinstance(error, OSError) or isinstance(error.__cause__, OSError):  # Spark may have another way
+            return None
+        raise InvalidInputError(f"{name} cannot be read: {error}") from error
+    schema = pa.schema([_marked(field, parquet) for field in parquet.schema_arrow])
+    return _File(path, schema, tuple(one.total_byte_size for one in groups), is_only_for_arrow)
 
 
+def _marked(field: pa.Field, parquet: pq.ParquetFile) -> pa.Field:
+    """Return a field without metadata, but for a variant's; pyarrow sees a struct in it."""
+    return (
+        pa.field(field.name, VARIANT, metadata=_IS_VARIANT)
+        if _is_variant(field, parquet)
+        else field.remove_metadata()
+    )
+
+
+def _is_variant(field: pa.Field, parquet: pq.ParquetFile) -> bool:
+    return bool(pa.types.is_struct(field.type)) and f" {field.name} (Variant(" in str(parquet.schema)
+
+
+_IS_VARIANT = {"variant": "true"}
 _ONLY_FOR_ARROW = {"TIME", "UUID", "FLOAT16", "INTERVAL"}
 
 
-def _is_only_for_arrow(metadata: pq.FileMetaData) -> bool:
+def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
     """Whether Spark's reader refuses a column of the file, or reads it as another type than DuckDB."""
+    metadata = parquet.metadata
     leaves = [metadata.schema.column(place) for place in range(len(metadata.schema))]
-    return any(undecodable(metadata)) or any(
-        leaf.logical_type.type in _ONLY_FOR_ARROW
-        or leaf.converted_type == "INTERVAL"
-        or "nanoseconds" in str(leaf.logical_type)
-        for leaf in leaves
+    return (
+        any(undecodable(metadata))
+        or (metadata.created_by or "").startswith(
+            "impala"
+        )  # its dictionaries' pages, of which Spark sees no end
+        or any(
+            leaf.logical_type.type in _ONLY_FOR_ARROW
+            or leaf.converted_type == "INTERVAL"
+            or "nanoseconds" in str(leaf.logical_type)
+            for leaf in leaves
+        )
+        or any(
+            _is_variant(field, parquet) and field.type.get_field_index("typed_value") >= 0
+            for field in parquet.schema_arrow
+        )
     )
 
 
@@ -175,7 +214,7 @@ def _typed(rows: DataFrame, files: Sequence[_File]) -> DataFrame:
     for field in rows.schema:
         column = rows[quoted(field.name)]
         given = fields.get(fold(field.name))
-        type_ = None if given is None else _type_of(given.type)
+        type_ = None if given is None else _type_of(given)
         if type_ is not None and _carrier(type_) == field.dataType.simpleString():
             column = column.alias(field.name, metadata={TYPE_KEY: str(type_)})
         columns.append(column)
@@ -186,11 +225,14 @@ def _carrier(type_: DuckLakeType) -> str:
     return carrier_type(new_columns([Field("any", type_)]).columns[0]).simpleString()
 
 
-def _type_of(type_: pa.DataType) -> DuckLakeType | None:
-    try:
-        return ducklake_type(_as_duckdb(type_), "")
-    except InvalidTypeError:
-        return None
+def _type_of(field: pa.Field) -> DuckLakeType | None:
+    with suppress(InvalidTypeError):
+        return _ducklake_type(field, _as_duckdb(field.type))
+    return None
+
+
+def _ducklake_type(field: pa.Field, type_: pa.DataType) -> DuckLakeType:
+    return ScalarType("variant") if field.metadata else ducklake_type(type_, field.name)
 
 
 # --- by pyarrow
@@ -266,7 +308,7 @@ def _columns(
             if column is not None and not type_differences(column, type_, one.name):
                 fields.append(Field(one.name, column.type))
             else:
-                fields.append(Field(one.name, ducklake_type(type_, one.name)))
+                fields.append(Field(one.name, _ducklake_type(one, type_)))
         except InvalidTypeError as error:
             raise InvalidInputError(f"{name} cannot be read: {files[0].path}: {error}") from error
     return new_columns(fields)

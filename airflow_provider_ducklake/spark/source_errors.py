@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
 from airflow_provider_ducklake.spark.job.errors import cause_of, java_exceptions
-from airflow_provider_ducklake.spark.job.request import datasets_of
+from airflow_provider_ducklake.spark.job.request import LakeSource, RowChangeSource, datasets_of
 from airflow_provider_ducklake.spark.parquet_sources import own_path
 from airflow_provider_ducklake.spark.sources import TEXT_FORMATS, read_dataset
 from airflow_provider_ducklake.spark.types.names import quoted
@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import TableSchema
 
 _READING = re.compile(
-    r"\S+: \[FAILED_READ_FILE\.\w+\] Encountered error while reading file (.+?)\.  SQLSTATE"
+    r"\S+: \[FAILED_READ_FILE\.\w+\] Encountered error while reading file (.+?)\. +(?=SQLSTATE|[A-Z])"
+)
+_IN_READER = re.compile(  # near the top of a trace, where Spark names no file
+    r"(?:^|\n|Caused by: |: )(java\.lang\.\w+(?:: [^\n]*)?)(?:\n\tat [^\n]*){0,4}?\n\tat org\.apache\."
+    r"(?:parquet|spark\.sql\.execution\.datasources\.parquet|spark\.sql\.execution\.vectorized)\."
 )
 _MALFORMED = re.compile(r"\S+: \[MALFORMED_RECORD_IN_PARSING\.")
 _HEADER = re.compile(
@@ -59,7 +63,9 @@ def of_source(
         return None
     said = java_exceptions(first)
     found = next((match for one in said if (match := _READING.match(one)) is not None), None)
-    if found is None or _PASSING.match(said[-1]):
+    if found is None:
+        return _of_only_dataset(source, str(first))
+    if _PASSING.match(said[-1]):
         return None
     path = own_path(found[1])
     for name, dataset in datasets_of(source).items():
@@ -69,6 +75,19 @@ def of_source(
                 f"{name} cannot be read: {path}{_problem(spark, dataset, typed_by, path, said)}"
             )
     return None
+
+
+def _of_only_dataset(source: Source, text: str) -> DuckLakeError | None:
+    """Return the error where Spark's Parquet reader names no file, but has read one dataset alone."""
+    found = _IN_READER.search(text)
+    datasets = datasets_of(source)
+    if found is None or len(datasets) != 1 or isinstance(source, LakeSource | RowChangeSource):
+        return None
+    ((name, dataset),) = datasets.items()
+    return InvalidInputError(
+        f"{name} cannot be read: Spark's Parquet reader failed in a file of {dataset.path}: {found[1]}. "
+        "Replace it by a sound one, or leave it out."
+    )
 
 
 def _is_of(given: str, path: str) -> bool:

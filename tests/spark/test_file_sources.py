@@ -239,7 +239,7 @@ def scrambled(path: str) -> None:
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (cut, "{path}: Parquet magic bytes not found in footer"),
+        (cut, "{path}: .*is not a Parquet file"),
         (scrambled, r"{path}: could not read page .* in col \[n\]"),
     ],
 )
@@ -334,7 +334,7 @@ def test_a_csv_without_header_is_read_by_position(session, lake, sqlite_catalog,
 def test_decimals_that_no_lake_has_are_refused(session, tmp_path):
     path = parquet(tmp_path, "a.parquet", {"d": pa.array([Decimal(1)], pa.decimal256(50, 2))})
 
-    with pytest.raises(InvalidInputError, match=r"source cannot be read: .*precision 50 exceeds"):
+    with pytest.raises(InvalidInputError, match=r"source cannot be read: .*decimal256\(50, 2\), which DuckLake cannot store"):
         session.insert("t", {"path": path}, create_table=True)
 
 
