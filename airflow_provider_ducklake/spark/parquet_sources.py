@@ -47,6 +47,7 @@ from airflow_provider_ducklake.storage.parquet.arrow_types import (
 )
 from airflow_provider_ducklake.storage.parquet.carriers import in_carriers
 from airflow_provider_ducklake.storage.parquet.codings import undecodable
+from airflow_provider_ducklake.storage.parquet.footer import children_of_field
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
 from airflow_provider_ducklake.storage.parquet.variants import VARIANT, read_variants
@@ -164,17 +165,29 @@ def _looked_at(path: str, name: str) -> _File | None:
         if isinstance(error, OSError) or isinstance(error.__cause__, OSError):  # Spark may have another way
             return None
         raise InvalidInputError(f"{name} cannot be read: {error}") from error
-    schema = pa.schema([_marked(field, parquet) for field in parquet.schema_arrow])
-    return _File(path, schema, tuple(one.total_byte_size for one in groups), is_only_for_arrow)
+    return _File(path, _schema(parquet), tuple(one.total_byte_size for one in groups), is_only_for_arrow)
 
 
-def _marked(field: pa.Field, parquet: pq.ParquetFile) -> pa.Field:
-    """Return a field without metadata, but for a variant's; pyarrow sees a struct in it."""
-    return (
-        pa.field(field.name, VARIANT, metadata=_IS_VARIANT)
-        if _is_variant(field, parquet)
-        else field.remove_metadata()
+def _schema(parquet: pq.ParquetFile) -> pa.Schema:
+    """Return a file's columns without metadata, but for variants, which are structs to pyarrow."""
+    leaves = iter([parquet.metadata.schema.column(place) for place in range(len(parquet.metadata.schema))])
+    fields = [pa.field(one.name, _with_instants(one.type, leaves)) for one in parquet.schema_arrow]
+    return pa.schema(
+        [
+            pa.field(one.name, VARIANT, metadata=_IS_VARIANT) if _is_variant(one, parquet) else one
+            for one in fields
+        ]
     )
+
+
+def _with_instants(type_: pa.DataType, leaves: Iterator[pq.ColumnSchema]) -> pa.DataType:
+    """Return a type with an instant for each INT96, which is what Spark writes and reads as one."""
+    below = [one.with_type(_with_instants(one.type, leaves)) for one in children_of_field(type_)]
+    if not below:
+        return pa.timestamp("us", "UTC") if next(leaves).physical_type == "INT96" else type_
+    if pa.types.is_struct(type_):
+        return pa.struct(below)
+    return pa.map_(*below) if pa.types.is_map(type_) else pa.list_(below[0])
 
 
 def _is_variant(field: pa.Field, parquet: pq.ParquetFile) -> bool:
@@ -370,7 +383,7 @@ def _rows(document: Json, source: _Source) -> Iterator[pa.RecordBatch]:
     at = path
     try:
         with open_parquet(open_filesystem(path)) as opened:
-            parquet = pq.ParquetFile(opened)
+            parquet = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
             wanted = {fold(column.name) for column in source.columns.columns}
             names = [one for one in parquet.schema_arrow.names if fold(one) in wanted]
             for group in document["groups"]:

@@ -132,6 +132,22 @@ def test_a_users_setting_for_sources_does_not_reach_the_tables(session, lake, sp
         spark.conf.unset("spark.sql.parquet.binaryAsString")
 
 
+def test_instants_of_old_writers_are_instants_whoever_reads_them(session, lake, tmp_path):
+    far = dt.datetime(9999, 12, 31)
+    columns = {"at": pa.array([far, MOMENT], pa.timestamp("us")), "in": pa.array([[far], None])}
+    for name, more in (("a", {}), ("b", {"key": SHAPES["uuid"]})):
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.table(columns | more), path, use_deprecated_int96_timestamps=True)
+        session.insert(name, {"path": str(path)}, create_table=True)
+
+    schema = lake.table_snapshot("b").schema
+    assert [str(column.type) for column in schema.columns] == ["timestamptz", "timestamptz[]", "uuid"]
+    assert schema.columns[:2] == lake.table_snapshot("a").schema.columns
+    read = lake.read_arrow("b", columns=["at", "in"])
+    assert read.sort_by("at").equals(lake.read_arrow("a").sort_by("at"))
+    assert read.sort_by("at").column("at").cast(pa.timestamp("us")).to_pylist() == [MOMENT, far]
+
+
 def test_one_file_for_pyarrow_brings_the_others_with_it(session, sqlite_catalog, tmp_path):
     folder = tmp_path / "in"
     parquet(folder, "a.parquet", {"id": pa.array([1], pa.int32()), "at": pa.array([1], pa.timestamp("us"))})
@@ -334,7 +350,9 @@ def test_a_csv_without_header_is_read_by_position(session, lake, sqlite_catalog,
 def test_decimals_that_no_lake_has_are_refused(session, tmp_path):
     path = parquet(tmp_path, "a.parquet", {"d": pa.array([Decimal(1)], pa.decimal256(50, 2))})
 
-    with pytest.raises(InvalidInputError, match=r"source cannot be read: .*decimal256\(50, 2\), which DuckLake cannot store"):
+    with pytest.raises(
+        InvalidInputError, match=r"source cannot be read: .*decimal256\(50, 2\), which DuckLake cannot store"
+    ):
         session.insert("t", {"path": path}, create_table=True)
 
 
