@@ -426,7 +426,7 @@ def _cure(column: Column, given: pa.DataType) -> str:
         return ""
     keeps = (
         " Make the column timestamp_ns to keep nanoseconds, or set"
-        if str(column.type) == "timestamp"
+        if column.type.facts.is_local_microseconds
         else " Set"
     )
     return f"{keeps} the option {TRUNCATES} to true to drop them."
