@@ -46,6 +46,7 @@ def _new_files(change: FlushInlined, state: CommitState, tables: CatalogTables) 
             one.file,
             {  # without row_id_start, by which the reference's merge would renumber sorted rows
                 "begin_snapshot": one.begin_snapshot,
+                "end_snapshot": one.end_snapshot,
                 "partition_id": one.partition_id,
                 "partial_max": one.partial_max,
             },

@@ -1,9 +1,10 @@
 """Write inlined rows to data files, and the delete files of those that have ended.
 
 Each row, and so each version of an updated one, has a place in a file, with the id that it had, the snapshot
-that it came by, and in the delete file of that file the one that ended it. *Source:* the files of the
-reference's ``ducklake_flush_inlined_data`` (docs/sources.md, inlining), which of a row that was updated twice
-says that both versions ended by the second update.
+that it came by, and in the delete file of that file the one that ended it. A file whose rows have all ended
+ends with the last of them: no snapshot since then has to read it, by columns that a restore may have
+narrowed. *Source:* the files of the reference's ``ducklake_flush_inlined_data`` (docs/sources.md, inlining),
+which of a row that was updated twice says that both versions ended by the second update, and ends no file.
 """
 
 from __future__ import annotations
@@ -117,18 +118,19 @@ class Flushing:
         data_file = replace(
             written, path=self._below(file.path), column_stats=stats, partition_values=file.values
         )
+        end, deleted = file.last_of_it()
         return FlushedFile(
             data_file,
             SnapshotId(file.first),
             SnapshotId(file.last),
             self.partition_id,
-            self._write_deletes(file) if file.ended else None,
+            self._write_deletes(file.path, deleted) if deleted is not None else None,
+            end,
         )
 
-    def _write_deletes(self, file: _OpenFile) -> FlushedDeletes:
-        deleted = pa.concat_tables(file.ended)
+    def _write_deletes(self, data_path: str, deleted: pa.Table) -> FlushedDeletes:
         path = self._new_path(self.plan.root, "-delete")
-        written = write_delete_file(self.locate(path), file.path, deleted)
+        written = write_delete_file(self.locate(path), data_path, deleted)
         first, last = (SnapshotId(one.as_py()) for one in pc.min_max(deleted["snapshot_id"]).values())
         return FlushedDeletes(
             self._below(path),
@@ -155,6 +157,17 @@ class _OpenFile:
     first: int = 0
     last: int = 0
     ended: list[pa.Table] = field(default_factory=list)
+
+    def last_of_it(self) -> tuple[SnapshotId | None, pa.Table | None]:
+        """Return the snapshot since which no row is left, None: some are; and the rows that ended before."""
+        if not self.ended:
+            return None, None
+        ended = pa.concat_tables(self.ended)
+        if ended.num_rows < self.row_count:
+            return None, ended
+        end = pc.max(ended["snapshot_id"])
+        earlier = ended.filter(pc.less(ended["snapshot_id"], end))
+        return SnapshotId(end.as_py()), earlier if earlier.num_rows else None
 
     def write(self, rows: pa.Table) -> None:
         self._note_snapshots(rows[SNAPSHOT_ID.name])

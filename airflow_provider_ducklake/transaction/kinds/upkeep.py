@@ -62,8 +62,9 @@ class MergeAdjacent(OfTable):
 
 @dataclass(frozen=True, slots=True)
 class FlushedDeletes:
-    """The delete file of a flushed file: all of its rows that had ended, each with the snapshot that did it.
+    """The delete file of a flushed file: its rows that had ended, each with the snapshot that did it.
 
+    Of a file that ends itself, those that ended before it.
     Its path is relative to the table's directory. ``begin_snapshot`` and ``partial_max`` are the first and
     the last of those snapshots.
     """
@@ -82,7 +83,7 @@ class FlushedFile:
     """A file with rows that lay in the catalog; each says its id and the snapshot that it came by.
 
     Its path is relative to the table's directory. ``begin_snapshot`` and ``partial_max`` are the first and
-    the last of those snapshots.
+    the last of those snapshots; ``end_snapshot`` is that of its last row, where none is live.
     """
 
     file: DataFile
@@ -90,6 +91,7 @@ class FlushedFile:
     partial_max: SnapshotId
     partition_id: PartitionId | None = None
     deletes: FlushedDeletes | None = None
+    end_snapshot: SnapshotId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,101 @@
+"""A restore narrows a column's type: rows that needed the wider one are in no file of a later snapshot."""
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from tests.interop.flushing import feeds, seen_by_the_reference, seen_by_us
+
+# type, wider type, Arrow's, a value of both, one of the wider type only
+WIDENED = {
+    "int32": ("int32", "int64", pa.int32(), 1, 2**62),
+    "uint8": ("uint8", "int64", pa.uint8(), 1, -5),
+    "decimal": ("decimal(4,2)", "decimal(9,2)", pa.decimal128(4, 2), Decimal("1.00"), Decimal("12345.67")),
+    "float": ("float32", "float64", pa.float32(), 1.5, 1e300),
+}
+LAYOUTS = {"plain": "", "partitioned": "set_partitioned_by", "sorted": "set_sorted_by"}
+
+
+def narrowed(catalog, type_, *, layout="", limit=10):
+    """Return a lake whose table got wide rows in two snapshots, lost one of them, and was restored."""
+    narrow, wide, arrow, small, big = WIDENED[type_]
+    lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path, version=catalog.spec_version)
+    with lake.transaction() as tx:
+        tx.create_table("t", {"id": "int64", "k": "varchar", "c": narrow})
+        if layout:
+            getattr(tx, layout)("t", ["k" if layout == "set_partitioned_by" else "c"])
+    lake.set_option("data_inlining_row_limit", limit, table="t")
+    first = pa.table({"id": [1, 2], "k": ["a", "b"], "c": pa.array([small] * 2, arrow)})
+    lake.append_arrow("t", first)
+    before = lake.current_snapshot().id
+    with lake.transaction() as tx:
+        tx.set_column_type("t", "c", wide)
+    schema = lake.read_arrow("t").schema
+    for start in (3, 6):
+        rows = [{"id": start + one, "k": "ab"[one % 2], "c": big} for one in range(3)]
+        lake.append_arrow("t", pa.Table.from_pylist(rows, schema=schema))
+    with lake.transaction() as tx:
+        tx.delete_rows("t", "id = 5")
+    lake.restore("t", at=before)
+    return lake
+
+
+@pytest.mark.both_versions
+@pytest.mark.parametrize("type_", WIDENED)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_rows_of_a_wider_type_that_a_restore_ended_are_flushed_to_files_that_end(
+    sqlite_catalog, type_, layout
+):
+    with narrowed(sqlite_catalog, type_, layout=layout) as lake:
+        at = lake.current_snapshot().id
+        ours, theirs = seen_by_us(lake), seen_by_the_reference(sqlite_catalog)
+
+        (done,) = lake.flush_inlined_data()
+
+        assert (done.row_count, done.ended_count) == (8, 6)
+        files = lake.table_snapshot("t", with_files=True).files
+        assert sum(one.record_count for one in files) == 2
+        assert all(one.delete_file is None for one in files)
+        assert {place: rows for place, rows in seen_by_us(lake).items() if place[1] <= at} == ours
+        after = seen_by_the_reference(sqlite_catalog)
+        assert {place: rows for place, rows in after.items() if place[1] <= at} == theirs
+        assert len(lake.read_arrow("t")) == 2
+        assert lake.verify(with_notes=True) == []
+
+
+def test_the_wide_rows_come_back_by_a_restore_and_expire_with_their_snapshots(sqlite_catalog):
+    with narrowed(sqlite_catalog, "int32") as lake:
+        lake.flush_inlined_data()
+        narrow = lake.current_snapshot().id
+        lake.restore("t", at=narrow - 2)
+        assert sorted(lake.read_arrow("t")["id"].to_pylist()) == [1, 2, 3, 4, 6, 7, 8]
+        assert lake.verify() == []
+
+        lake.restore("t", at=narrow)
+        lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]])
+        lake.cleanup_old_files(older_than=None)
+
+        assert sorted(lake.read_arrow("t")["id"].to_pylist()) == [1, 2]
+        assert seen_by_the_reference(sqlite_catalog)
+        assert lake.verify() == []
+
+
+def test_the_feed_of_rows_that_all_ended_stays(sqlite_catalog):
+    """Of one file, by two snapshots: those before the last by its delete file, the others by its end."""
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int64"})
+        lake.append_arrow("t", pa.table({"id": [1, 2, 3]}))
+        for condition in ("id = 2", "id > 0"):
+            with lake.transaction() as tx:
+                tx.delete_rows("t", condition)
+        before = feeds(lake), seen_by_us(lake)
+
+        lake.flush_inlined_data()
+
+        seen = {place: rows for place, rows in seen_by_us(lake).items() if place in before[1]}
+        assert (feeds(lake), seen) == before
+        assert lake.table_snapshot("t", with_files=True).files == ()
+        assert lake.verify() == []
