@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_ducklake.catalog.drafting.add_files import refuse_encrypted, refuse_taken
-from airflow_provider_ducklake.errors import InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.catalog.snapshot.read_files import data_files
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    InvalidPartitionError,
+    UnsupportedFeatureError,
+)
 from airflow_provider_ducklake.planning.writing.source_table import matched, other_defaults
 from airflow_provider_ducklake.spec.files import FirstDeletes
+from airflow_provider_ducklake.spec.log_lines import logger
+from airflow_provider_ducklake.spec.partitioning import TransformKind
 from airflow_provider_ducklake.storage.deletes.merged_deletes import write_first_deletes
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.foreign.source_files import Target, data_file
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.transaction.changes import Positions
     from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
+log = logger(__name__)
 Format = Literal["iceberg", "delta"]
 FORMATS: tuple[Format, ...] = ("iceberg", "delta")
 
@@ -104,6 +113,8 @@ def source_files(
     Raises:
         SchemaMismatchError: columns, or a file, do not fit the table.
         InvalidInputError: the lake has a file already, or one is not what the metadata says.
+        InvalidPartitionError: a file does not belong to one bucket of a key, or those of a bucket lie in
+            several folders.
         UnsupportedFeatureError: the lake is encrypted, or a file cannot be read as it is.
         StorageError: a file cannot be read.
     """
@@ -116,7 +127,56 @@ def source_files(
     refuse_taken(lake, [one.path for one in source.files], added)
     made = in_threads(lambda one: data_file(source, target, one, lake.locate(one.path)), live)
     pairs = [(file, one.deletes) for file, one in zip(made, live, strict=True) if file.record_count]
-    return [(file, gone) for file, gone in pairs if gone is None or gone.count < file.record_count]
+    kept = [(file, gone) for file, gone in pairs if gone is None or gone.count < file.record_count]
+    scattered = _scattered(lake, draft, [file for file, _ in kept])
+    return [
+        (replace(file, partition_values=()) if file.partition_values in scattered else file, gone)
+        for file, gone in kept
+    ]
+
+
+def _scattered(
+    lake: OpenLake, draft: TableDraft, files: Sequence[DataFile]
+) -> frozenset[tuple[str | None, ...]]:
+    """Return the partitions whose files lie in several folders; of such DuckDB compacts none.
+
+    DuckDB's compaction fails for the whole table where files of one partition do not have the folders of the
+    first of them in their paths. Files without partition values it compacts, wherever they lie.
+
+    Raises:
+        InvalidPartitionError: a key is a bucket, in which DuckDB needs the values to find the rows.
+    """
+    folders: dict[tuple[str | None, ...], set[str]] = defaultdict(set)
+    for path, values in (*_own_files(lake, draft), *((one.path, one.partition_values) for one in files)):
+        if values:
+            folders[values].add(path.rpartition("/")[0])
+    added = {one.partition_values for one in files}
+    scattered = frozenset(values for values in added if len(folders[values]) > 1)
+    if not scattered:
+        return scattered
+    example = ", ".join(sorted(folders[min(scattered, key=repr)])[:2])
+    if any(key.transform.kind is TransformKind.BUCKET for key in draft.partition_by):
+        raise InvalidPartitionError(
+            f"{len(scattered)} partitions of {draft.name} would have files in several folders ({example}), "
+            "of which DuckDB's compaction fails. Insert the rows instead, or add the table under another "
+            "name after a compaction there has left one folder for each partition."
+        )
+    log.warning(
+        "%d partitions of %s have files in several folders (%s): they are added without partition values, "
+        "since DuckDB's compaction fails otherwise",
+        *(len(scattered), draft.name, example),
+    )
+    return scattered
+
+
+def _own_files(lake: OpenLake, draft: TableDraft) -> Iterator[tuple[str, tuple[str | None, ...]]]:
+    """Yield the paths of the files that the table has in its current partitioning, with their values."""
+    if draft.base is None or draft.base.partition_spec is None or not draft.partition_by:
+        return
+    with lake.reading() as connection:
+        current = lake.catalog.tables["data_file"].c.partition_id == draft.base.partition_spec.id
+        for file in data_files(connection, lake.catalog, draft.base, only=current, stats_of=()):
+            yield file.path, file.partition_values
 
 
 def _has_live_rows(file: SourceFile) -> bool:

@@ -29,6 +29,7 @@ from airflow_provider_ducklake.planning.writing.source_table import matched, new
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.spec.defaults import SqlDefault, SqlExpression, default_of
 from airflow_provider_ducklake.spec.ids import DataFileId
+from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import (
     QualifiedName,
     SchemaPath,
@@ -41,6 +42,7 @@ from airflow_provider_ducklake.spec.names.identifiers import (
 from airflow_provider_ducklake.spec.names.paths import relative_to
 from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, check_option, option_text
 from airflow_provider_ducklake.spec.partitioning import (
+    TransformKind,
     check_partition_values,
     hive_directory,
     parse_partition_by,
@@ -69,10 +71,12 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.macros import MacroDefinition
     from airflow_provider_ducklake.spec.names.identifiers import SchemaName
+    from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
     from airflow_provider_ducklake.transaction.lake_draft import ViewDraft
     from airflow_provider_ducklake.transaction.table_draft import TableDraft
 
+log = logger(__name__)
 _DIALECTS = ("duckdb", "spark")
 
 
@@ -394,13 +398,33 @@ class LakeTransaction:
     def set_partitioned_by(self, table: TableName, partition_by: Sequence[str]) -> None:
         """Set the partition keys for new rows; none: unpartitioned.
 
+        Rows that are there keep their files. By a key that is a bucket DuckDB misses them, of which a warning
+        is logged.
+
         Raises:
             InvalidPartitionError: a key cannot be parsed, or its transform does not accept the column's type.
             ColumnNotFoundError: a key names no column.
         """
         draft = self._table(table)
         fields = parse_partition_by(partition_by, draft.columns, str(draft.name))
+        self._warn_of_buckets(draft, fields)
         self._draft.put(draft.partitioned_by(fields))
+
+    def _warn_of_buckets(self, draft: TableDraft, fields: Sequence[PartitionField]) -> None:
+        before = set(enumerate(draft.partition_by))
+        new = [
+            one
+            for place, one in enumerate(fields)
+            if one.transform.kind is TransformKind.BUCKET and (place, one) not in before
+        ]
+        if new and draft.base is not None and self._base.rows.has_live(draft.base):
+            column = draft.columns.by_id(new[0].column_id).name
+            log.warning(
+                "%s has rows from before its partition key %s of column %s: DuckDB does not find them by "
+                "conditions such as %s = 1 until they are written again, by an INSERT that overwrites the "
+                "table with its own rows or an UPDATE that sets %s to itself",
+                *(draft.name, new[0].transform, column, column, column),
+            )
 
     def set_sorted_by(self, table: TableName, sort_by: Sequence[str]) -> None:
         """Set the sort keys of a table; none: unsorted.

@@ -18,6 +18,7 @@ from airflow_provider_ducklake.catalog.verify.inlined_statistics import check_in
 from airflow_provider_ducklake.catalog.verify.lifetimes import check_lifetimes, check_single
 from airflow_provider_ducklake.catalog.verify.live_row_ids import check_live_row_ids
 from airflow_provider_ducklake.catalog.verify.look import look_at
+from airflow_provider_ducklake.catalog.verify.partitions import note_partitions
 from airflow_provider_ducklake.catalog.verify.paths import check_paths, misleading_paths
 from airflow_provider_ducklake.catalog.verify.row_ids import check_row_ids, numbered_twice
 from airflow_provider_ducklake.catalog.verify.schema_circles import check_schema_circles
@@ -100,6 +101,7 @@ def _in_catalog(look: Look, columns: Columns, *, with_notes: bool) -> Iterator[F
         check_definitions(look),
         check_file_rows(look),
         check_paths(look, with_notes=with_notes),
+        note_partitions(look) if with_notes else (),
         check_statistics(look, known),
         check_inlined(look, columns),
         check_inlined_statistics(look, known),

@@ -120,6 +120,18 @@ class FindingCode(StrEnum):
         "outside-data-path",
         "Nothing is wrong: the lake owns the file and will delete it in the end.",
     )
+    # partitions
+    BUCKET_VALUES_MISSING = (
+        "bucket-values-missing",
+        (
+            "Write the rows again, with an INSERT that overwrites the table with its own rows or an UPDATE "
+            "that sets the column to itself; or give the table keys without a bucket."
+        ),
+    )
+    PARTITION_FOLDERS_DIFFER = (
+        "partition-folders-differ",
+        "Compact the table with DuckLakeSparkMergeAdjacentFilesOperator before DuckDB does.",
+    )
     # statistics
     TABLE_STATS_MISSING = "table-stats-missing", _REPAIR
     TABLE_STATS_NARROW = "table-stats-narrow", _REPAIR
@@ -173,7 +185,13 @@ class FindingCode(StrEnum):
     DELETE_OUTSIDE = "delete-outside", "Find out whether the data file was replaced by another."
 
 
-NOTES = frozenset({FindingCode.OUTSIDE_DATA_PATH})
+NOTES = frozenset(
+    {
+        FindingCode.OUTSIDE_DATA_PATH,
+        FindingCode.BUCKET_VALUES_MISSING,
+        FindingCode.PARTITION_FOLDERS_DIFFER,
+    }
+)
 MENDABLE = frozenset(code for code in FindingCode if code.remedy.startswith(_REPAIR))
 
 

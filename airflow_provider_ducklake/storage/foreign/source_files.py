@@ -9,9 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    InvalidPartitionError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
 from airflow_provider_ducklake.planning.writing.source_values import IDENTITY, identity_of_text
-from airflow_provider_ducklake.spec.partitioning import PartitionField, hive_values
+from airflow_provider_ducklake.spec.partitioning import PartitionField, TransformKind, hive_values
 from airflow_provider_ducklake.storage.parquet.foreign_files import FieldNames, footer_value, inspect_file
 from airflow_provider_ducklake.storage.parquet.reshape import field_id
 
@@ -79,6 +84,7 @@ def data_file(source: SourceTable, target: Target, file: SourceFile, location: L
     Raises:
         SchemaMismatchError: it does not fit the table; lists everything.
         InvalidInputError: it is not the file that the metadata describes.
+        InvalidPartitionError: it may have several buckets of a key that is one.
         UnsupportedFeatureError: a partition column is neither in the file nor in its path, or the file is
             encrypted.
         StorageError: it is missing or no Parquet file.
@@ -215,7 +221,11 @@ def _other_value(made: DataFile, key: str, found: str | None, said: str | None) 
 
 
 def _partition_values(target: Target, file: SourceFile, made: DataFile) -> tuple[str | None, ...]:
-    """Return a value for each partition key of the lake's table; none at all where one is not known."""
+    """Return a value for each partition key of the lake's table; none at all where one is not known.
+
+    Raises:
+        InvalidPartitionError: DuckDB would miss the rows of a file without them, since a key is a bucket.
+    """
     values: list[str | None] = []
     for key in target.partition_by:
         found = footer_value(made, key, target.schema)
@@ -227,6 +237,17 @@ def _partition_values(target: Target, file: SourceFile, made: DataFile) -> tuple
                 raise _other_value(made, name, found[0], said)
             found = (said,)
         if found is None:
+            _refuse_bucketless(target, made, key)
             return ()
         values.append(found[0])
     return tuple(values)
+
+
+def _refuse_bucketless(target: Target, made: DataFile, unknown: PartitionField) -> None:
+    if any(key.transform.kind is TransformKind.BUCKET for key in target.partition_by):
+        column = target.schema.by_id(unknown.column_id).name
+        raise InvalidPartitionError(
+            f"{made.path} may have several values of {unknown.transform} of column {column}, by which "
+            f"{target.name} is partitioned. DuckDB does not look for a value in files without its bucket, so "
+            "it would miss their rows: insert the rows instead, or add the table under another name."
+        )
