@@ -63,6 +63,15 @@ CONDITIONS = [
 ]
 
 
+def test_a_condition_that_names_no_column_deletes_rows_in_the_catalog_too(lakes):
+    lake, ours, _ = lakes
+    for condition, left in (("false", 61), ("true", 0)):
+        with lake.transaction() as tx:
+            assert tx.delete_rows("t", condition) == 61 - left
+        with open_lake(ours) as duck:
+            assert duck.sql("SELECT count(*) FROM t") == [(left,)]
+
+
 def test_rows_deleted_by_conditions_are_the_references(lakes):
     lake, ours, theirs = lakes
     for condition in CONDITIONS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes
@@ -78,4 +79,6 @@ def matching_positions(plan: ScanPlan, locate: Locate) -> dict[DataFileId, Posit
 
 def matching_row_ids(plan: ScanPlan) -> tuple[int, ...]:
     """Return the ids of those rows in the catalog that the plan wants."""
+    if not plan.columns:  # a condition may name none either, and Arrow counts no rows without a column
+        plan = replace(plan, columns=plan.table.schema.names[:1])
     return tuple(wanted_row_ids(plan).to_pylist())
