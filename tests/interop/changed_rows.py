@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -10,10 +11,12 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WriteResult
 from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId
+from airflow_provider_ducklake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
 from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
+from airflow_provider_ducklake.storage.parquet.partition_split import split_by_partition
 from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.storage.rows.row_ids import ROW_ID_COLUMN, ROW_ID_FIELD_ID
 
@@ -35,8 +38,8 @@ def row_changes(
     return RowChanges(
         tuple(_new_deletes(lake, table, one, paths[one], places) for one, places in deleted.items()),
         tuple(inlined),
-        _written(table, updated, TableSchema((*table.schema.columns, _ROW_ID))),
-        _written(table, inserted, table.schema),
+        _written(lake, table, updated, TableSchema((*table.schema.columns, _ROW_ID))),
+        _written(lake, table, inserted, table.schema),
     )
 
 
@@ -51,15 +54,17 @@ def _new_deletes(
     )
 
 
-def _written(table: TableSnapshot, rows: pa.Table | None, schema: TableSchema) -> WriteResult:
+def _written(lake: Lake, table: TableSnapshot, rows: pa.Table | None, schema: TableSchema) -> WriteResult:
+    keys = table.partition_spec.fields if table.partition_spec is not None else ()
     files = []
-    if rows is not None:
-        with RollingWriter(
-            schema, lambda: f"{table.root}ducklake-{uuid.uuid4()}.parquet", ParquetSettings()
-        ) as writer:
-            writer.write(rows)
-        files = [_without_row_id_stats(file) for file in writer.files]
-    return WriteResult(table.schema, (), tuple(files), 0 if rows is None else rows.num_rows, "arrow", {})
+    for values, part in () if rows is None else split_by_partition(rows, schema, keys):
+        folder = hive_directory(keys, table.schema, values)
+        path = f"{table.root}{folder}ducklake-{uuid.uuid4()}.parquet"
+        with RollingWriter(schema, partial(str, path), ParquetSettings(), locate=lake.locate) as writer:
+            writer.write(part)
+        files += [replace(_without_row_id_stats(one), partition_values=values) for one in writer.files]
+    count = 0 if rows is None else rows.num_rows
+    return WriteResult(table.schema, keys, tuple(files), count, "arrow", {})
 
 
 def _without_row_id_stats(file):

@@ -613,3 +613,8 @@ _DRAWN: dict[str, Callable[[random.Random, str], str]] = {
     "recreate": _recreate,
     "schema": _schema,
 }
+
+
+def statement(kind: str, draw: random.Random, table: str) -> str:
+    """Return one statement of a kind that ``History`` draws."""
+    return _DRAWN[kind](draw, table)
