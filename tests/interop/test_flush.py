@@ -118,7 +118,6 @@ DIFFERENTIAL = {
         "DELETE FROM t WHERE i = 2",
         "INSERT INTO t VALUES (4, 'd')",
     ],
-    "nothing left": [TABLE, "INSERT INTO t VALUES (1, 'a'), (2, 'b')", "DELETE FROM t"],
     "altered": [
         TABLE,
         "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
@@ -146,7 +145,7 @@ DIFFERENTIAL = {
         TABLE,
         "INSERT INTO t VALUES (3, 'a'), (1, 'b')",
         "ALTER TABLE t SET PARTITIONED BY (s)",
-        "INSERT INTO t VALUES (2, 'a'), (0, 'b'), (9, 'c'), (10, NULL)",
+        "INSERT INTO t VALUES (2, 'a'), (0, 'b'), (9, 'c'), (11, 'c'), (10, NULL)",
         "DELETE FROM t WHERE i = 3",
         "UPDATE t SET s = 'z' WHERE i = 9",
     ],
@@ -210,6 +209,30 @@ def assert_flushed_as_by_the_reference(name, catalog, reference_catalog):
         reference.sql(FLUSH)
 
     assert_catalogs_equal(dump_catalog(catalog), dump_catalog(reference_catalog), IGNORED)
+
+
+def test_a_file_ends_with_its_last_row_which_the_reference_leaves_in_the_newest_snapshot(new_catalog):
+    catalog, reference_catalog = new_catalog("sqlite", "1.0"), new_catalog("sqlite", "1.0")
+    for one in (catalog, reference_catalog):
+        with open_lake(one) as reference:
+            for statement in (TABLE, "INSERT INTO t VALUES (1, 'a'), (2, 'b')", "DELETE FROM t"):
+                reference.sql(statement)
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        before = feeds(lake)
+        lake.flush_inlined_data()
+        assert feeds(lake) == before
+        assert lake.verify() == []
+    with open_lake(reference_catalog) as reference:
+        reference.sql(FLUSH)
+
+    def lives(of, kind):
+        rows = dump_catalog(of)[f"ducklake_{kind}"]
+        return [(row["begin_snapshot"], row["end_snapshot"]) for row in rows]
+
+    assert lives(catalog, "data_file") == [(2, 3)]
+    assert lives(catalog, "delete_file") == []
+    assert lives(reference_catalog, "data_file") == [(2, None)]
+    assert lives(reference_catalog, "delete_file") == [(3, None)]
 
 
 def test_each_version_of_a_row_ends_by_its_own_snapshot(sqlite_catalog):
