@@ -7,6 +7,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
 from tests.interop.flushing import feeds, seen_by_the_reference, seen_by_us
+from tests.reference.duckdb_lake import open_lake
 
 # type, wider type, Arrow's, a value of both, one of the wider type only
 WIDENED = {
@@ -82,6 +83,14 @@ def test_the_wide_rows_come_back_by_a_restore_and_expire_with_their_snapshots(sq
         assert lake.verify() == []
 
 
+def changes_by_the_reference(catalog):
+    with open_lake(catalog) as reference:
+        return reference.sql(
+            "SELECT snapshot_id, rowid, change_type, id "
+            "FROM ducklake_table_changes('lake', 'main', 't', 2, 4) ORDER BY ALL"
+        )
+
+
 def test_the_feed_of_rows_that_all_ended_stays(sqlite_catalog):
     """Of one file, by two snapshots: those before the last by its delete file, the others by its end."""
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
@@ -91,10 +100,11 @@ def test_the_feed_of_rows_that_all_ended_stays(sqlite_catalog):
         for condition in ("id = 2", "id > 0"):
             with lake.transaction() as tx:
                 tx.delete_rows("t", condition)
-        before = feeds(lake), seen_by_us(lake)
+        before, theirs = (feeds(lake), seen_by_us(lake)), changes_by_the_reference(sqlite_catalog)
 
         lake.flush_inlined_data()
 
+        assert changes_by_the_reference(sqlite_catalog) == theirs
         seen = {place: rows for place, rows in seen_by_us(lake).items() if place in before[1]}
         assert (feeds(lake), seen) == before
         assert lake.table_snapshot("t", with_files=True).files == ()
