@@ -139,8 +139,8 @@ OPTIONS: Mapping[str, OptionSpec] = {
     "sort_on_insert": OptionSpec(_boolean, "true", expects=_SWITCH),
     SKIP_STATS_COLUMNS: OptionSpec(_column_ids, ""),
 }
-
-
+# Where one is set, whatever it says now, files may be coded as Spark's own reader does not decode.
+OF_CODINGS = ("parquet_compression", "parquet_version")
 _FIXED = frozenset(key for key, spec in OPTIONS.items() if not spec.scoped)
 
 

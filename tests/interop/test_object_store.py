@@ -111,7 +111,7 @@ def test_data_files_are_written_and_read(request, locate):
     for file in writer.files:
         assert read_footer(locate(file.path), SCHEMA) == file
         live = LiveDataFile(DataFileId(1), file.path, 1, 1, 1, 0, SnapshotId(1))
-        read = read_data_file(live, SCHEMA, table="main.t", snapshot_id=SnapshotId(1), locate=locate)
+        read = read_data_file(live, SCHEMA, table="main.t", snapshot_id=SnapshotId(1), locate=locate).cast()
         assert read.num_rows == file.record_count
 
 
@@ -146,7 +146,7 @@ def test_a_missing_object_is_an_error_that_names_it(locate):
     live = LiveDataFile(DataFileId(1), f"s3://{BUCKET}/gone", 1, 1, 1, 0, SnapshotId(1))
 
     with pytest.raises(StorageError, match=f"s3://{BUCKET}/gone of main.t at snapshot 7"):
-        read_data_file(live, SCHEMA, table="main.t", snapshot_id=SnapshotId(7), locate=locate)
+        read_data_file(live, SCHEMA, table="main.t", snapshot_id=SnapshotId(7), locate=locate).cast()
 
 
 def test_what_another_client_writes_is_seen_at_once(options, endpoint):
@@ -190,7 +190,7 @@ def test_an_encrypted_file_is_written_and_read_over_a_store(options):
         begin_snapshot=SnapshotId(1),
         encryption_key=file.encryption_key,
     )
-    read = read_data_file(live, SCHEMA, table="main.t", snapshot_id=SnapshotId(1), locate=locate)
+    read = read_data_file(live, SCHEMA, table="main.t", snapshot_id=SnapshotId(1), locate=locate).cast()
     assert read.to_pylist() == rows.to_pylist()
     keyed = locate(path).with_key(file.encryption_key)
     assert read_footer(keyed, SCHEMA).footer_size == file.footer_size

@@ -171,7 +171,7 @@ def test_an_old_file_is_read_in_the_schema_of_today(sqlite_catalog, name):
         schema = schema_in(sqlite_catalog)
         (file,) = live_files(sqlite_catalog, dump_catalog(sqlite_catalog), "t")
 
-        rows = read_data_file(file, schema, table="main.t", snapshot_id=SnapshotId(9))
+        rows = read_data_file(file, schema, table="main.t", snapshot_id=SnapshotId(9)).cast()
 
         rows.validate(full=True)
         assert rows.schema == arrow_schema(schema)
@@ -187,7 +187,7 @@ def test_a_promotion_we_cannot_follow_is_refused(sqlite_catalog):
     (file,) = live_files(sqlite_catalog, dump_catalog(sqlite_catalog), "t")
 
     with pytest.raises(UnsupportedFeatureError, match=r"column d is stored as date32\[day\].* as json"):
-        read_data_file(file, schema_in(sqlite_catalog), table="main.t", snapshot_id=SnapshotId(9))
+        read_data_file(file, schema_in(sqlite_catalog), table="main.t", snapshot_id=SnapshotId(9)).cast()
 
 
 def test_columns_are_chosen_by_name_in_the_wanted_order(sqlite_catalog):
@@ -199,7 +199,7 @@ def test_columns_are_chosen_by_name_in_the_wanted_order(sqlite_catalog):
     (file,) = live_files(sqlite_catalog, dump_catalog(sqlite_catalog), "t")
 
     def rows(*columns: str):
-        return read_data_file(file, schema, table="main.t", snapshot_id=SnapshotId(9), columns=columns)
+        return read_data_file(file, schema, table="main.t", snapshot_id=SnapshotId(9), columns=columns).cast()
 
     assert rows("Z", "a.b").to_pylist() == [{"z": "x", "a.b": 1}]
     assert rows("a").to_pylist() == [{"a": {"b": 2, "c": 3}}]
@@ -216,7 +216,7 @@ def test_types_we_do_not_write_are_read(sqlite_catalog):
 
         rows = read_data_file(
             file, schema_of(i="interval", z="timetz"), table="main.t", snapshot_id=SnapshotId(9)
-        )
+        ).cast()
 
         lake.raw.register("rows", rows)
         assert lake.sql("SELECT i::VARCHAR, z::VARCHAR || '+00' FROM rows") == expected
@@ -228,7 +228,7 @@ def test_a_row_id_column_is_null_in_files_without_one(sqlite_catalog):
     schema = TableSchema((*schema_in(sqlite_catalog).columns, ROW_ID))
     (file,) = live_files(sqlite_catalog, dump_catalog(sqlite_catalog), "t")
 
-    rows = read_data_file(file, schema, table="main.t", snapshot_id=SnapshotId(9))
+    rows = read_data_file(file, schema, table="main.t", snapshot_id=SnapshotId(9)).cast()
 
     assert rows.column("_ducklake_internal_row_id").to_pylist() == [None, None]
 
@@ -241,7 +241,7 @@ def test_the_row_ids_of_an_updated_row_are_read(sqlite_catalog):
     schema = TableSchema((*schema_in(sqlite_catalog).columns, ROW_ID))
     *_, newest = live_files(sqlite_catalog, dump_catalog(sqlite_catalog), "t")
 
-    rows = read_data_file(newest, schema, table="main.t", snapshot_id=SnapshotId(9))
+    rows = read_data_file(newest, schema, table="main.t", snapshot_id=SnapshotId(9)).cast()
 
     assert rows.to_pylist() == [{"i": 30, "_ducklake_internal_row_id": 3}]
 
@@ -254,7 +254,7 @@ def test_a_file_whose_name_mapping_is_gone_is_refused(sqlite_catalog):
     with pytest.raises(UnsupportedFeatureError, match="name mapping 1, which the catalog does not have"):
         read_data_file(
             replace(file, mapping_id=1), schema_in(sqlite_catalog), table="main.t", snapshot_id=SnapshotId(9)
-        )
+        ).cast()
 
 
 def test_row_ids_that_we_write_are_the_references(sqlite_catalog, tmp_path):

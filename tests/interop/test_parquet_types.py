@@ -71,7 +71,7 @@ def lake_of_ours(written, tmp_path_factory) -> Iterator[DuckLakeConnection]:
 def read(path: str, table: WrittenTable) -> pa.Table:
     return read_data_file(
         replace(table.file, path=path), table.schema, table="main.t", snapshot_id=SnapshotId(2)
-    )
+    ).cast()
 
 
 def write_ours(table: WrittenTable, rows: pa.Table, path: Path, row_group_rows: int = 100) -> DataFile:

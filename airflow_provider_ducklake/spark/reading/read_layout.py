@@ -1,7 +1,9 @@
 """How data files store the columns to read, and which of them Spark's own reader can read together.
 
 Files written after the last rename or type change already have the current columns. What an older
-file holds, or one of others, its footer says.
+file holds, or one of others, its footer says, and so of all files of a table with an option that says how
+files are compressed or encoded: Spark does not decode everything that DuckDB then writes. DuckDB removes such
+an option of a table only by ``ALTER TABLE … RESET``, since DuckLake 1.1.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from airflow_provider_ducklake.spark.reading.read_deletes import reserved
 from airflow_provider_ducklake.spark.reading.variants import is_read_by_spark
 from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.spark.types.spark_types import read_type
+from airflow_provider_ducklake.spec.options import OF_CODINGS
+from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
@@ -29,8 +33,11 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type, stored_type
-from airflow_provider_ducklake.storage.parquet.reader import file_schema
+from airflow_provider_ducklake.storage.parquet.codings import undecodable
+from airflow_provider_ducklake.storage.parquet.footer import leaf_columns
+from airflow_provider_ducklake.storage.parquet.reader import file_fields
 from airflow_provider_ducklake.storage.parquet.reshape import by_field_id, is_list
+from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -86,22 +93,31 @@ def layouts(
         UnsupportedFeatureError: such a file has neither field ids nor a mapping.
     """
     present = present_layout(columns)
+    have_codings = any(plan.table.options.is_set(key) for key in OF_CODINGS)
     has_variants = any(column.type.facts.kind is Kind.VARIANT for column in columns)
 
     def layout(file: LiveDataFile) -> Layout | None:
         if file.encryption_key is not None or _is_hidden(file.path):
             return None
-        if _is_present(file, columns, plan.columns_since) and not has_variants:
+        if _is_present(file, columns, plan.columns_since) and not has_variants and not have_codings:
             return present
-        return _stored_layout(
-            file_schema(file, plan.table, locate), columns, is_mapped=file.mapping is not None
-        )
+        fields, footer = file_fields(file, plan.table, locate)
+        if any(undecodable(footer, _leaves(fields, columns))):
+            return None
+        return _stored_layout(fields, columns, is_mapped=file.mapping is not None)
 
     def readable(file: LiveDataFile) -> Layout | None:
         found = layout(file)
         return None if found is None or _clashes(found, columns, reserved(names)) else found
 
     return in_threads(readable, plan.files)
+
+
+def _leaves(fields: pa.Schema, columns: Sequence[Column]) -> frozenset[int]:
+    """Return the places of the leaves that a scan of columns reads, among all of a file."""
+    wanted = TableSchema((*columns, ROW_ID, SNAPSHOT_ID))
+    leaves = enumerate(leaf_columns(list(fields), wanted, by_field_id))
+    return frozenset(place for place, (column, _) in leaves if column is not None)
 
 
 def _is_hidden(path: str) -> bool:

@@ -39,6 +39,16 @@ def map_in_arrow(df: DataFrame, function: BatchFunction, schema: t.StructType) -
     return kind_of(df.sparkSession).map_in_arrow(df, function, schema)
 
 
+_BATCH_BYTES = 64 * 2**20  # Spark's own buffers hold 2 GiB, and the memory of a small executor less
+
+
+def _narrow(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a batch in batches of so many bytes."""
+    count = max(1, batch.num_rows * _BATCH_BYTES // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, count):
+        yield batch.slice(start, count)
+
+
 def from_tasks(
     spark: SparkSession,
     documents: Sequence[str],
@@ -55,7 +65,8 @@ def from_tasks(
         for batch in batches:
             for text in batch.column(0).to_pylist():
                 try:
-                    yield from rows(json.loads(text))
+                    for made in rows(json.loads(text)):
+                        yield from _narrow(made)
                 except DuckLakeError as error:
                     raise RuntimeError(marked(str(error), type(error), of_driver)) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.files import DataFile, LiveDataFile
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.storage.parquet.reader import StoredRows
+
+# (positions of rows in their file, the snapshots that they came by) → which of them are wanted
+Keep: TypeAlias = "Callable[[pa.Array, pa.ChunkedArray], pa.Array | pa.ChunkedArray]"
 
 _SMALL, _SMALL_VALUES = 2 * 2**20, 1_000_000  # bytes and values of a file that is read at once
 _ENDLESS = 2**62  # bytes: a bin becomes one file, however large
@@ -100,15 +104,24 @@ class Merging:
             )
         return written
 
-    def numbered_rows(self, file: LiveDataFile, schema: TableSchema) -> Iterator[pa.Table]:
-        """Yield all rows of a file, a row group at a time, and behind them their ids and snapshots."""
+    def numbered_rows(
+        self, file: LiveDataFile, schema: TableSchema, keep: Keep | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of a file, a row group at a time, and behind them their ids and snapshots.
+
+        ``keep`` says which, by their positions and snapshots; None: all. Others are not cast.
+        """
         read = TableSchema((*schema.columns, ROW_ID, SNAPSHOT_ID))
         seen = 0
-        for rows in read_row_groups(
+        for stored in read_row_groups(
             file, read, table=self.table, snapshot_id=self.snapshot_id, locate=self.locate
         ):
-            yield _numbered(file, rows, seen)
-            seen += rows.num_rows
+            numbers, rows = _numbers(file, stored, seen), stored
+            if keep is not None:
+                kept = keep(pc.add(ordinals(stored.row_count), seen), numbers[SNAPSHOT_ID.name])
+                numbers, rows = numbers.filter(kept), stored.filter(kept)
+            yield _numbered(rows.cast(), numbers)
+            seen += stored.row_count
         if seen != file.record_count:
             raise StorageError(
                 f"Data file {file.path} of {self.table} has {seen} rows, but the catalog says "
@@ -146,11 +159,12 @@ class Rewriting:
         """Yield the live rows of a file as ``Merging`` does all."""
         table = self.plan.table
         merging = Merging(str(table.name), table.snapshot.id, self.settings, self.locate)
-        gone, seen = gone_positions(self.plan, file, self.locate), 0
-        for rows in merging.numbered_rows(file, schema):
-            places = pc.add(ordinals(rows.num_rows), seen)
-            yield rows.filter(pc.invert(pc.is_in(places, value_set=gone)))
-            seen += rows.num_rows
+        gone = gone_positions(self.plan, file, self.locate)
+
+        def is_live(places: pa.Array, _snapshots: pa.ChunkedArray) -> pa.Array:
+            return pc.invert(pc.is_in(places, value_set=gone))
+
+        yield from merging.numbered_rows(file, schema, is_live if len(gone) else None)
 
     def compacted(self, files: Bin, written: DataFile | None) -> RewrittenFile:
         """Return what the catalog is to know of the file that a bin became; None: no row was live."""
@@ -202,17 +216,23 @@ def _known_by_catalog(written: DataFile, files: Bin) -> DataFile:
     return replace(written, column_stats=stats, partition_values=files.partition_values)
 
 
-def _numbered(file: LiveDataFile, rows: pa.Table, before: int) -> pa.Table:
-    """Return rows with an id and a snapshot each; ``before`` rows of the file come before them."""
-    row_ids, snapshots = rows[ROW_ID.name], pc.fill_null(rows[SNAPSHOT_ID.name], file.begin_snapshot)
+def _numbers(file: LiveDataFile, rows: StoredRows, before: int) -> pa.Table:
+    """Return an id and a snapshot for each row; ``before`` rows of the file come before them."""
+    row_ids, snapshots = rows.column(ROW_ID), pc.fill_null(rows.column(SNAPSHOT_ID), file.begin_snapshot)
     if file.row_id_start is not None:
-        row_ids = pc.coalesce(row_ids, pc.add(ordinals(rows.num_rows), file.row_id_start + before))
+        row_ids = pc.coalesce(row_ids, pc.add(ordinals(rows.row_count), file.row_id_start + before))
     if row_ids.null_count:
         raise UnsupportedFeatureError(
             f"{file.path} has rows without row ids, and the catalog does not have them either."
         )
+    return pa.table({ROW_ID.name: row_ids, SNAPSHOT_ID.name: snapshots})
+
+
+def _numbered(rows: pa.Table, numbers: pa.Table) -> pa.Table:
     plain = rows.drop_columns([ROW_ID.name, SNAPSHOT_ID.name])
-    return plain.append_column(ROW_ID.name, row_ids).append_column(SNAPSHOT_ID.name, snapshots)
+    for name in numbers.column_names:
+        plain = plain.append_column(name, numbers[name])
+    return plain
 
 
 def _together(found: Iterator[pa.Table], count: int) -> Generator[pa.Table]:

@@ -80,8 +80,8 @@ class Restoring:
             snapshot_id=at,
             locate=self.locate,
         )
-        is_later = pc.fill_null(pc.greater(rows[SNAPSHOT_ID.name], at), False)  # noqa: FBT003 - the filling
-        return ordinals(rows.num_rows).filter(is_later.combine_chunks())
+        is_later = pc.fill_null(pc.greater(rows.column(SNAPSHOT_ID), at), False)  # noqa: FBT003 - the filling
+        return ordinals(rows.row_count).filter(is_later.combine_chunks())
 
     def _has_stamps(self, file: LiveDataFile) -> bool:
         location = self.locate(file.path).with_key(file.encryption_key)
@@ -163,16 +163,15 @@ class Restoring:
         gone = None
         if pair.now is not None and self.now is not None:
             gone = _unique(gone_positions(self.now, pair.now, self.locate))
-        seen = 0
-        for rows in merging.numbered_rows(pair.then, schema):
-            places = pc.add(ordinals(rows.num_rows), seen)
+
+        def return_(places: pa.Array, snapshots: pa.ChunkedArray) -> pa.ChunkedArray:
             had = pc.and_(
-                pc.less_equal(rows[SNAPSHOT_ID.name], table.snapshot.id),
-                pc.invert(pc.is_in(places, value_set=dead)),
+                pc.less_equal(snapshots, table.snapshot.id), pc.invert(pc.is_in(places, value_set=dead))
             )
-            wanted = had if gone is None else pc.and_(had, pc.is_in(places, value_set=gone))
-            seen += rows.num_rows
-            yield rows.drop_columns([SNAPSHOT_ID.name]).filter(wanted)
+            return had if gone is None else pc.and_(had, pc.is_in(places, value_set=gone))
+
+        for rows in merging.numbered_rows(pair.then, schema, return_):
+            yield rows.drop_columns([SNAPSHOT_ID.name])
 
 
 _NONE = pa.array([], pa.int64())

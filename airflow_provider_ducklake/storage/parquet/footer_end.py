@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
 MAGIC = b"PAR1"
@@ -42,6 +43,24 @@ def footer_length(tail: bytes, where: str, *, is_encrypted: bool = False) -> int
             f"{where} is damaged: its footer is to have {length} bytes, and one has {_MOST_BYTES} at most."
         )
     return length
+
+
+_SIGNATURE_BYTES = 28  # of a plain footer behind encrypted columns: nonce and tag
+
+
+def refuse_encrypted_columns(metadata: pq.FileMetaData, source: pa.NativeFile, where: str) -> None:
+    """Refuse a file whose columns are encrypted though its footer is not.
+
+    pyarrow does not say so, and ends the process when it is asked for such a column.
+
+    Raises:
+        UnsupportedFeatureError: its footer is signed, as that of such a file is.
+    """
+    tail = source.read_at(TAIL_BYTES, max(0, source.size() - TAIL_BYTES))
+    if footer_length(tail, where) - metadata.serialized_size == _SIGNATURE_BYTES:
+        raise UnsupportedFeatureError(
+            f"{where} has encrypted columns behind a plain footer, and no lake has a key for them."
+        )
 
 
 def check_row_counts(metadata: pq.FileMetaData, where: str, most: int | None = None) -> None:

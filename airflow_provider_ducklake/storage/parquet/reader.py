@@ -8,6 +8,7 @@ inserts).
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,6 +28,7 @@ from airflow_provider_ducklake.storage.parquet.intervals import (
 )
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_field_id, field_id, reshape
+from airflow_provider_ducklake.storage.parquet.values import limit_of, parquet_file, read_columns
 from airflow_provider_ducklake.storage.parquet.variant_columns import parts_at
 from airflow_provider_ducklake.storage.parquet.variants import VARIANT, read_variants
 
@@ -45,6 +47,46 @@ NO_PATHS: Paths = MappingProxyType({})
 _SMALL = 2 * 2**20  # bytes of a file of which threads would cost more than they bring
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows of a data file in the types that it has, each field with the id of its column.
+
+    Only rows that are wanted are cast: a type that a restore narrowed again need not hold the others. Columns
+    ``as_stored`` keep their type.
+    """
+
+    table: pa.Table
+    columns: tuple[Column, ...]
+    file: LiveDataFile
+    as_stored: Container[ColumnId] = ()
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return int(self.table.num_rows)
+
+    def filter(self, keep: pa.Array | pa.ChunkedArray) -> StoredRows:
+        """Return the rows for which ``keep`` is true."""
+        return replace(self, table=self.table.filter(keep))
+
+    def column(self, column: Column) -> pa.ChunkedArray:
+        """Return one of the columns, as its type is now."""
+        return self._cast((column,)).column(0)
+
+    def cast(self) -> pa.Table:
+        """Return the rows with the columns, as their types are now.
+
+        Raises:
+            UnsupportedFeatureError: values that cannot be cast; names file and column.
+            StorageError: the file is not in the folder that would hold a value.
+        """
+        return self._cast(self.columns)
+
+    def _cast(self, columns: Sequence[Column]) -> pa.Table:
+        constants = folder_values(self.file, columns)
+        return in_schema(self.table, columns, self.file.path, constants, self.as_stored)
+
+
 def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     file: LiveDataFile,
     schema: TableSchema,
@@ -54,7 +96,7 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     columns: Sequence[str] | None = None,
     paths: Paths = NO_PATHS,
     locate: Callable[[str], Location] = open_filesystem,
-) -> pa.Table:
+) -> StoredRows:
     """Return all rows of a data file, in file order, with the columns of ``schema``; deletes are not applied.
 
     ``columns`` chooses top-level columns by name, in that order. Columns of variants that have ``paths`` are
@@ -64,13 +106,13 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     Raises:
         StorageError: the file is missing or damaged; names file, table and snapshot.
         UnsupportedFeatureError: it is encrypted in another way, has neither ids nor a mapping, or
-            types that cannot be cast.
+            values of which pyarrow does not take so many at once.
         ColumnNotFoundError: ``columns`` names one that the table does not have.
     """
     wanted = schema.columns if columns is None else tuple(schema.find(name, table) for name in columns)
     location = locate(file.path).with_key(file.encryption_key)
     with naming_file(file, table, snapshot_id), open_parquet(location) as source:
-        return _read(pq.ParquetFile(source, pre_buffer=not location.is_local), wanted, file, paths=paths)
+        return _read(parquet_file(source, location), wanted, file, paths=paths)
 
 
 def read_row_groups(
@@ -80,7 +122,7 @@ def read_row_groups(
     table: str,
     snapshot_id: SnapshotId,
     locate: Callable[[str], Location] = open_filesystem,
-) -> Iterator[pa.Table]:
+) -> Iterator[StoredRows]:
     """Yield what ``read_data_file`` returns with all columns, a row group at a time.
 
     Raises:
@@ -88,7 +130,7 @@ def read_row_groups(
     """
     location = locate(file.path).with_key(file.encryption_key)
     with naming_file(file, table, snapshot_id), open_parquet(location) as source:
-        parquet = pq.ParquetFile(source, pre_buffer=not location.is_local)
+        parquet = parquet_file(source, location)
         for group in range(parquet.num_row_groups):
             yield _read(parquet, schema.columns, file, [group])
 
@@ -102,7 +144,12 @@ def naming_file(file: LiveDataFile, table: str, snapshot_id: SnapshotId) -> Iter
         if isinstance(error, StorageError):
             raise unreadable(file, table, snapshot_id, error) from error
         raise
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, MemoryError) as error:
+        if (limit := limit_of(error)) is not None:
+            raise UnsupportedFeatureError(
+                f"Cannot read data file {file.path} of {table} at snapshot {snapshot_id}: "
+                f"{str(error).rstrip('. ')}. {limit}"
+            ) from error
         raise unreadable(file, table, snapshot_id, error) from error
 
 
@@ -117,10 +164,10 @@ def unreadable(
     )
 
 
-def file_schema(
+def file_fields(
     file: LiveDataFile, table: TableSnapshot, locate: Callable[[str], Location] = open_filesystem
-) -> pa.Schema:
-    """Return the Arrow schema of a data file, with the id of a table's column on each field that is one.
+) -> tuple[pa.Schema, pq.FileMetaData]:
+    """Return the fields of a data file, with the id of a table's column on each that is one, and its footer.
 
     Raises:
         StorageError: the file is missing or damaged; names file, table and snapshot.
@@ -128,7 +175,10 @@ def file_schema(
     """
     location = locate(file.path).with_key(file.encryption_key)
     with naming_file(file, str(table.name), table.snapshot.id), open_parquet(location) as source:
-        return _identified(pq.ParquetFile(source).schema_arrow, table.schema.columns, file)
+        parquet = pq.ParquetFile(
+            source
+        )  # in whose schema INT96 are nanoseconds, and nothing else of a writer's
+        return _identified(parquet.schema_arrow, table.schema.columns, file), parquet.metadata
 
 
 def _identified(schema: pa.Schema, columns: Sequence[Column], file: LiveDataFile) -> pa.Schema:
@@ -143,12 +193,12 @@ def _identified(schema: pa.Schema, columns: Sequence[Column], file: LiveDataFile
 
 def _read(
     source: pq.ParquetFile,
-    columns: Sequence[Column],
+    columns: tuple[Column, ...],
     file: LiveDataFile,
     row_groups: list[int] | None = None,
     *,
     paths: Paths = NO_PATHS,
-) -> pa.Table:
+) -> StoredRows:
     """Return the rows of a file, or of some of its row groups."""
     stored = _identified(source.schema_arrow, columns, file)
     names = {field_id(field): field.name for field in stored}
@@ -158,12 +208,8 @@ def _read(
         if column.id in names
         for part in parts_at(stored.field(names[column.id]), paths.get(column.id, frozenset()))
     ]
-    threads = file.file_size_bytes > _SMALL
-    rows = (
-        source.read(columns=wanted, use_threads=threads)
-        if row_groups is None
-        else source.read_row_groups(row_groups, columns=wanted, use_threads=threads)
-    )
+    groups = list(range(source.num_row_groups)) if row_groups is None else row_groups
+    rows = read_columns(source, wanted, groups, use_threads=file.file_size_bytes > _SMALL)
     in_parts = {names[one] for one in paths if one in names}  # of which not all was read
     identified = pa.schema(
         [
@@ -172,7 +218,7 @@ def _read(
         ]
     )
     rows = rows if rows.schema.equals(identified, check_metadata=True) else rows.cast(identified)
-    return in_schema(rows, columns, file.path, folder_values(file, columns), as_stored=paths)
+    return StoredRows(rows, columns, file, paths)
 
 
 def folder_values(file: LiveDataFile, columns: Sequence[Column]) -> dict[ColumnId, Physical | None]:

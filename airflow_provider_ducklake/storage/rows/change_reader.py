@@ -75,29 +75,33 @@ def lives_in_catalog(plan: ChangeFeedPlan) -> pa.Table:
 
 
 def lives_of_file(plan: ChangeFeedPlan, history: FileHistory, locate: Callable[[str], Location]) -> pa.Table:
-    """Return the rows of a file that came by the plan's end, as ``lives_in_catalog`` returns others.
+    """Return the rows of a file that came or went within the plan, as ``lives_in_catalog`` returns others.
 
     Raises:
         StorageError: the file, or one with its deletes, is missing or damaged.
     """
     file, table = history.file, plan.table
-    read = read_data_file(
+    stored = read_data_file(
         file,
         TableSchema((*table.schema.columns, ROW_ID, SNAPSHOT_ID)),
         table=str(table.name),
         snapshot_id=table.snapshot.id,
         locate=locate,
     )
-    places = ordinals(read.num_rows)
-    begin = pc.coalesce(read[SNAPSHOT_ID.name], _begins(file, read.num_rows))
+    count = stored.row_count
+    places = ordinals(count)
+    begin = pc.coalesce(stored.column(SNAPSHOT_ID), _begins(file, count))
     numbered = pc.add(places, file.row_id_start if file.row_id_start is not None else 0)
-    rows = _with_life(
-        read.select(table.schema.names),
-        _but_of_rewrites(begin, plan),
-        _deleted_by(plan, history, places, locate),
-        pc.coalesce(read[ROW_ID.name], numbered),
+    lives = pa.table(
+        {
+            _INSERTED: _but_of_rewrites(begin, plan),
+            _DELETED: _deleted_by(plan, history, places, locate),
+            _ROW_ID: pc.coalesce(stored.column(ROW_ID), numbered),
+        }
     )
-    return rows.filter(pc.less_equal(rows[_INSERTED], plan.end))
+    changed = pc.or_kleene(_within(lives[_INSERTED], plan), _within(lives[_DELETED], plan))
+    rows, lives = stored.filter(changed).cast().select(table.schema.names), lives.filter(changed)
+    return _with_life(rows, *lives.columns)
 
 
 def _but_of_rewrites(begin: pa.ChunkedArray, plan: ChangeFeedPlan) -> pa.ChunkedArray:

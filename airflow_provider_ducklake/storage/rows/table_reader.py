@@ -19,12 +19,12 @@ from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_sch
 from airflow_provider_ducklake.storage.rows.row_filter import matching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.storage.parquet.reader import Paths
+    from airflow_provider_ducklake.storage.parquet.reader import Paths, StoredRows
 
 
 def read_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> pa.Table:
@@ -73,18 +73,18 @@ def visible_rows(
     see ``read_data_file``: only who looks at nothing else in those columns gives them.
     """
     names = tuple(column.name for column in columns_to_read(plan))
-    read = _all_rows(plan, file, names, locate, numbered=numbered, paths=paths)
-    keep = _live(plan, file, read, locate)
-    rows = read.select(names)
-    if numbered:
-        rows = _numbered(rows, read[ROW_ID.name], file.row_id_start or 0)
-    return rows if keep is None else rows.filter(keep)
+    stored = _all_rows(plan, file, names, locate, numbered=numbered, paths=paths)
+    keep = _live(plan, file, stored, locate)
+    places = ordinals(stored.row_count)
+    if keep is not None:
+        stored, places = stored.filter(keep), places.filter(keep)
+    read = stored.cast()
+    return _numbered(read, names, places, file.row_id_start or 0) if numbered else read.select(names)
 
 
-def _numbered(rows: pa.Table, stored: pa.ChunkedArray, row_id_start: int) -> pa.Table:
-    places = ordinals(rows.num_rows)
-    row_ids = pc.coalesce(stored, pc.add(places, row_id_start))
-    return rows.append_column(ROW_ID.name, row_ids).append_column(POSITION, places)
+def _numbered(read: pa.Table, names: Sequence[str], places: pa.Array, row_id_start: int) -> pa.Table:
+    row_ids = pc.coalesce(read[ROW_ID.name], pc.add(places, row_id_start))
+    return read.select(names).append_column(ROW_ID.name, row_ids).append_column(POSITION, places)
 
 
 def count_live_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> int:
@@ -93,7 +93,7 @@ def count_live_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> int:
     for file in plan.files:
         rows = _all_rows(plan, file, (), locate)
         keep = _live(plan, file, rows, locate)
-        count += rows.num_rows if keep is None else pc.sum(keep).as_py() or 0
+        count += rows.row_count if keep is None else pc.sum(keep).as_py() or 0
     return count
 
 
@@ -105,7 +105,7 @@ def _all_rows(  # noqa: PLR0913 - the last two have defaults
     *,
     numbered: bool = False,
     paths: Paths = NO_PATHS,
-) -> pa.Table:
+) -> StoredRows:
     """Return all rows of a file, with the column that says of which snapshot each is, where there is one.
 
     ``numbered`` adds the column of stored row ids, NULL where the file has none.
@@ -124,13 +124,13 @@ def _all_rows(  # noqa: PLR0913 - the last two have defaults
 
 
 def _live(
-    plan: ScanPlan, file: LiveDataFile, rows: pa.Table, locate: Callable[[str], Location]
+    plan: ScanPlan, file: LiveDataFile, rows: StoredRows, locate: Callable[[str], Location]
 ) -> pa.ChunkedArray | pa.Array | None:
     """Return which rows of a file the plan's snapshot shows; None: all."""
     keep = _visible(rows, plan.table.snapshot.id)
     gone = gone_positions(plan, file, locate)
     if len(gone):
-        keep = _and(keep, pc.invert(pc.is_in(ordinals(rows.num_rows), value_set=gone)))
+        keep = _and(keep, pc.invert(pc.is_in(ordinals(rows.row_count), value_set=gone)))
     return keep
 
 
@@ -153,10 +153,11 @@ POSITION = f"{INTERNAL_PREFIX}position"  # which no column of a table may be cal
 ROW_ID = Column(ColumnId(2147483540), "_ducklake_internal_row_id", ScalarType("int64"))
 
 
-def _visible(rows: pa.Table, snapshot_id: int) -> pa.ChunkedArray | None:
-    if SNAPSHOT_ID.name not in rows.column_names:
+def _visible(rows: StoredRows, snapshot_id: int) -> pa.ChunkedArray | None:
+    if SNAPSHOT_ID not in rows.columns:
         return None
-    return pc.fill_null(pc.less_equal(rows[SNAPSHOT_ID.name], snapshot_id), True)  # noqa: FBT003 - the filling
+    came_by = rows.column(SNAPSHOT_ID)
+    return pc.fill_null(pc.less_equal(came_by, snapshot_id), True)  # noqa: FBT003 - the filling
 
 
 def _count_at(file: LiveDataFile, snapshot_id: int) -> int:

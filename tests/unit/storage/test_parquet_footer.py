@@ -147,7 +147,7 @@ def test_a_list_element_without_field_id_is_refused(tmp_path):
 
 def read_rows(path: Path, schema):
     file = LiveDataFile(DataFileId(1), str(path), 1, 1, 1, 0, SnapshotId(1))
-    return read_data_file(file, schema, table="main.t", snapshot_id=SnapshotId(7))
+    return read_data_file(file, schema, table="main.t", snapshot_id=SnapshotId(7)).cast()
 
 
 BROKEN = {

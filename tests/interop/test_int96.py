@@ -1,0 +1,75 @@
+"""INT96, the timestamps of Hive, Impala and old Spark: all years, and microseconds, as DuckDB has them."""
+
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_ducklake.catalog.lake import Lake
+from tests.interop.comparison import multiset
+from tests.interop.restoring import run
+from tests.reference.duckdb_lake import open_lake
+
+VALUES = [  # sentinels beyond what nanoseconds hold, 1677 to 2262
+    datetime(9999, 12, 31, 23, 59, 59, 999999),  # noqa: DTZ001 - the type has no zone
+    datetime(1, 1, 1),  # noqa: DTZ001
+    datetime(2024, 1, 1, 1, 2, 3, 4),  # noqa: DTZ001
+    None,
+]
+
+
+def write_int96(path, values=VALUES, unit="us"):
+    rows = pa.table({"id": range(len(values)), "at": pa.array(values, pa.timestamp(unit))})
+    pq.write_table(rows, path, use_deprecated_int96_timestamps=True)
+    assert pq.read_metadata(path).row_group(0).column(1).physical_type == "INT96"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_all_years_are_read_as_the_reference_reads_them(sqlite_catalog, tmp_path, nested):
+    path = tmp_path / "a.parquet"
+    write_int96(path)
+    if nested:
+        rows = pq.ParquetFile(path, coerce_int96_timestamp_unit="us").read()
+        held = pa.StructArray.from_arrays([rows["at"].combine_chunks()], ["at"])
+        pq.write_table(pa.table({"id": rows["id"], "s": held}), path, use_deprecated_int96_timestamps=True)
+    column = 's STRUCT("at" TIMESTAMP)' if nested else '"at" TIMESTAMP'
+    run(sqlite_catalog, f"CREATE TABLE t (id BIGINT, {column})")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        with lake.transaction() as tx:
+            tx.add_data_files("t", [str(path)])
+        at = "s.at" if nested else "at"
+
+        for where in (
+            None,
+            f"{at} = '9999-12-31 23:59:59.999999'",
+            f"{at} < '1700-01-01'",
+            f"{at} IS NULL",
+            "id = 2",
+        ):
+            condition = (
+                "" if where is None else f" WHERE {where.replace('at ', chr(34) + 'at' + chr(34) + ' ')}"
+            )
+            with open_lake(sqlite_catalog) as duck:
+                theirs = duck.arrow(f"FROM t{condition}")
+            assert multiset(lake.read_arrow("t", where=where)) == multiset(theirs), where
+        assert lake.read_arrow("t").num_rows == 4
+
+        with lake.transaction() as tx:
+            tx.delete_rows("t", f"{at} < '1700-01-01'")
+        assert sorted(lake.read_arrow("t")["id"].to_pylist()) == [0, 2, 3]
+        assert run(sqlite_catalog, "SELECT id FROM t ORDER BY id") == [(0,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("type_", ["TIMESTAMP", "TIMESTAMP_NS"])
+def test_nanoseconds_are_cut_to_microseconds(sqlite_catalog, tmp_path, type_):
+    path = tmp_path / "a.parquet"
+    write_int96(path, [1234567890123456789, -1], "ns")
+    run(
+        sqlite_catalog,
+        f'CREATE TABLE t (id BIGINT, "at" {type_})',
+        f"CALL ducklake_add_data_files('lake', 't', '{path}')",
+    )
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake, open_lake(sqlite_catalog) as duck:
+        assert multiset(lake.read_arrow("t")) == multiset(duck.arrow("FROM t"))
