@@ -6,13 +6,20 @@ types, and for delete files. See ``docs/reading_spark.md``.
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
-from airflow_provider_ducklake.planning.reading.scan import columns_to_read
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    SparkJobError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.planning.reading.scan import ScanPlan, columns_to_read
 from airflow_provider_ducklake.spark.job.errors import cause_of, typed
 from airflow_provider_ducklake.spark.reading.read_changes import read_changes
 from airflow_provider_ducklake.spark.reading.read_deletes import spark_path
@@ -23,14 +30,15 @@ from airflow_provider_ducklake.spark.types.frames import renamed, select
 from airflow_provider_ducklake.spark.types.names import ReadNames, quoted
 from airflow_provider_ducklake.spark.types.spark_types import is_converted, presented, read_type
 from airflow_provider_ducklake.spec.names.identifiers import fold
-from airflow_provider_ducklake.storage.parquet.reader import unreadable
+from airflow_provider_ducklake.storage.parquet.codings import undecodable
+from airflow_provider_ducklake.storage.parquet.reader import file_fields, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan
     from airflow_provider_ducklake.spark.types.frames import Expression
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.schema import Column
@@ -108,22 +116,64 @@ _MISSING = ("FILE_NOT_EXIST", "FileNotFoundException", "PATH_NOT_FOUND")
 _WITHOUT_IDS = "expects field Ids"
 
 
-def read_error(error: Exception, plans: Iterable[ScanPlan]) -> DuckLakeError:
-    """Return the error of ours for one that Spark raised over DataFrames of ``read_table`` with these plans.
+def read_error(error: Exception, plans: Iterable[ScanPlan | ChangeFeedPlan]) -> DuckLakeError:
+    """Return the error of ours for one that Spark raised over DataFrames of this module with these plans.
 
-    That is a ``StorageError`` where Spark names one of their files and no other cause, else what
-    ``job_errors.typed`` returns.
+    That is a ``StorageError`` where Spark names one of their files and no other cause, and an
+    ``UnsupportedFeatureError`` where that file has what Spark cannot decode; else what ``job_errors.typed``
+    returns.
     """
     found = typed(error)
     if not isinstance(found, SparkJobError) or cause_of(error) is not None:
         return found
     text = str(error)
     for plan in plans:
-        for file in plan.files:
+        for file in _files(plan):
             if spark_path(file.path).rpartition("/")[2] in text:
+                if any(word in text for word in _OF_CODINGS) and (coded := _coded(plan.table, file)):
+                    return coded
                 said = " ".join(map(str.strip, [found.problem, *found.log]))
                 return StorageError(f"{_unreadable(plan.table, file, text)} Spark says: {said}")
     return found
+
+
+@contextmanager
+def reading(plans: Iterable[ScanPlan | ChangeFeedPlan]) -> Iterator[None]:
+    """Raise ``read_error`` for errors of Spark."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise read_error(error, plans) from error
+
+
+def _files(plan: ScanPlan | ChangeFeedPlan) -> Iterable[LiveDataFile]:
+    return plan.files if isinstance(plan, ScanPlan) else (history.file for history in plan.files)
+
+
+# by which Spark fails over a file that it cannot decode
+_OF_CODINGS = (
+    "Unsupported encoding",
+    "ClassNotFoundException",
+    "NullPointerException",
+    "EOFException",
+    "ArrayIndexOutOfBoundsException",
+    "UnsupportedOperationException",
+)
+
+
+def _coded(table: TableSnapshot, file: LiveDataFile) -> DuckLakeError | None:
+    """Return the error of a file with something that Spark cannot decode; None: its footer says nothing."""
+    with suppress(DuckLakeError):
+        problem = next(undecodable(file_fields(file, table)[1]), None)
+        if problem is not None:
+            return UnsupportedFeatureError(
+                f"Spark's own reader cannot decode data file {file.path} of {table.name} at snapshot "
+                f"{table.snapshot.id}: {problem}. Set the table's option parquet_version, even to the value "
+                "that it has: Spark's verbs then look for such files and read them with pyarrow."
+            )
+    return None
 
 
 def _unreadable(table: TableSnapshot, file: LiveDataFile, text: str) -> DuckLakeError:

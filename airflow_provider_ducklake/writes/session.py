@@ -129,14 +129,10 @@ class LakeSession:
             DuckLakeError: what a task of a read, a write or a source said.
             SparkJobError: anything else that Spark raised.
         """
-        from airflow_provider_ducklake.spark.read import read_error  # noqa: PLC0415 - PySpark
+        from airflow_provider_ducklake.spark.read import reading  # noqa: PLC0415 - PySpark
 
-        try:
+        with reading(self._read):
             yield
-        except Exception as error:
-            if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
-                raise
-            raise read_error(error, self._read) from error
 
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> DataFrame:
         """Return the changes of a table's rows between two snapshots; see ``Lake.changes``.

@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import SparkJobError
@@ -22,7 +21,7 @@ from airflow_provider_ducklake.spark import sources
 from airflow_provider_ducklake.spark.job.request import Action, LakeSource, OverwriteSource, RowChangeSource
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.jobs.sql import rows_of
-from airflow_provider_ducklake.spark.read import read_error, read_table
+from airflow_provider_ducklake.spark.read import read_table, reading
 from airflow_provider_ducklake.spark.row_changes.changed_rows import ChangedRows
 from airflow_provider_ducklake.spark.row_changes.checks import check, condition_columns, own_names
 from airflow_provider_ducklake.spark.row_changes.matching import (
@@ -75,13 +74,11 @@ def change_rows(spark: SparkSession, request: JobRequest) -> RowChanges:
     """
     changes = request.source
     assert isinstance(changes, RowChangeSource)
-    try:
+    with reading([changes.target]):
         source = _source_rows(spark, changes, request.plans)
         prepare_reading(spark)  # behind code of users, which may set the session
         with exact_filters(spark) if _looks_at_floats(changes) else nullcontext():
             return _changed(spark, request, changes, source)
-    except PySparkException as error:
-        raise read_error(error, [changes.target]) from error
 
 
 def _looks_at_floats(changes: RowChangeSource) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -13,7 +13,7 @@ from airflow_provider_ducklake.planning.reading.scan import ScanPlan
 from airflow_provider_ducklake.spark import sources
 from airflow_provider_ducklake.spark.job.request import LakeSource
 from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.read import read_changes, read_error, read_table
+from airflow_provider_ducklake.spark.read import read_changes, read_table, reading
 from airflow_provider_ducklake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.spark.sessions.settings import no_named_files, prepare_reading
 from airflow_provider_ducklake.spark.types.names import free_prefix, quoted
@@ -37,12 +37,9 @@ def run_sql(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]
     """
     source = request.source
     assert isinstance(source, LakeSource)
-    try:
+    with reading(source.tables.values()):
         rows = rows_of(spark, source, request.plans)
         return tuple(write(df, plan, request.engine) for df, plan in zip(rows, request.plans, strict=True))
-    except PySparkException as error:
-        scans = [plan for plan in source.tables.values() if isinstance(plan, ScanPlan)]
-        raise read_error(error, scans) from error
 
 
 def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...]) -> list[DataFrame]:
