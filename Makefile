@@ -3,10 +3,11 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 RUN := scripts/run
 ARGS ?=
+DIR ?=
 AUDIT ?=
 SINCE ?=
 
-.PHONY: help setup demo test test-fast test-changed test-full matrix check audit format bench docs pictures changelog clean distclean
+.PHONY: help setup demo test test-fast test-changed test-full corpora matrix check audit format bench docs pictures changelog clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +33,9 @@ test-full: ## Run every lane at full size, and say what ran and how long it took
 
 test-%:
 	@$(RUN) python scripts/lanes.py $* $(if $(ARGS),-- $(ARGS))
+
+corpora: ## Send the Parquet, CSV and JSON files of DIR=… through every door and compare them with DuckDB
+	@$(RUN) python -m tests.corpora "$(abspath $(DIR))" $(ARGS)
 
 matrix: ## Run chosen tests with other versions of Airflow, Spark, Python and DuckDB; needs the package index
 	@$(RUN) python scripts/matrix.py $(ARGS)

@@ -54,6 +54,10 @@ LANES = {
         "processes killed, and faults at each step of a write", ("catalog", "writes", "spark/jobs")
     ),
     "soak": Lane("many clients for minutes, on bad networks and full disks", ("catalog", "storage/files")),
+    "corpora": Lane(
+        "files that others wrote, each through every door; needs npm and Maven Central",
+        ("spark/sources", "spark/reading", "storage/parquet"),
+    ),
     "services": Lane("scheduler, triggerer, API server as processes", ("triggers", "sensors", "hooks/watch")),
     "browser": Lane(
         "Airflow's pages in a browser; needs chromium", ("hooks", "assets", "operators/base", "docs/images")
@@ -81,6 +85,7 @@ FOLDERS = {
     "browser": "browser",
     "catalogs": "daily",
     "concurrency": "daily",
+    "corpora": "corpora",
     "differential": "daily",
     "faults": "soak",
     "interop": "daily",

@@ -59,11 +59,11 @@ def assert_same_rows(
     assert by_spark.column_names == ours.column_names
     by_spark, ours = with_texts_of_variants(by_spark), with_texts_of_variants(ours)
     types = {name: "VARCHAR" if type_ == "VARIANT" else type_ for name, type_ in types.items()}
-    assert shown(duck, by_spark, types) == shown(duck, _plain(ours), types), (table, at)
+    assert shown(duck, by_spark, types) == shown(duck, plain(ours), types), (table, at)
     return by_spark.num_rows
 
 
-def _plain(rows: pa.Table) -> pa.Table:
+def plain(rows: pa.Table) -> pa.Table:
     """Return rows with intervals in parts and long integers of 38 digits, as Spark has them."""
     return pa.table([_in_parts(column.combine_chunks()) for column in rows.columns], rows.column_names)
 
