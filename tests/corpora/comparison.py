@@ -27,7 +27,7 @@ _OURS = {
     "GEOMETRY": "ST_GeomFromWKB({0})",
     "INTERVAL": "to_months({0}.months) + to_days({0}.days) + to_microseconds({0}.microseconds)",
 }
-_LONGEST = 500  # characters
+_LONGEST, _LONGEST_VALUE = 500, 80  # characters
 
 
 def other_table(duck: DuckLakeConnection, found: str, expected: str, *, of_types: bool = True) -> str:
@@ -87,10 +87,23 @@ def _other_rows(
         return f"{one} rows, and not {other}"
     ours = f"SELECT {', '.join(_text(*one, read_as) for one in types.items())} FROM {found}"
     theirs = f"SELECT {', '.join(_text(*one, {}) for one in types.items())} FROM {expected}"
-    for first, second, words in ((ours, theirs, "a row"), (theirs, ours, "no row")):
-        if rows := duck.sql(f"{first} EXCEPT ALL {second} LIMIT 1"):
-            return f"{words} {dict(zip(types, rows[0], strict=True))}"[:_LONGEST]
-    return ""
+    more = duck.sql(f"{ours} EXCEPT ALL {theirs} ORDER BY ALL LIMIT 1")
+    if not more:
+        return ""  # there are as many rows
+    (other,) = duck.sql(f"{theirs} EXCEPT ALL {ours} ORDER BY ALL LIMIT 1")
+    differ = {name: pair for name, *pair in zip(types, more[0], other, strict=True) if pair[0] != pair[1]}
+    return "; ".join(
+        f"column {name} has {_short(one)}, and not {_short(expected)}"
+        for name, (one, expected) in differ.items()
+    )[:_LONGEST]
+
+
+def _short(value: str | None) -> str:
+    return (
+        "NULL"
+        if value is None
+        else repr(value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]} …")
+    )
 
 
 def _text(name: str, type_: str, read_as: Mapping[str, str]) -> str:

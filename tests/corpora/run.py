@@ -71,9 +71,15 @@ def _report(name: str, file: Path, area: Path, workers: Workers) -> FileReport:
 
 def _asked(worker: Worker, task: str, area: Path) -> tuple[int | None, str]:
     try:
-        return worker.do(task, area)
+        rows, reason = worker.do(task, area)
     except (WorkerEndedError, TimeLimitError) as error:
         return None, str(error)
+    return rows, _without_folder(reason, area)
+
+
+def _without_folder(text: str, area: Path) -> str:
+    """Return a text that is the same in the next run."""
+    return re.sub(rf"(file:(//)?)?{re.escape(str(area))}/", "", text)
 
 
 def _at_door(door: str, area: Path, report: FileReport, workers: Workers) -> AtDoor:
@@ -85,7 +91,7 @@ def _at_door(door: str, area: Path, report: FileReport, workers: Workers) -> AtD
     outcome, reason = _verdict(door, area, workers)
     if report.duckdb and outcome is Outcome.OTHER:
         reason = f"DuckDB cannot read the file: {report.duckdb}"
-    reason = re.sub(rf"(file:(//)?)?{re.escape(str(area))}/", "", reason)
+    reason = _without_folder(reason, area)
     return AtDoor(outcome, reason, round(time.monotonic() - began, 2), KNOWN.get((report.sha256, door), ""))
 
 

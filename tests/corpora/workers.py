@@ -60,7 +60,7 @@ class Worker:
         limit = self._seconds + (_START_SECONDS if self._is_new else 0)
         self._is_new = False
         if not self._connection.poll(limit):
-            self._end()
+            self._end(patience=0)
             raise TimeLimitError(f"not done within {limit:.0f} s")
         try:
             is_done, result = self._connection.recv()
@@ -79,12 +79,12 @@ class Worker:
         theirs.close()
         self._is_new = True
 
-    def _end(self) -> None:
+    def _end(self, patience: float = 5) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
         if self._process is not None:
-            self._process.join(0 if self._process.is_alive() and self._is_new else 5)
+            self._process.join(patience)  # it ends by itself when its connection is closed
             if self._process.is_alive():
                 self._process.kill()
                 self._process.join()

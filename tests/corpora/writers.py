@@ -2,6 +2,7 @@
 
 import json
 import uuid
+import warnings
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -359,13 +360,15 @@ _ENCODINGS = {
 
 
 def _by_fastparquet(path: Path, columns: Shapes) -> None:
-    fastparquet.write(
-        str(path),
-        pd.DataFrame(dict(columns)),
-        times="int96" if set(columns) == {"int96"} else "int64",
-        object_encoding={name: _ENCODINGS.get(name, "infer") for name in columns},
-        write_index=False,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it calls what the installed pandas deprecates
+        fastparquet.write(
+            str(path),
+            pd.DataFrame(dict(columns)),
+            times="int96" if set(columns) == {"int96"} else "int64",
+            object_encoding={name: _ENCODINGS.get(name, "infer") for name in columns},
+            write_index=False,
+        )
 
 
 WRITERS: dict[str, tuple[Shapes, Callable[[Path, Shapes], None] | None]] = {
@@ -377,5 +380,5 @@ WRITERS: dict[str, tuple[Shapes, Callable[[Path, Shapes], None] | None]] = {
     "spark": (_SPARK, None),
 }
 
-# Shapes whose options are those of a whole file.
-ALONE = {*_ARROW_OPTIONS, "int96", *_OF_VERSION_2.values()}
+# Shapes whose options are those of a whole file, and one that takes seconds.
+ALONE = {*_ARROW_OPTIONS, "int96", *_OF_VERSION_2.values(), "variant"}
