@@ -150,7 +150,7 @@ def read_by_ours(door: str, area: Path, reader: str, session: Callable[[Lake], A
     with open_lake(catalog) as duck:
         try:
             reason = other_arrow(duck, rows, "t")
-        except (duckdb.Error, pa.ArrowException) as error:
+        except (duckdb.Error, pa.ArrowException, TypeError) as error:  # no JSON of some variants
             reason = f"not comparable: {_first(error)}"
     return (Outcome.OTHER, f"{reader}: {reason}") if reason else (Outcome.SAME, "")
 
