@@ -57,9 +57,18 @@ class Outcomes:
 
 def outcome(catalog: CatalogDatabase, verb: Verb) -> str:
     """Return "answer", the name of a typed error, or a line that begins with "!"."""
-    try:
+
+    def connected(_: object) -> None:
         with Lake.connect(catalog.sqlalchemy_url) as lake:
             verb(lake)
+
+    return outcome_in(None, connected)
+
+
+def outcome_in(lake: Lake | None, verb: Callable[..., object]) -> str:
+    """Return the same of a verb on a lake that is open."""
+    try:
+        verb(lake)
     except DuckLakeError as error:
         return type(error).__name__
     except Exception as error:  # noqa: BLE001 - what is looked for

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.storage.files.filesystem import naming_errors
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field
+from airflow_provider_ducklake.storage.parquet.footer import open_footer
 from airflow_provider_ducklake.storage.parquet.footer_edits import (
     annotated,
     annotations_of,
@@ -56,6 +57,7 @@ def check_copyable(source: Location) -> None:
         StorageError: it is missing or damaged.
         UnsupportedFeatureError: a column would not be the same in the copy.
     """
+    open_footer(source)  # checks it: the codec of a column is asked for below
     with naming_errors(source.uri, "read"), open_parquet(source) as stream:
         file = pq.ParquetFile(stream)
         copy = pa.BufferOutputStream()

@@ -36,9 +36,11 @@ from airflow_provider_ducklake.storage.parquet.footer_end import (
     check_row_counts,
     footer_length,
 )
+from airflow_provider_ducklake.storage.parquet.footer_scan import FooterLayout, scan, with_schema_alone
 from airflow_provider_ducklake.storage.parquet.geometries import geometry_stats
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.path_stats import path_stats
+from airflow_provider_ducklake.storage.parquet.readable import unread_by_arrow
 from airflow_provider_ducklake.storage.parquet.reshape import Matcher, by_field_id, field_id
 from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS, Decoder, scaled
 
@@ -116,8 +118,29 @@ def read_metadata(location: Location) -> tuple[pq.FileMetaData, int, int]:
     """Return a file's Parquet metadata, its size, and the length word of its footer.
 
     Raises:
-        StorageError: the file is missing, truncated, or no Parquet file.
-        UnsupportedFeatureError: it is encrypted, and has no key, or in a way that no client reads.
+        StorageError, UnsupportedFeatureError: as ``open_footer``.
+    """
+    footer = open_footer(location)
+    return footer.metadata, footer.file_size, footer.footer_size
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFooter:
+    """A file's footer as pyarrow shows it and as it stands there; ``footer_size`` is its length word."""
+
+    metadata: pq.FileMetaData
+    layout: FooterLayout
+    file_size: int
+    footer_size: int
+
+
+def open_footer(location: Location) -> OpenFooter:
+    """Return a file's footer, of whose columns pyarrow may be asked: see ``scan``.
+
+    Raises:
+        StorageError: the file is missing, truncated, or no Parquet file; or its footer is damaged.
+        UnsupportedFeatureError: it is encrypted, and has no key, or in a way that no client reads; or pyarrow
+            does not read its schema.
     """
     with open_input(location) as source:
         try:
@@ -127,13 +150,37 @@ def read_metadata(location: Location) -> tuple[pq.FileMetaData, int, int]:
             footer_size = footer_length(tail[-TAIL_BYTES:], location.uri, is_encrypted=is_encrypted)
             if footer_size + TAIL_BYTES > size:
                 raise StorageError(f"{location.uri} is truncated: its footer is longer than the file.")
-            whole_footer = footer_size + TAIL_BYTES <= len(tail) and not is_encrypted
-            with pa.BufferReader(tail) if whole_footer else open_parquet(location) as plain:
-                metadata = pq.read_metadata(plain)
+            if is_encrypted:
+                with open_parquet(location) as plain:
+                    tail = _end_of(plain, location.uri)
+            elif footer_size + TAIL_BYTES > len(tail):
+                tail = source.read_at(footer_size + TAIL_BYTES, size - footer_size - TAIL_BYTES)
+            metadata, layout = _parsed(tail, location.uri)
             check_row_counts(metadata, location.uri)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last: of a name in a message
             raise StorageError(f"Cannot read the Parquet footer of {location.uri}: {error}") from error
-    return metadata, size, footer_size
+    return OpenFooter(metadata, layout, size, footer_size)
+
+
+def _end_of(plain: pa.NativeFile, where: str) -> bytes:
+    size = plain.size()
+    length = footer_length(plain.read_at(TAIL_BYTES, size - TAIL_BYTES), where) + TAIL_BYTES
+    return bytes(plain.read_at(length, size - length))
+
+
+def _parsed(tail: bytes, where: str) -> tuple[pq.FileMetaData, FooterLayout]:
+    """Return what the last bytes of a plain file say; pyarrow goes first, since it names damage better."""
+    footer = tail[-TAIL_BYTES - footer_length(tail[-TAIL_BYTES:], where) : -TAIL_BYTES]
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        layout = scan(footer, where)
+        try:
+            pq.read_metadata(pa.BufferReader(with_schema_alone(footer)))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise UnsupportedFeatureError(f"{where}: {unread_by_arrow(layout.root, str(error))}") from error
+        raise  # what else it says is damaged
+    return metadata, scan(footer, where)
 
 
 def footer_stats(  # noqa: PLR0913 - two say how, two what else is known

@@ -68,6 +68,82 @@ def read_struct(data: bytes | memoryview, start: int = 0) -> tuple[Struct, int]:
         raise StorageError(f"the Thrift at byte {start} is damaged ({error})") from None
 
 
+def read_items(data: bytes | memoryview, start: int) -> tuple[Items, int]:
+    """Return the list that begins at ``start``, and where it ends.
+
+    Raises:
+        ValueError, IndexError: there is none.
+    """
+    reader = _Reader(memoryview(data), start)
+    return reader.items(0), reader.place
+
+
+def varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return the number without sign at ``place``, and where it ends."""
+    number = shift = 0
+    while (byte := data[place]) >= 0x80:  # noqa: PLR2004 - the bit that says that more follows
+        number |= (byte & 0x7F) << shift
+        shift, place = shift + 7, place + 1
+    return number | byte << shift, place + 1
+
+
+def list_head(data: bytes, place: int) -> tuple[int, int, int]:
+    """Return the kind and the number of a list's values, and where they begin."""
+    head = data[place]
+    if head >> 4 < _SHORT:
+        return head & 0x0F, head >> 4, place + 1
+    count, place = varint(data, place + 1)
+    return head & 0x0F, count, place
+
+
+def skip(data: bytes, place: int, kind: int, depth: int = 0) -> int:
+    """Return where the value of a field ends that begins at ``place``; nothing is made of it.
+
+    Raises:
+        ValueError, IndexError: it is damaged.
+    """
+    if kind in _INTEGERS:
+        while data[place] >= 0x80:  # noqa: PLR2004 - the bit that says that more follows
+            place += 1
+        return place + 1
+    if kind == _BINARY:
+        size, place = varint(data, place)
+        return place + size
+    if kind in _SIZES:
+        return place + _SIZES[kind]
+    if depth > _DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if kind in _LISTS:
+        return _skip_items(data, place, depth)
+    if kind != _STRUCT:  # Parquet has no maps
+        raise ValueError(f"kind {kind} is not known")
+    while head := data[place]:
+        place += 1
+        if head <= _SHORT:  # the id follows
+            _, place = varint(data, place)
+        place = skip(data, place, head & 0x0F, depth + 1)
+    return place + 1
+
+
+def _skip_items(data: bytes, place: int, depth: int) -> int:
+    kind, count, place = list_head(data, place)
+    if count > len(data) - place:  # each takes a byte at least
+        raise ValueError("a list is too long")
+    if kind in _BOOLS:
+        return place + count
+    for _ in range(count):
+        place = skip(data, place, kind, depth + 1)
+    return place
+
+
+# As plain numbers: they are compared once for each field of a footer.
+_BINARY, _STRUCT = int(Kind.BINARY), int(Kind.STRUCT)
+_INTEGERS = frozenset(map(int, (Kind.I16, Kind.I32, Kind.I64)))
+_LISTS = frozenset(map(int, (Kind.LIST, Kind.SET)))
+_BOOLS = frozenset(map(int, (Kind.TRUE, Kind.FALSE)))
+_SIZES = {int(Kind.TRUE): 0, int(Kind.FALSE): 0, int(Kind.BYTE): 1, int(Kind.DOUBLE): _DOUBLE_BYTES}
+
+
 class _Reader:
     def __init__(self, data: memoryview, place: int) -> None:
         self._data = data
@@ -129,13 +205,13 @@ class _Reader:
             case Kind.BINARY:
                 return self._bytes(self._varint())
             case Kind.LIST | Kind.SET:
-                return self._items(depth + 1)
+                return self.items(depth + 1)
             case Kind.STRUCT:
                 return self.struct(depth + 1)
             case _:  # Parquet has no maps
                 raise ValueError(f"kind {kind} is not known")
 
-    def _items(self, depth: int) -> Items:
+    def items(self, depth: int) -> Items:
         head = self._byte()
         kind, count = Kind(head & 0x0F), head >> 4
         if count == _SHORT:
