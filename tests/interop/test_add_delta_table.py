@@ -25,6 +25,7 @@ from airflow_provider_ducklake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.storage.foreign import delta_table
+from tests.interop.footers import CODEC, chunks_of, edited
 from tests.interop.iceberg_source import plain
 from tests.reference.duckdb_lake import open_lake
 
@@ -299,6 +300,23 @@ def test_a_missing_file_is_named(lake, folder):
 
     with pytest.raises(StorageError, match=file.name):
         add(lake, folder)
+    assert untouched(lake)
+
+
+def test_a_codec_that_duckdb_does_not_read_is_named(lake, folder):
+    write(folder, id=[1], s=["a"])
+    (file,) = Path(folder).glob("*.parquet")
+
+    def in_lz4(footer) -> None:
+        for chunk in chunks_of(footer):
+            chunk[CODEC].value = 5
+
+    file.write_bytes(edited(file.read_bytes(), in_lz4))  # of as many bytes
+
+    with pytest.raises(
+        SchemaMismatchError, match="column id is compressed with LZ4, which DuckDB does not read"
+    ):
+        add(lake, folder, create_table=True)
     assert untouched(lake)
 
 

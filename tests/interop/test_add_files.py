@@ -292,7 +292,7 @@ def test_a_file_with_row_ids_of_a_lake_is_refused(sqlite_catalog, tmp_path):
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         *_, updated = lake.table_snapshot("s", with_files=True).files
         file = shutil.copy(updated.path, tmp_path / "copy.parquet")
-        with pytest.raises(UnsupportedFeatureError, match="_ducklake_internal_row_id, by whose field id"):
+        with pytest.raises(UnsupportedFeatureError, match="_ducklake_internal_row_id, whose field id"):
             add(lake, str(file), ignore_extra_columns=True)
     with open_lake(sqlite_catalog) as reference:
         reference.sql(f"CALL ducklake_add_data_files('lake', 't', '{file}', ignore_extra_columns => true)")

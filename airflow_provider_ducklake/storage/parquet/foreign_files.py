@@ -43,7 +43,12 @@ from airflow_provider_ducklake.storage.parquet.footer import (
     chunk_facts,
     decoder,
     merge_chunks,
-    read_metadata,
+    open_footer,
+)
+from airflow_provider_ducklake.storage.parquet.readable import (
+    list_element,
+    unread_by_duckdb,
+    unread_chunks,
 )
 from airflow_provider_ducklake.storage.parquet.reshape import field_id, is_list
 from airflow_provider_ducklake.storage.parquet.string_checks import bad_bound
@@ -58,6 +63,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.spec.types.values import Physical
     from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.storage.parquet.footer import OpenFooter
+    from airflow_provider_ducklake.storage.parquet.schema_tree import SchemaNode
 
 
 def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
@@ -81,24 +88,28 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     Raises:
         SchemaMismatchError: lists everything in which the file does not fit.
         StorageError: it is no Parquet file.
-        UnsupportedFeatureError: it is encrypted, or has columns by which DuckLake knows its own.
+        UnsupportedFeatureError: it is encrypted, has columns by which DuckLake knows its own, or a schema
+            that DuckDB or pyarrow does not read.
     """
-    metadata, size, footer_size = read_metadata(location)
+    footer = open_footer(location)
+    metadata = footer.metadata
     _refuse_reserved(metadata, location.uri)
+    if problem := unread_by_duckdb(footer.layout.root):
+        raise UnsupportedFeatureError(f"{location.uri}: {problem}")
     by_name = {fold(column.name): column.id for column in schema.columns}
     of_folders = {
         by_name[fold(one)]: (one, text) for one, text in hive_values.items() if fold(one) in by_name
     }
     of_folders |= folders or {}
-    reading = _Reading(metadata, of_folders, allow_missing, ignore_extra_columns, names or FieldNames())
+    reading = _Reading(footer, of_folders, allow_missing, ignore_extra_columns, names or FieldNames())
     reading.read(schema)
     if reading.differences:
         raise SchemaMismatchError(f"{table} (file {location.uri})", tuple(dict.fromkeys(reading.differences)))
     return DataFile(
         path=location.uri,
         record_count=metadata.num_rows,
-        file_size_bytes=size,
-        footer_size=footer_size,
+        file_size_bytes=footer.file_size,
+        footer_size=footer.footer_size,
         column_stats=reading.stats,
         mapping=tuple(reading.mapping),
         row_group_count=metadata.num_row_groups,
@@ -132,9 +143,9 @@ class FieldNames:
 
 @dataclass(slots=True)
 class _Reading:
-    """One pass over a file's schema: its leaves are counted as they come, as Parquet numbers its columns."""
+    """One pass over a file's schema: over Arrow's types, and over Parquet's own tree beside them."""
 
-    metadata: pq.FileMetaData
+    footer: OpenFooter
     folders: Mapping[ColumnId, tuple[str, str | None]]
     allow_missing: bool
     ignore_extra_columns: bool
@@ -142,123 +153,114 @@ class _Reading:
     mapping: list[MappedColumn] = field(default_factory=list)
     stats: dict[ColumnId, ColumnStats] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
-    next_leaf: int = 0
+    groups: list[pq.RowGroupMetaData] = field(init=False)
+
+    def __post_init__(self) -> None:
+        metadata = self.metadata
+        self.groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        return self.footer.metadata
 
     def read(self, schema: TableSchema) -> None:
         """Map the file's columns, then the folders', and note what is missing."""
         fields = list(self.metadata.schema.to_arrow_schema())
-        self._fields(fields, schema.columns, None, None, 0, "", of_folders=self.folders)
+        root = self.footer.layout.root
+        self._fields(fields, root, schema.columns, None, None, "", of_folders=self.folders)
         for column in schema.columns:
             if column.id in self.folders:
                 self._hive(column, *self.folders[column.id])
         self._forbid_nulls(fields, schema)
 
-    def _fields(  # noqa: PLR0913, PLR0917 - the place in both trees
+    def _fields(  # noqa: PLR0913, PLR0917 - the place in the three trees
         self,
         fields: Sequence[pa.Field],
+        node: SchemaNode,
         columns: Sequence[Column],
         above: Column | None,
         parent: int | None,
-        depth: int,
         prefix: str,
         *,
         of_folders: Collection[ColumnId] = (),
     ) -> None:
         wanted = {self.names.of_column(column): column for column in columns}
         seen: set[Hashable] = set()
-        for one in fields:
+        for one, below in zip(fields, node.children, strict=True):
             key, where = self.names.of_field(one, above), f"{prefix}{one.name}"
             column = wanted.get(key)
             if column is None:
-                self._skip(one.type)
                 if not self.ignore_extra_columns:
                     self.differences.append(f"column {where} of the file is not in the table")
             elif column.id in of_folders:
-                self._skip(one.type)
+                pass  # the folder's value takes precedence
             elif key in seen:
-                self._skip(one.type)
                 self.differences.append(
                     f"column {where} appears twice in the file (names are case-insensitive)"
                 )
             else:
                 seen.add(key)
-                self._field(one.type, column, one.name, parent, depth + 1, where)
+                self._field(one.type, below, column, one.name, parent, where)
         for key, column in wanted.items():
             if key not in seen and column.id not in of_folders:
                 self._missing(column, f"{prefix}{column.name}")
 
-    def _field(  # noqa: PLR0913, PLR0917 - the place in both trees
-        self, type_: pa.DataType, column: Column, name: str, parent: int | None, depth: int, where: str
+    def _field(  # noqa: PLR0913, PLR0917 - the place in the three trees
+        self, type_: pa.DataType, node: SchemaNode, column: Column, name: str, parent: int | None, where: str
     ) -> None:
-        """Map one field of the file; ``depth`` is the number of names of its Parquet path."""
+        """Map one field of the file, under the ``name`` that it has in a name mapping."""
         self.mapping.append(MappedColumn(name, column.id, parent))
         ordinal = len(self.mapping) - 1
         type_ = _value_type(type_)
+        fields = children_of_field(type_)
         match column.type:
             case StructType() if pa.types.is_struct(type_):
-                fields = children_of_field(type_)
-                self._fields(fields, column.children, column, ordinal, depth, f"{where}.")
+                self._fields(fields, node, column.children, column, ordinal, f"{where}.")
             case ListType() if is_list(type_):
-                (element,) = children_of_field(type_)
-                middle = self._middle_group(depth, element.type, where)
-                child = column.children[0]
-                self._field(element.type, child, middle, ordinal, depth + 2, f"{where}.element")
+                found = list_element(node)
+                if found is None:
+                    self.differences.append(
+                        f"column {where} of the file is a list in an old layout, of which DuckDB and pyarrow "
+                        "take the elements for different things: rewrite the file"
+                    )
+                    return
+                element, repeated = found
+                self._field(
+                    fields[0].type, element, column.children[0], repeated, ordinal, f"{where}.element"
+                )
             case MapType() if pa.types.is_map(type_):
-                fields = children_of_field(type_)
-                for one, child, word in zip(fields, column.children, ("key", "value"), strict=True):
-                    self._field(one.type, child, word, ordinal, depth + 2, f"{where}.{word}")
+                entries = zip(
+                    fields, node.children[0].children, column.children, ("key", "value"), strict=True
+                )
+                for one, below, child, word in entries:
+                    self._field(one.type, below, child, word, ordinal, f"{where}.{word}")
             case _:
-                self._leaf(type_, column, where)
+                self._leaf(type_, node, column, where)
 
-    def _middle_group(self, depth: int, element: pa.DataType, where: str) -> str:
-        """Return the name of a list's repeated group, which stands between the list and its element."""
-        path = self.metadata.schema.column(self.next_leaf).path.split(".")
-        if len(path) < depth + 2 + _levels_above_first_leaf(element):
-            self.differences.append(f"column {where} of the file is a list in the old two-level layout")
-            return "list"
-        return str(path[depth])
-
-    def _leaf(self, type_: pa.DataType, column: Column, where: str) -> None:
+    def _leaf(self, type_: pa.DataType, node: SchemaNode, column: Column, where: str) -> None:
         if column.children or children_of_field(type_):
-            self._skip(type_)
             self.differences.append(f"column {where} is {column.type} in the table, {type_} in the file")
             return
-        index, self.next_leaf = self.next_leaf, self.next_leaf + 1
-        leaf = self.metadata.schema.column(index)
+        leaf = self.metadata.schema.column(node.leaf)
         if _fits(_leaf_type(leaf, type_, where), column.type):
-            self.stats[column.id] = _safe(column, self._file_stats(index, column, type_))
-            self.differences += self._bad_bounds(index, column, where)
+            chunks = [group.column(node.leaf) for group in self.groups]
+            self.stats[column.id] = _safe(column, self._file_stats(chunks, column, type_))
+            self.differences += _bad_bounds(chunks, column, where)
+            layout = self.footer.layout
+            self.differences += unread_chunks(layout.leaves[node.leaf], layout.layouts[node.leaf], where)
         else:
             found = "INT96, which is read as timestamp," if leaf.physical_type == "INT96" else type_
             self.differences.append(
                 f"column {where} is {column.type} in the table; {found} in the file does not fit"
             )
 
-    def _file_stats(self, index: int, column: Column, type_: pa.DataType) -> ColumnStats:
+    def _file_stats(
+        self, chunks: Sequence[pq.ColumnChunkMetaData], column: Column, type_: pa.DataType
+    ) -> ColumnStats:
         rule, decode = NanRule.of_writer(self.metadata.created_by), decoder(column.type, type_)
-        groups = [self.metadata.row_group(group) for group in range(self.metadata.num_row_groups)]
         of_geometries = column.type.facts.kind is Kind.GEOMETRY
-        facts = [
-            chunk_facts(group.column(index), decode, rule, of_geometries=of_geometries) for group in groups
-        ]
+        facts = [chunk_facts(chunk, decode, rule, of_geometries=of_geometries) for chunk in chunks]
         return merge_chunks(column, facts)
-
-    def _bad_bounds(self, index: int, column: Column, where: str) -> list[str]:
-        """Return what is wrong with strings that the footer shows; the file's own rows are not read."""
-        groups = (
-            self.metadata.row_group(group).column(index) for group in range(self.metadata.num_row_groups)
-        )
-        known = [one.statistics for one in groups if one.is_stats_set and one.statistics.has_min_max]
-        bounds = [raw for one in known for raw in (one.min_raw, one.max_raw) if isinstance(raw, bytes)]
-        found = (bad_bound(raw, column.type, where) for raw in bounds)
-        return [
-            f"column {where} has values that are not valid {one.rule}, such as {one.example}"
-            for one in found
-            if one
-        ]
-
-    def _skip(self, type_: pa.DataType) -> None:
-        self.next_leaf += _leaf_count(type_)
 
     def _missing(self, column: Column, where: str) -> None:
         if not self.allow_missing:
@@ -315,18 +317,22 @@ def _value_type(type_: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) else type_
 
 
-def _leaf_count(type_: pa.DataType) -> int:
-    below = children_of_field(_value_type(type_))
-    return sum(_leaf_count(one.type) for one in below) if below else 1
-
-
-def _levels_above_first_leaf(type_: pa.DataType) -> int:
-    """Return how many more names the Parquet path of a type's first leaf has, in the layout of today."""
-    type_ = _value_type(type_)
-    below = children_of_field(type_)
-    if not below:
-        return 0
-    return (1 if pa.types.is_struct(type_) else 2) + _levels_above_first_leaf(below[0].type)
+def _bad_bounds(chunks: Sequence[pq.ColumnChunkMetaData], column: Column, where: str) -> list[str]:
+    """Return what is wrong with strings that the footer shows; the file's own rows are not read."""
+    known = [one.statistics for one in chunks if one.is_stats_set]
+    bounds = [
+        raw
+        for one in known
+        if one.has_min_max
+        for raw in (one.min_raw, one.max_raw)
+        if isinstance(raw, bytes)
+    ]
+    found = (bad_bound(raw, column.type, where) for raw in bounds)
+    return [
+        f"column {where} has values that are not valid {one.rule}, such as {one.example}"
+        for one in found
+        if one
+    ]
 
 
 def _leaf_type(leaf: pq.ColumnSchema, type_: pa.DataType, where: str) -> DuckLakeType | None:
