@@ -48,8 +48,10 @@ from airflow_provider_ducklake.storage.parquet.arrow_types import (
 from airflow_provider_ducklake.storage.parquet.carriers import in_carriers
 from airflow_provider_ducklake.storage.parquet.codings import undecodable
 from airflow_provider_ducklake.storage.parquet.footer import children_of_field
+from airflow_provider_ducklake.storage.parquet.footer_end import refuse_encrypted_columns
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
+from airflow_provider_ducklake.storage.parquet.values import batches, parquet_file
 from airflow_provider_ducklake.storage.parquet.variants import VARIANT, read_variants
 
 if TYPE_CHECKING:
@@ -65,7 +67,6 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _TASK_BYTES = 128 * 2**20  # of row groups that one task reads
-_BATCH_ROWS = 65_536
 _OF_LISTING = ("path", "modificationTime", "length", "content")  # columns of Spark's format binaryFile
 TRUNCATES = (
     "truncateNanoseconds"  # an option of ours: times and timestamps lose what microseconds do not hold
@@ -155,6 +156,7 @@ def _looked_at(path: str, name: str) -> _File | None:
     try:
         with open_parquet(open_filesystem(path)) as source:
             parquet = pq.ParquetFile(source)
+            refuse_encrypted_columns(parquet.metadata, source, path)
             groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
             is_only_for_arrow = _is_only_for_arrow(parquet)
     except pa.ArrowException:
@@ -382,13 +384,14 @@ def _rows(document: Json, source: _Source) -> Iterator[pa.RecordBatch]:
     path, folders = document["path"], document["folders"]
     at = path
     try:
-        with open_parquet(open_filesystem(path)) as opened:
-            parquet = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+        location = open_filesystem(path)
+        with open_parquet(location) as opened:
+            parquet = parquet_file(opened, location)
             wanted = {fold(column.name) for column in source.columns.columns}
             names = [one for one in parquet.schema_arrow.names if fold(one) in wanted]
             for group in document["groups"]:
                 at = f"{path}, row group {group}"
-                for batch in parquet.iter_batches(_BATCH_ROWS, [group], names):
+                for batch in batches(parquet, names, group):
                     rows = in_carriers(_in_columns(batch, source, at), source.columns.columns)
                     for folder, text in folders.items():
                         rows = rows.append_column(

@@ -51,7 +51,7 @@ def undecodable(metadata: pq.FileMetaData, leaves: Collection[int] | None = None
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     for leaf in range(metadata.num_columns):
         column = metadata.schema.column(leaf)
-        reason = "has a logical type that Spark does not know" if _is_unknown(column) else None
+        reason = "has a logical type that Spark has no reader for" if _is_unknown(column) else None
         if leaves is None or leaf in leaves:
             chunks = (_of_chunk(group.column(leaf)) for group in groups)
             reason = reason or _of_type(column) or next(filter(None, chunks), None)

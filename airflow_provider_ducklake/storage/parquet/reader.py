@@ -21,6 +21,7 @@ from airflow_provider_ducklake.spec.partitioning import hive_value, hive_values
 from airflow_provider_ducklake.storage.files.filesystem import Location, open_filesystem
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_field, cast_leaf, from_physical
 from airflow_provider_ducklake.storage.parquet.file_ids import with_field_ids
+from airflow_provider_ducklake.storage.parquet.footer_end import refuse_encrypted_columns
 from airflow_provider_ducklake.storage.parquet.intervals import (
     ARROW_INTERVAL,
     STORED_INTERVAL,
@@ -175,9 +176,9 @@ def file_fields(
     """
     location = locate(file.path).with_key(file.encryption_key)
     with naming_file(file, str(table.name), table.snapshot.id), open_parquet(location) as source:
-        parquet = pq.ParquetFile(
-            source
-        )  # in whose schema INT96 are nanoseconds, and nothing else of a writer's
+        parquet = pq.ParquetFile(source)  # its schema has INT96 as nanoseconds, and nothing else so
+        if not location.is_encrypted:
+            refuse_encrypted_columns(parquet.metadata, source, location.uri)
         return _identified(parquet.schema_arrow, table.schema.columns, file), parquet.metadata
 
 

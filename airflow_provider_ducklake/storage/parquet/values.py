@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from airflow_provider_ducklake.storage.files.filesystem import Location
 
 # rows that are decoded at once where more of them are more than Arrow's nested types hold: 2 GiB of text
 _BATCHES = (8_192, 256, 16, 1)
+_BATCH_ROWS = 65_536
 _TOO_MANY = (pa.ArrowNotImplementedError, pa.ArrowCapacityError)
 
 
@@ -47,6 +48,28 @@ def _in_batches(
             if size == 1:
                 raise
     raise AssertionError(_BATCHES)
+
+
+def batches(source: pq.ParquetFile, columns: Sequence[str], row_group: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a row group in batches, smaller ones where they hold more than Arrow decodes at once.
+
+    Raises:
+        pa.ArrowException, OSError: the file is damaged, or one row is more than that.
+    """
+    done = 0
+    for size in (_BATCH_ROWS, *_BATCHES):
+        seen = 0
+        try:
+            for batch in source.iter_batches(size, [row_group], columns):
+                seen += batch.num_rows
+                if seen > done:  # each size is a multiple of the next
+                    done = seen
+                    yield batch
+        except _TOO_MANY:
+            if size == 1:
+                raise
+        else:
+            return
 
 
 def limit_of(error: Exception) -> str | None:
