@@ -368,21 +368,24 @@ def in_codec(footer, number: int) -> None:
         chunk[CODEC].value = number
 
 
-def test_encodings_of_levels_are_none_of_values(sqlite_catalog, tmp_path):
-    """parquet-mr names BIT_PACKED where there are no levels; old versions do not name encodings of pages."""
+@pytest.mark.parametrize(
+    ("physical", "said"), [("INT64", (4, 3, 0)), ("BOOLEAN", (2, 0, 3))], ids=["levels", "dictionary"]
+)
+def test_encodings_that_no_page_has_are_taken(sqlite_catalog, tmp_path, physical, said):
+    """Old writers name BIT_PACKED where there are no levels, and Impala a dictionary of booleans."""
     path = tmp_path / "old.parquet"
 
     def change(footer) -> None:
         for chunk in chunks_of(footer):
-            chunk[footers.ENCODINGS] = footers.numbers(4, 3, 0)
+            chunk[footers.ENCODINGS] = footers.numbers(*said)
             chunk.pop(footers.PAGES, None)
 
-    path.write_bytes(edited(parquet({"a": VALUES["INT64"]}, use_dictionary=False), change))
-    make(sqlite_catalog, "BIGINT")
+    path.write_bytes(edited(parquet({"a": VALUES[physical]}, use_dictionary=False), change))
+    make(sqlite_catalog, "BIGINT" if physical == "INT64" else "BOOLEAN")
 
     add(sqlite_catalog, path)
 
-    assert seen(sqlite_catalog) == (list(range(COUNT)), list(range(COUNT)))
+    assert seen(sqlite_catalog) == (VALUES[physical].to_pylist(), VALUES[physical].to_pylist())
 
 
 def test_only_columns_of_the_table_must_be_readable(sqlite_catalog, tmp_path):

@@ -41,7 +41,7 @@ ENCODINGS = {
 READ_CODECS = frozenset(CODECS.values()) - {"LZO", "LZ4"}  # pyarrow reads LZ4, which Hadoop frames
 _ALWAYS = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 READ_ENCODINGS = {
-    "BOOLEAN": frozenset({"PLAIN", "RLE"}),
+    "BOOLEAN": frozenset({"PLAIN", "RLE", "PLAIN_DICTIONARY"}),  # the last is what Impala says of each column
     "INT32": _ALWAYS | {"DELTA_BINARY_PACKED"},
     "INT64": _ALWAYS | {"DELTA_BINARY_PACKED"},
     "INT96": _ALWAYS,
