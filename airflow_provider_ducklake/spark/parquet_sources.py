@@ -49,6 +49,7 @@ from airflow_provider_ducklake.storage.parquet.carriers import in_carriers
 from airflow_provider_ducklake.storage.parquet.codings import undecodable
 from airflow_provider_ducklake.storage.parquet.footer import children_of_field
 from airflow_provider_ducklake.storage.parquet.footer_end import refuse_encrypted_columns
+from airflow_provider_ducklake.storage.parquet.intervals import ARROW_INTERVAL, STORED_INTERVAL, from_stored
 from airflow_provider_ducklake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
 from airflow_provider_ducklake.storage.parquet.values import batches, parquet_file
@@ -96,6 +97,8 @@ class _Source:
         """Return values of a leaf in the type of their column."""
         if target == VARIANT and pa.types.is_struct(array.type):
             return read_variants(array)
+        if (array.type, target) == (STORED_INTERVAL, ARROW_INTERVAL):
+            return from_stored(array)
         if self.truncates and pa.types.is_temporal(array.type) and getattr(array.type, "unit", "") == "ns":
             array = array.cast(target, safe=False)
         return cast_leaf(array, target)
@@ -171,15 +174,47 @@ def _looked_at(path: str, name: str) -> _File | None:
 
 
 def _schema(parquet: pq.ParquetFile) -> pa.Schema:
-    """Return a file's columns without metadata, but for variants, which are structs to pyarrow."""
-    leaves = iter([parquet.metadata.schema.column(place) for place in range(len(parquet.metadata.schema))])
-    fields = [pa.field(one.name, _with_instants(one.type, leaves)) for one in parquet.schema_arrow]
-    return pa.schema(
-        [
-            pa.field(one.name, VARIANT, metadata=_IS_VARIANT) if _is_variant(one, parquet) else one
-            for one in fields
-        ]
-    )
+    """Return a file's columns, with DuckLake's type in the metadata of those of which pyarrow has another."""
+    fields, place = [], 0
+    geometries = _geometries(parquet.metadata)
+    for one in parquet.schema_arrow:
+        count = _leaf_count(one.type)
+        leaves = [parquet.metadata.schema.column(place + number) for number in range(count)]
+        place += count
+        name = "variant" if _is_variant(one, parquet) else None
+        if not children_of_field(one.type):
+            name = "geometry" if one.name in geometries else _NAMED.get(_named_by(leaves[0]))
+        type_ = VARIANT if name == "variant" else _with_instants(one.type, iter(leaves))
+        fields.append(pa.field(one.name, type_, metadata=name and {TYPE_KEY: name}))
+    return pa.schema(fields)
+
+
+def _named_by(leaf: pq.ColumnSchema) -> str:
+    logical = json.loads(leaf.logical_type.to_json())
+    if logical["Type"] == "Time":
+        return "zoned time" if logical["isAdjustedToUTC"] else ""
+    return "INTERVAL" if leaf.converted_type == "INTERVAL" else str(logical["Type"])
+
+
+# A lake keeps no CRS, and takes edges that are arcs for straight ones, as DuckDB does.
+_NAMED = {
+    "zoned time": "timetz",
+    "INTERVAL": "interval",
+    "Geometry": "geometry",
+    "Geography": "geometry",
+}
+
+
+def _geometries(metadata: pq.FileMetaData) -> frozenset[str]:
+    """Return the columns that GeoParquet's metadata says to be geometries as WKB."""
+    with suppress(ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        columns = json.loads((metadata.metadata or {})[b"geo"])["columns"]
+        return frozenset(name for name, one in columns.items() if one.get("encoding") == "WKB")
+    return frozenset()
+
+
+def _leaf_count(type_: pa.DataType) -> int:
+    return sum(_leaf_count(one.type) for one in children_of_field(type_)) or 1
 
 
 def _with_instants(type_: pa.DataType, leaves: Iterator[pq.ColumnSchema]) -> pa.DataType:
@@ -196,8 +231,7 @@ def _is_variant(field: pa.Field, parquet: pq.ParquetFile) -> bool:
     return bool(pa.types.is_struct(field.type)) and f" {field.name} (Variant(" in str(parquet.schema)
 
 
-_IS_VARIANT = {"variant": "true"}
-_ONLY_FOR_ARROW = {"TIME", "UUID", "FLOAT16", "INTERVAL"}
+_ONLY_FOR_ARROW = {"TIME", "UUID", "FLOAT16", "INTERVAL", "GEOMETRY", "GEOGRAPHY"}
 
 
 def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
@@ -247,7 +281,9 @@ def _type_of(field: pa.Field) -> DuckLakeType | None:
 
 
 def _ducklake_type(field: pa.Field, type_: pa.DataType) -> DuckLakeType:
-    return ScalarType("variant") if field.metadata else ducklake_type(type_, field.name)
+    if field.metadata:
+        return ScalarType(field.metadata[TYPE_KEY.encode()].decode())
+    return ducklake_type(type_, field.name)
 
 
 # --- by pyarrow

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.schema import Column, TableSchema
 
 # A database's timestamp without a zone is one in the lake.
-_DEFAULTS = {"csv": {"header": "true"}, "jdbc": {"preferTimestampNTZ": "true"}}
+# A quote in a quoted text is doubled, as RFC 4180 and all who write CSV have it but Spark.
+_DEFAULTS = {"csv": {"header": "true", "escape": '"'}, "jdbc": {"preferTimestampNTZ": "true"}}
 TEXT_FORMATS = ("csv", "json")
 _BAD = "_corrupt_record"  # which Spark makes a column where it finds a record that is no JSON
 _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")

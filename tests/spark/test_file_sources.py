@@ -334,6 +334,33 @@ def test_a_file_with_another_header_is_named(session, lake, tmp_path):
         session.insert("t", {"path": f"{tmp_path}/in", "format": "csv"})
 
 
+def test_a_doubled_quote_in_a_csv_is_one(session, lake, tmp_path):
+    path = text(tmp_path, "a.csv", 'name,note\n"W. ""Bud"" Barron","a\\"\n')
+
+    session.insert("t", {"path": path}, create_table=True)
+
+    assert lake.read_arrow("t").to_pylist() == [{"name": 'W. "Bud" Barron', "note": "a\\"}]
+
+
+def test_types_of_duckdb_s_files_that_neither_spark_nor_pyarrow_has(session, sqlite_catalog, tmp_path):
+    path = str(tmp_path / "a.parquet")
+    values = (
+        "interval 1 day + interval 2 month AS i, time '01:02:03'::timetz AS t, 'POINT(1 2)'::geometry AS g"
+    )
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT {values} UNION ALL SELECT NULL, NULL, NULL) TO '{path}'")
+
+    session.insert("t", {"path": path}, create_table=True)
+
+    query = "SELECT i, t::varchar, g::varchar FROM {} ORDER BY ALL"
+    types, _ = in_duckdb(sqlite_catalog, "SELECT * FROM t")
+    assert types[:2] == ["INTERVAL", "TIME WITH TIME ZONE"]
+    assert types[2].startswith("GEOMETRY")
+    with duckdb.connect() as connection:
+        expected = connection.execute(query.format(f"read_parquet('{path}')")).fetchall()
+    assert in_duckdb(sqlite_catalog, query.format("t"))[1] == expected
+
+
 def test_a_csv_without_header_is_read_by_position(session, lake, sqlite_catalog, tmp_path):
     with lake.transaction() as tx:
         tx.create_table("t", {"id": "int64", "day": "date"})
