@@ -12,7 +12,7 @@ from airflow_provider_ducklake.catalog.lake import Lake
 from tests.interop.damaged_footers import outcomes
 from tests.interop.footers import parquet
 
-CASES = {"ci": 40, "full": 400}
+CASES = {"ci": 25, "full": 400}
 SOAKED = {"ci": 1500, "full": 20_000}
 ROWS = 20
 TYPES = pa.table(
