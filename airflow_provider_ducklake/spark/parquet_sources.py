@@ -177,22 +177,27 @@ def _schema(parquet: pq.ParquetFile) -> pa.Schema:
     """Return a file's columns, with DuckLake's type in the metadata of those of which pyarrow has another."""
     fields, place = [], 0
     geometries = _geometries(parquet.metadata)
+    is_of_duckdb = (parquet.metadata.created_by or "").startswith("DuckDB")
     for one in parquet.schema_arrow:
         count = _leaf_count(one.type)
         leaves = [parquet.metadata.schema.column(place + number) for number in range(count)]
         place += count
         name = "variant" if _is_variant(one, parquet) else None
         if not children_of_field(one.type):
-            name = "geometry" if one.name in geometries else _NAMED.get(_named_by(leaves[0]))
+            name = (
+                "geometry"
+                if one.name in geometries
+                else _NAMED.get(_named_by(leaves[0], is_of_duckdb=is_of_duckdb))
+            )
         type_ = VARIANT if name == "variant" else _with_instants(one.type, iter(leaves))
         fields.append(pa.field(one.name, type_, metadata=name and {TYPE_KEY: name}))
     return pa.schema(fields)
 
 
-def _named_by(leaf: pq.ColumnSchema) -> str:
+def _named_by(leaf: pq.ColumnSchema, *, is_of_duckdb: bool) -> str:
     logical = json.loads(leaf.logical_type.to_json())
-    if logical["Type"] == "Time":
-        return "zoned time" if logical["isAdjustedToUTC"] else ""
+    if logical["Type"] == "Time":  # other writers have local times in UTC, too
+        return "zoned time" if logical["isAdjustedToUTC"] and is_of_duckdb else ""
     return "INTERVAL" if leaf.converted_type == "INTERVAL" else str(logical["Type"])
 
 

@@ -145,7 +145,7 @@ def naming_file(file: LiveDataFile, table: str, snapshot_id: SnapshotId) -> Iter
         if isinstance(error, StorageError):
             raise unreadable(file, table, snapshot_id, error) from error
         raise
-    except (OSError, pa.ArrowException, MemoryError) as error:
+    except (OSError, pa.ArrowException, MemoryError, UnicodeDecodeError) as error:
         if (limit := limit_of(error)) is not None:
             raise UnsupportedFeatureError(
                 f"Cannot read data file {file.path} of {table} at snapshot {snapshot_id}: "
