@@ -31,7 +31,7 @@ from airflow_provider_ducklake.spark.types.names import ReadNames, quoted
 from airflow_provider_ducklake.spark.types.spark_types import is_converted, presented, read_type
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.storage.parquet.codings import undecodable
-from airflow_provider_ducklake.storage.parquet.reader import file_fields, unreadable
+from airflow_provider_ducklake.storage.parquet.reader import file_footer, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -166,7 +166,7 @@ _OF_CODINGS = (
 def _coded(table: TableSnapshot, file: LiveDataFile) -> DuckLakeError | None:
     """Return the error of a file with something that Spark cannot decode; None: its footer says nothing."""
     with suppress(DuckLakeError):
-        problem = next(undecodable(file_fields(file, table)[1]), None)
+        problem = next(undecodable(file_footer(file, table)), None)
         if problem is not None:
             return UnsupportedFeatureError(
                 f"Spark's own reader cannot decode data file {file.path} of {table.name} at snapshot "

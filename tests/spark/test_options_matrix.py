@@ -221,6 +221,6 @@ def test_two_of_the_options(spark, sqlite_catalog, cell):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("cell", cells(), ids=str)
+@pytest.mark.parametrize("cell", list(cells()), ids=str)
 def test_each_of_the_options(spark, sqlite_catalog, cell):
     check(cell, spark, sqlite_catalog)

@@ -1,8 +1,11 @@
 """Files that Spark's own reader cannot decode, or could read wrongly, through Spark's verbs."""
 
+import base64
 import sqlite3
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
@@ -112,6 +115,35 @@ def test_gone_rows_that_no_longer_fit_are_not_cast(spark, sqlite_catalog):
         assert multiset(session.changes("t", before - 1, end).toArrow()) == multiset(
             lake.changes("t", before - 1, end).read_arrow()
         )
+
+
+class Keys(pe.KmsClient):
+    def __init__(self, _config):
+        super().__init__()
+
+    def wrap_key(self, key, _name):
+        return base64.b64encode(key)
+
+
+@pytest.mark.parametrize("option", [None, "parquet_version"])
+def test_encrypted_columns_behind_a_plain_footer_do_not_end_the_process(
+    spark, sqlite_catalog, tmp_path, option
+):
+    path, rows = tmp_path / "a.parquet", pa.table({"id": [1, 2], "x": [3.0, 4.0]})
+    pq.write_table(rows, path)
+    run(sqlite_catalog, "CREATE TABLE t (id BIGINT, x DOUBLE)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        if option is not None:
+            lake.set_option(option, 1)
+        with lake.transaction() as tx:
+            tx.add_data_files("t", [str(path)])
+        config = pe.EncryptionConfiguration(footer_key="f", column_keys={"c": ["x"]}, plaintext_footer=True)
+        properties = pe.CryptoFactory(Keys).file_encryption_properties(pe.KmsConnectionConfig(), config)
+        with pq.ParquetWriter(path, rows.schema, encryption_properties=properties) as writer:
+            writer.write_table(rows)
+
+        with pytest.raises(UnsupportedFeatureError, match="encrypted columns behind a plain footer"):
+            LakeSession(spark, lake).read("t").collect()
 
 
 NESTED = {

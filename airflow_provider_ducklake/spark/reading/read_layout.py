@@ -35,7 +35,7 @@ from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type, stored_type
 from airflow_provider_ducklake.storage.parquet.codings import undecodable
 from airflow_provider_ducklake.storage.parquet.footer import leaf_columns
-from airflow_provider_ducklake.storage.parquet.reader import file_fields
+from airflow_provider_ducklake.storage.parquet.reader import file_fields, file_footer
 from airflow_provider_ducklake.storage.parquet.reshape import by_field_id, is_list
 from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
 
@@ -99,7 +99,8 @@ def layouts(
     def layout(file: LiveDataFile) -> Layout | None:
         if file.encryption_key is not None or _is_hidden(file.path):
             return None
-        if _is_present(file, columns, plan.columns_since) and not has_variants and not have_codings:
+        is_present = _is_present(file, columns, plan.columns_since) and not has_variants
+        if is_present and not (have_codings and any(undecodable(file_footer(file, plan.table, locate)))):
             return present
         fields, footer = file_fields(file, plan.table, locate)
         if any(undecodable(footer, _leaves(fields, columns))):

@@ -165,6 +165,22 @@ def unreadable(
     )
 
 
+def file_footer(
+    file: LiveDataFile, table: TableSnapshot, locate: Callable[[str], Location] = open_filesystem
+) -> pq.FileMetaData:
+    """Return the footer of a data file that is not encrypted, of whose columns pyarrow may be asked.
+
+    Raises:
+        StorageError: the file is missing or damaged; names file, table and snapshot.
+        UnsupportedFeatureError: it is encrypted, or a column of it is.
+    """
+    location = locate(file.path)
+    with naming_file(file, str(table.name), table.snapshot.id), open_parquet(location) as source:
+        metadata = pq.read_metadata(source)
+        refuse_encrypted_columns(metadata, source, location.uri)
+    return metadata
+
+
 def file_fields(
     file: LiveDataFile, table: TableSnapshot, locate: Callable[[str], Location] = open_filesystem
 ) -> tuple[pa.Schema, pq.FileMetaData]:
