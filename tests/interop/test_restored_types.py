@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from tests.interop.compacting import merge_adjacent, rewrite
 from tests.interop.flushing import feeds, seen_by_the_reference, seen_by_us
+from tests.interop.restoring import assert_read_alike
 from tests.reference.duckdb_lake import open_lake
 
 # type, wider type, Arrow's, a value of both, one of the wider type only
@@ -81,6 +83,43 @@ def test_the_wide_rows_come_back_by_a_restore_and_expire_with_their_snapshots(sq
         assert sorted(lake.read_arrow("t")["id"].to_pylist()) == [1, 2]
         assert seen_by_the_reference(sqlite_catalog)
         assert lake.verify() == []
+
+
+UPKEEP = {
+    "ours": (Lake.flush_inlined_data, merge_adjacent, rewrite),
+    "DuckDB": (
+        "CALL ducklake_flush_inlined_data('lake')",
+        "CALL ducklake_merge_adjacent_files('lake')",
+        "CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("type_", ["int32", "decimal"])
+@pytest.mark.parametrize("limit", [10, 0], ids=["inlined", "files"])
+@pytest.mark.parametrize("by", UPKEEP)
+def test_a_table_that_was_narrowed_twice_reads_alike_after_each_step_of_upkeep(
+    sqlite_catalog, by, limit, type_
+):
+    """By the second restore, rows of one inlined table lived before and after the narrower columns."""
+    with narrowed(sqlite_catalog, type_, limit=limit) as lake:
+        narrow = lake.current_snapshot().id
+        lake.restore("t", at=narrow - 1)
+        lake.restore("t", at=narrow)
+        expected = seen_by_us(lake)
+        assert seen_by_the_reference(sqlite_catalog).keys() == expected.keys()
+    for step in UPKEEP[by]:
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            if callable(step):
+                step(lake)
+        if isinstance(step, str):
+            with open_lake(sqlite_catalog) as reference:
+                reference.sql(step)
+        with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+            seen = seen_by_us(lake)
+            assert {place: seen[place] for place in expected} == expected
+            assert_read_alike(lake, sqlite_catalog)
+            assert lake.verify() == []
 
 
 def changes_by_the_reference(catalog):
