@@ -69,9 +69,7 @@ log = logger(__name__)
 
 _TASK_BYTES = 128 * 2**20  # of row groups that one task reads
 _OF_LISTING = ("path", "modificationTime", "length", "content")  # columns of Spark's format binaryFile
-TRUNCATES = (
-    "truncateNanoseconds"  # an option of ours: times and timestamps lose what microseconds do not hold
-)
+TRUNCATES = "truncateNanoseconds"  # an option of ours
 _SUMMARIES = ("_metadata", "_common_metadata")  # of dask and Hadoop: files without rows
 
 
@@ -122,7 +120,9 @@ def read_parquet(
     paths = sorted(
         one for one in map(own_path, listed.inputFiles()) if one.rsplit("/", 1)[-1] not in _SUMMARIES
     )
-    found = in_threads(lambda one: _looked_at(one, name), paths)
+    found = [_looked_at(one, name) for one in paths[:1]]
+    if None not in found:  # else the others would wait for the same store
+        found += in_threads(lambda one: _looked_at(one, name), paths[1:])
     files = [one for one in found if one is not None]
     truncates = given.get(TRUNCATES.lower(), False)
     is_for_arrow = truncates or any(one.is_only_for_arrow for one in files)
@@ -183,12 +183,10 @@ def _schema(parquet: pq.ParquetFile) -> pa.Schema:
         leaves = [parquet.metadata.schema.column(place + number) for number in range(count)]
         place += count
         name = "variant" if _is_variant(one, parquet) else None
-        if not children_of_field(one.type):
-            name = (
-                "geometry"
-                if one.name in geometries
-                else _NAMED.get(_named_by(leaves[0], is_of_duckdb=is_of_duckdb))
-            )
+        if one.name in geometries:
+            name = "geometry"
+        elif not children_of_field(one.type):
+            name = _NAMED.get(_named_by(leaves[0], is_of_duckdb=is_of_duckdb))
         type_ = VARIANT if name == "variant" else _with_instants(one.type, iter(leaves))
         fields.append(pa.field(one.name, type_, metadata=name and {TYPE_KEY: name}))
     return pa.schema(fields)
@@ -214,7 +212,8 @@ def _geometries(metadata: pq.FileMetaData) -> frozenset[str]:
     """Return the columns that GeoParquet's metadata says to be geometries as WKB."""
     with suppress(ValueError, TypeError, AttributeError, KeyError, RecursionError):
         columns = json.loads((metadata.metadata or {})[b"geo"])["columns"]
-        return frozenset(name for name, one in columns.items() if one.get("encoding") == "WKB")
+        leaves = {metadata.schema.column(place).path for place in range(metadata.num_columns)}
+        return frozenset(leaves & {name for name, one in columns.items() if one.get("encoding") == "WKB"})
     return frozenset()
 
 
@@ -245,9 +244,7 @@ def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
     leaves = [metadata.schema.column(place) for place in range(len(metadata.schema))]
     return (
         any(undecodable(metadata))
-        or (metadata.created_by or "").startswith(
-            "impala"
-        )  # its dictionaries' pages, of which Spark sees no end
+        or (metadata.created_by or "").startswith("impala")  # of whose dictionaries Spark sees no end
         or any(
             leaf.logical_type.type in _ONLY_FOR_ARROW
             or leaf.converted_type == "INTERVAL"

@@ -59,6 +59,19 @@ def undecodable(metadata: pq.FileMetaData, leaves: Collection[int] | None = None
             yield Undecodable(column.path, reason)
 
 
+def is_in_old_calendar(metadata: pq.FileMetaData) -> bool:
+    """Whether Spark shifts dates and times of a file, which no other reader does.
+
+    *Source:* Spark's ``DataSourceUtils.datetimeRebaseSpec``.
+    """
+    said = metadata.metadata or {}
+    version = said.get(b"org.apache.spark.version")
+    return version is not None and (version < b"3.0.0" or any(key in said for key in _OLD_CALENDAR))
+
+
+_OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
 def _is_unknown(column: pq.ColumnSchema) -> bool:
     return bool(column.logical_type.type == "UNDEFINED")
 
