@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_provider_ducklake.errors import (
+    InvalidInputError,
     InvalidPartitionError,
     InvalidTypeError,
     SchemaMismatchError,
+    StorageError,
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.spec.files import DataFile, MappedColumn
@@ -87,11 +89,19 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
 
     Raises:
         SchemaMismatchError: lists everything in which the file does not fit.
-        StorageError: it is no Parquet file.
+        StorageError: it does not exist, or cannot be reached.
+        InvalidInputError: it is no Parquet file, or its footer is damaged.
         UnsupportedFeatureError: it is encrypted, has columns by which DuckLake knows its own, or a schema
             that DuckDB or pyarrow does not read.
     """
-    footer = open_footer(location)
+    try:
+        footer = open_footer(location)
+    except StorageError as error:
+        if isinstance(error.__cause__, OSError):  # of a store, which may pass
+            raise
+        raise InvalidInputError(
+            f"{str(error).rstrip('.')}. Replace the file by a sound one, or leave it out."
+        ) from error
     metadata = footer.metadata
     _refuse_reserved(metadata, location.uri)
     if problem := unread_by_duckdb(footer.layout.root):

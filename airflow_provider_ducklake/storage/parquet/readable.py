@@ -81,6 +81,8 @@ def unread_by_arrow(root: SchemaNode, error: str) -> str:
 def unread_by_duckdb(root: SchemaNode) -> str | None:
     """Return what DuckDB refuses of a schema, in whichever column it is."""
     for name, node in _nodes(root, ""):
+        if node.physical < 0 and not node.children:
+            return f"its group {name} has no fields. To have its rows in a lake, {_WAY_OUT}."
         if node.is_map and not _has_entries(node):
             return (
                 f"its map {name} does not have keys and values, and DuckDB cannot read any column of such a "
