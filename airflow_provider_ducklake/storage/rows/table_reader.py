@@ -75,11 +75,12 @@ def visible_rows(
     names = tuple(column.name for column in columns_to_read(plan))
     stored = _all_rows(plan, file, names, locate, numbered=numbered, paths=paths)
     keep = _live(plan, file, stored, locate)
+    read = (stored if keep is None else stored.filter(keep)).cast()
+    if not numbered:
+        return read.select(names)
     places = ordinals(stored.row_count)
-    if keep is not None:
-        stored, places = stored.filter(keep), places.filter(keep)
-    read = stored.cast()
-    return _numbered(read, names, places, file.row_id_start or 0) if numbered else read.select(names)
+    kept = places if keep is None else places.filter(keep)
+    return _numbered(read, names, kept, file.row_id_start or 0)
 
 
 def _numbered(read: pa.Table, names: Sequence[str], places: pa.Array, row_id_start: int) -> pa.Table:
