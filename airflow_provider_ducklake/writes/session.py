@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
@@ -36,7 +35,8 @@ from airflow_provider_ducklake.writes.sql import Sql
 from airflow_provider_ducklake.writes.verb import Commit, Results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from airflow_provider_ducklake.catalog.lake import Lake
@@ -120,8 +120,7 @@ class LakeSession:
         self._read.append(plan)
         return read_table(self._spark, plan, storage_options=self._lake.storage_options)
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translated(self) -> AbstractContextManager[None]:
         """Raise this package's errors for those of Spark in the context, over what ``read`` returned.
 
         Raises:
@@ -131,8 +130,7 @@ class LakeSession:
         """
         from airflow_provider_ducklake.spark.read import reading  # noqa: PLC0415 - PySpark
 
-        with reading(self._read):
-            yield
+        return reading(self._read)
 
     def changes(self, table: TableName, start: int | datetime, end: int | datetime) -> DataFrame:
         """Return the changes of a table's rows between two snapshots; see ``Lake.changes``.
