@@ -24,7 +24,7 @@ def case(name: str):
     return pytest.param(name, marks=gap if name in GAPS else ())
 
 
-@pytest.mark.parametrize("name", map(case, [*packages.packages(), *FOLDERS]))
+@pytest.mark.parametrize("name", [case(one) for one in (*packages.packages(), *FOLDERS)])
 def test_no_public_file_ends_in_a_raw_error_an_abort_or_a_table_that_is_shut(name, tmp_path):
     if name in FOLDERS:
         if not BESIDE.is_dir():
