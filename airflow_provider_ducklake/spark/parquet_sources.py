@@ -28,6 +28,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.spark.job.codec import decode, encode
+from airflow_provider_ducklake.spark.job.errors import is_of_spark
 from airflow_provider_ducklake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.spark.sessions.settings import nanos_refused
 from airflow_provider_ducklake.spark.types.frames import analysed
@@ -70,6 +71,7 @@ log = logger(__name__)
 _TASK_BYTES = 128 * 2**20  # of row groups that one task reads
 _OF_LISTING = ("path", "modificationTime", "length", "content")  # columns of Spark's format binaryFile
 TRUNCATES = "truncateNanoseconds"  # an option of ours
+_MERGES = "spark.sql.parquet.mergeSchema"
 _SUMMARIES = ("_metadata", "_common_metadata")  # of dask and Hadoop: files without rows
 
 
@@ -131,11 +133,12 @@ def read_parquet(
             with nanos_refused(spark):
                 rows = analysed(spark.read.format("parquet").options(**options).load(path))
             return _typed(rows, files)
-        except Exception:
-            if not files or len(files) < len(paths):
+        except Exception as error:
+            if not files or len(files) < len(paths) or not is_of_spark(error):
                 raise
             log.debug("Spark's reader refuses %s, and pyarrow reads it", path, exc_info=True)
-    schema = _merged(files, name, {fold(one) for one in folders}, merges=given.get("mergeschema", False))
+    merges = given.get("mergeschema", spark.conf.get(_MERGES) == "true")
+    schema = _merged(files, name, {fold(one) for one in folders}, merges=merges)
     source = _Source(name, _columns(schema, name, files, target, truncates=truncates), truncates)
     documents = list(_documents(files, _values_of_folders(listed, folders)))
     return _by_arrow(spark, documents, source, [listed.schema[one] for one in folders])
@@ -261,7 +264,7 @@ def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
 def _typed(rows: DataFrame, files: Sequence[_File]) -> DataFrame:
     """Return rows of Spark's reader with DuckLake's types on columns for which Spark has another one."""
     fields = {fold(field.name): field for file in files for field in file.schema}
-    columns: list[SparkColumn | str] = []
+    columns: list[SparkColumn] = []
     for field in rows.schema:
         column = rows[quoted(field.name)]
         given = fields.get(fold(field.name))

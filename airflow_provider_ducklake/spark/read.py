@@ -20,7 +20,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.planning.reading.scan import ScanPlan, columns_to_read
-from airflow_provider_ducklake.spark.job.errors import cause_of, typed
+from airflow_provider_ducklake.spark.job.errors import cause_of, is_of_spark, typed
 from airflow_provider_ducklake.spark.reading.read_changes import read_changes
 from airflow_provider_ducklake.spark.reading.read_deletes import spark_path
 from airflow_provider_ducklake.spark.reading.read_files import Read, rows_of
@@ -143,7 +143,7 @@ def reading(plans: Iterable[ScanPlan | ChangeFeedPlan]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        if not is_of_spark(error):
             raise
         raise read_error(error, plans) from error
 

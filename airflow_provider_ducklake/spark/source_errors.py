@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError
-from airflow_provider_ducklake.spark.job.errors import cause_of, java_exceptions
+from airflow_provider_ducklake.spark.job.errors import cause_of, classes_of_root, java_exceptions
 from airflow_provider_ducklake.spark.job.request import LakeSource, RowChangeSource, datasets_of
 from airflow_provider_ducklake.spark.parquet_sources import own_path
-from airflow_provider_ducklake.spark.sources import TEXT_FORMATS, read_dataset
+from airflow_provider_ducklake.spark.sources import TEXT_FORMATS, options_of, read_dataset
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.storage.files.filesystem import open_filesystem, open_input
 
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 _READING = re.compile(
     r"\S+: \[FAILED_READ_FILE\.\w+\] Encountered error while reading file (.+?)\. +(?=SQLSTATE|[A-Z])"
 )
-_IN_READER = re.compile(  # near the top of a trace, where Spark names no file
-    r"(?:^|\n|Caused by: |: )(java\.lang\.\w+(?:: [^\n]*)?)(?:\n\tat [^\n]*){0,4}?\n\tat org\.apache\."
-    r"(?:parquet|spark\.sql\.execution\.datasources\.parquet|spark\.sql\.execution\.vectorized)\."
+_READERS = (  # Spark's of Parquet, which name no file
+    "org.apache.parquet.",
+    "org.apache.spark.sql.execution.datasources.parquet.",
+    "org.apache.spark.sql.execution.vectorized.",
 )
 _MALFORMED = re.compile(r"\S+: \[MALFORMED_RECORD_IN_PARSING\.")
 _HEADER = re.compile(
@@ -64,7 +65,7 @@ def of_source(
     said = java_exceptions(first)
     found = next((match for one in said if (match := _READING.match(one)) is not None), None)
     if found is None:
-        return _of_only_dataset(source, str(first))
+        return _of_only_dataset(source, first, said)
     if _PASSING.match(said[-1]):
         return None
     path = own_path(found[1])
@@ -77,15 +78,16 @@ def of_source(
     return None
 
 
-def _of_only_dataset(source: Source, text: str) -> DuckLakeError | None:
+def _of_only_dataset(source: Source, error: Exception, said: Sequence[str]) -> DuckLakeError | None:
     """Return the error where Spark's Parquet reader names no file, but has read one dataset alone."""
-    found = _IN_READER.search(text)
     datasets = datasets_of(source)
-    if found is None or len(datasets) != 1 or isinstance(source, LakeSource | RowChangeSource):
+    if len(datasets) != 1 or isinstance(source, LakeSource | RowChangeSource):
+        return None
+    if not any(one.startswith(_READERS) for one in classes_of_root(error)):
         return None
     ((name, dataset),) = datasets.items()
     return InvalidInputError(
-        f"{name} cannot be read: Spark's Parquet reader failed in a file of {dataset.path}: {found[1]}. "
+        f"{name} cannot be read: Spark's Parquet reader failed in a file of {dataset.path}: {_root(said)}. "
         "Replace it by a sound one, or leave it out."
     )
 
@@ -145,7 +147,7 @@ _OURS = ("mode", "schema", "columnnameofcorruptrecord", "enforceschema", "infers
 def _texts(spark: SparkSession, dataset: Dataset, raw: str, schema: t.StructType) -> Sequence[str | None]:
     texts = ", ".join(f"{quoted(name)} string" for name in schema.names)
     parse = f.from_csv if dataset.format == "csv" else f.from_json
-    options = {key: value for key, value in dataset.options.items() if key.lower() not in _OURS}
+    options = {key: value for key, value in options_of(dataset).items() if key.lower() not in _OURS}
     (row,) = spark.range(1).select(parse(f.lit(raw), texts, options).alias("texts")).collect()
     return tuple(row["texts"])
 

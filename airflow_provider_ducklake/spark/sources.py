@@ -137,9 +137,8 @@ def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: Table
         SourceNotFoundError: it does not exist.
         InvalidInputError: its options are wrong, or Spark lacks the jar that opens its store.
     """
-    options = dict(dataset.options)
+    options = options_of(dataset)
     schema = options.pop("schema", None)
-    options = _with_defaults(options, _DEFAULTS.get(dataset.format, {}))
     if dataset.path is not None and is_absolute(dataset.path):
         require_file_system(spark, dataset.path)
     reader = spark.read.format(dataset.format).options(**options)
@@ -161,9 +160,13 @@ def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: Table
         raise InvalidInputError(f"{name} cannot be read: {dataset.path}: {error}") from error
 
 
-def _with_defaults(options: dict[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    given = {name.lower() for name in options}
-    return {name: value for name, value in defaults.items() if name.lower() not in given} | options
+def options_of(dataset: Dataset) -> dict[str, str]:
+    """Return the options that a dataset is read by: its own, and our defaults for the others."""
+    given = {name.lower() for name in dataset.options}
+    defaults = _DEFAULTS.get(dataset.format, {})
+    return {name: value for name, value in defaults.items() if name.lower() not in given} | dict(
+        dataset.options
+    )
 
 
 def _location(dataset: Dataset) -> str:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError
+from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, SparkJobError
 from airflow_provider_ducklake.spark import parquet_sources
 from airflow_provider_ducklake.writes.session import LakeSession
 from tests.reference.catalogs import CatalogDatabase
@@ -160,6 +160,20 @@ def test_one_file_for_pyarrow_brings_the_others_with_it(session, sqlite_catalog,
     assert (types[0], rows) == ("BIGINT", [(1, 1000), (2, 2), (None, None)])
 
 
+def test_files_are_merged_where_the_session_says_so(new_session, lake, tmp_path):
+    parquet(tmp_path / "in", "a.parquet", {"key": SHAPES["uuid"]})
+    parquet(tmp_path / "in", "b.parquet", {"key": SHAPES["uuid"], "more": pa.array([1, 2])})
+    spark = new_session()
+    source = {"path": f"{tmp_path}/in", "format": "parquet"}
+
+    LakeSession(spark, lake).insert("first", source, create_table=True)
+    spark.conf.set("spark.sql.parquet.mergeSchema", "true")
+    LakeSession(spark, lake).insert("all", source, create_table=True)
+
+    assert lake.read_arrow("first").column_names == ["key"]
+    assert lake.read_arrow("all").column_names == ["key", "more"]
+
+
 def test_columns_of_folders_are_as_spark_finds_them(session, sqlite_catalog, tmp_path):
     for day, number in (("2024-01-01", 1), ("2024-01-02", 2), ("__HIVE_DEFAULT_PARTITION__", 3)):
         key = pa.array([bytes([number] * 16)], pa.uuid())
@@ -291,6 +305,11 @@ def test_a_harmed_file_for_pyarrow_is_named_with_its_row_group(session, tmp_path
             "id,day\n1,2024-01-02,9\n",
             "a.csv, line 2: '1,2024-01-02,9' is no record of the columns id, day",
         ),
+        (
+            "a.csv",
+            'day,id\n"2024-01-02",1\n"a ""b"", c",2\n',
+            "a.csv, line 3: column day has 'a \"b\", c', which is no date",
+        ),
         ("a.json", '{"id":1}\n\n{"id":"x"}\n', "a.json, line 3: column id has 'x', which is no bigint"),
         ("a.json", '{"id":1}\n{"id":2,\n', "a.json, line 2: '{\"id\":2,' is no record"),
         (
@@ -372,6 +391,20 @@ def test_a_csv_without_header_is_read_by_position(session, lake, sqlite_catalog,
     path = text(tmp_path, "b.csv", "1,2024-01-02,3\n")
     with pytest.raises(InvalidInputError, match="has 3 columns and no header, and the table has 2"):
         session.insert("t", {"path": path, "options": {"header": False}})
+
+
+def test_what_a_row_says_is_no_trace_of_a_reader(session, tmp_path):
+    forged = "x\n\tat org.apache.parquet.Reader.read(Reader.java:1)"
+    path = parquet(tmp_path, "a.parquet", {"text": pa.array([f"java.lang.Error: {forged}"])})
+
+    with pytest.raises(SparkJobError) as caught:
+        session.insert(
+            "t",
+            sql="SELECT CAST(raise_error(text) AS int) AS a FROM s",
+            sources={"s": {"path": path}},
+            create_table=True,
+        )
+    assert "cannot be read" not in str(caught.value)
 
 
 def test_decimals_that_no_lake_has_are_refused(session, tmp_path):

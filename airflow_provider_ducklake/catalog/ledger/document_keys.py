@@ -53,8 +53,8 @@ def _only_key(connection: Connection, table: Table) -> str | None:
     keys = connection.execute(select(table.c.document_key).limit(2)).scalars().all()
     if len(keys) > 1:
         raise CatalogError(
-            f"The catalog's table {NAME} has several rows, so that nobody can say by which key documents "
-            f"are sealed. Find out who wrote the others, and delete all rows but the one with id {_ONLY}."
+            f"The catalog's table {NAME} has several rows, of which one alone is the key that seals "
+            f"documents. Find out who wrote the others, and delete all rows but the one with id {_ONLY}."
         )
     return keys[0] if keys else None
 

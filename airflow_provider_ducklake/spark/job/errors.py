@@ -10,7 +10,7 @@ import re
 import secrets
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
@@ -18,8 +18,12 @@ from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, SparkJobError
 from airflow_provider_ducklake.spark.output.causes import OF_EXCEPTIONS, TOO_WIDE, told_by
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _LONGEST = 2_000
 _MOST_CAUSES = 20
+_FRAMES = 5
 
 
 @cache
@@ -74,13 +78,32 @@ def java_exceptions(error: Exception) -> list[str]:
     """Return what each exception of Java behind an error says of itself, its causes last."""
     if type(error).__module__.startswith("pyspark.errors.exceptions.connect"):
         return _of_server(error)
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     found: list[str] = []
     with suppress(Exception):  # there is no JVM any more: py4j's own, or the socket's
-        while java is not None and len(found) < _MOST_CAUSES:
-            found.append(java.toString())
-            java = java.getCause()
+        found.extend(java.toString() for java in _throwables(error))
     return found
+
+
+def classes_of_root(error: Exception) -> list[str]:
+    """Return the classes that threw the last cause of Spark's error, innermost first; none by Connect."""
+    with suppress(Exception):  # as above
+        *_, root = _throwables(error)
+        return [frame.getClassName() for frame in root.getStackTrace()[:_FRAMES]]
+    return []
+
+
+def _throwables(error: Exception) -> Iterator[Any]:
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(_MOST_CAUSES):
+        if java is None:
+            return
+        yield java
+        java = java.getCause()
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Whether Spark raised an error, in PySpark or through Py4J, and not code of somebody else."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
 _PYTHON_WORKER = "org.apache.spark.api.python.PythonException"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spark.sessions.protocol import BatchFunction, Kind
 
 _MOST_TASKS = 1_000
+_BATCH_BYTES = 64 * 2**20  # Spark's own buffers hold 2 GiB, and the memory of a small executor less
 
 
 def kind_of(spark: SparkSession) -> Kind:
@@ -37,9 +38,6 @@ def kind_of(spark: SparkSession) -> Kind:
 def map_in_arrow(df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
     """Return what a function makes of the rows' batches; see ``Kind``."""
     return kind_of(df.sparkSession).map_in_arrow(df, function, schema)
-
-
-_BATCH_BYTES = 64 * 2**20  # Spark's own buffers hold 2 GiB, and the memory of a small executor less
 
 
 def _narrow(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
