@@ -12,6 +12,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "conflicts.md"
 _MARKS = {
     Rule.FREE: "·",
     Rule.SAME_ID: "✗",
+    Rule.SAME_ROWS: "✗ rows",
+    Rule.SAME_FILES: "✗ files",
     Rule.SAME_NAME: "✗ name",
     Rule.SAME_SCHEMA: "✗ schema",
     Rule.SAME_OBJECT: "✗ any",

@@ -24,6 +24,8 @@ from airflow_provider_ducklake.catalog.ledger import (
 from airflow_provider_ducklake.catalog.snapshot import read
 from airflow_provider_ducklake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.catalog.upkeep import sealed_documents
+from airflow_provider_ducklake.planning.reading.predicates import ALWAYS
+from airflow_provider_ducklake.planning.writing.scope import RowScope
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.options import SKIP_STATS_COLUMNS, OptionRow, option_text
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.catalog.ledger.jobs import RegisteredJob
     from airflow_provider_ducklake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.catalog.snapshot.read_snapshots import At
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.planning.writing.job_target import JobTarget
     from airflow_provider_ducklake.planning.writing.overwrite import PartitionValues
@@ -448,8 +451,11 @@ class LakeWrites:
             found = find_earlier_rows(connection, self._lake.catalog, snapshot, replay.replaced)
         return tuple(change for one in found for change in replaced_rows(one, self._lake.locate))
 
-    def row_changes(self, table: TableSnapshot, changes: RowChanges) -> Stage:
+    def row_changes(self, table: TableSnapshot, changes: RowChanges, where: Predicate = ALWAYS) -> Stage:
         """Return the changes of a job that changed rows of a table, as it read the table.
+
+        ``where`` is true for all rows that the job may have changed: what others do with rows for which it
+        is not is no conflict.
 
         Commit it with ``commit_stages``. It then removes files of the job that the commit does not need.
 
@@ -462,4 +468,4 @@ class LakeWrites:
         file_ids = [one.data_file_id for one in changes.deletes]
         with self._lake.reading() as connection:
             targets = read_targets(connection, self._lake.catalog, table, file_ids, changes.inlined)
-        return changes_of_job(targets, changes, self._lake.locate)
+        return changes_of_job(targets, changes, RowScope(table, where), self._lake.locate)

@@ -31,6 +31,7 @@ from airflow_provider_ducklake.transaction.kinds.deletes import (
     PositionsFile,
     ReadRows,
     RowPositions,
+    Scope,
     Truncate,
     UnwrittenDeletes,
 )

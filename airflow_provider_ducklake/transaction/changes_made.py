@@ -71,12 +71,12 @@ class ChangeRecord:
         return f"{word}:{'.'.join(map(quote, self.name.parts))}"
 
 
-_UPKEEP = frozenset({ChangeKind.MERGE_ADJACENT, ChangeKind.REWRITE_DELETE, ChangeKind.INLINE_FLUSH})
+UPKEEP = frozenset({ChangeKind.MERGE_ADJACENT, ChangeKind.REWRITE_DELETE, ChangeKind.INLINE_FLUSH})
 
 
 def changes_table(records: Iterable[ChangeRecord], table_id: int) -> bool:
     """Whether a snapshot with these records changed a table; upkeep alone only moved its rows."""
-    return bool({one.kind for one in records if one.object_id == table_id} - _UPKEEP)
+    return bool({one.kind for one in records if one.object_id == table_id} - UPKEEP)
 
 
 _QUOTED = r'"(?:[^"]|"")*"'

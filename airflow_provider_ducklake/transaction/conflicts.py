@@ -1,8 +1,10 @@
 """Which changes of others, committed since the plan, conflict with the changes of this commit.
 
 ``CONFLICTS[ours][theirs]`` says what makes the pair a conflict; a pair that it does not name is one as soon
-as both sides touch the same object. *Source:* the verdicts of the reference on every ordered pair
-(docs/sources.md, commits); where the reference's verdict loses something, ours is a conflict.
+as both sides touch the same object. Some pairs are one only by what the other commit left: rows that ours
+read, a file that ours changes; ``catalog.committing.overlap`` looks there. *Source:* the verdicts of the
+reference on every ordered pair (docs/sources.md, commits); where its verdict loses something, ours is a
+conflict, and where nothing can be lost, ours is none (ADR 0035).
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ class Operation(Enum):
     """What one of our changes does, where that is finer than the word it is recorded under."""
 
     INSERT = "insert into it"
-    DELETE = "delete from it"
+    SEARCH = "change or replace rows of it"
     READ = "write what was made of its rows"
+    DELETE = "delete from it"
     INLINE_DELETE = "delete single rows from it"
     END_INLINED = "delete rows of it that lie in the catalog"
     TRUNCATE = "truncate it"
@@ -55,6 +58,8 @@ class Rule(Enum):
 
     FREE = auto()  # the pair goes together
     SAME_ID = auto()  # the table, view, macro or schema id
+    SAME_ROWS = auto()  # rows of the table that ours read, or would have
+    SAME_FILES = auto()  # a file, or a row in the catalog, that ours changes
     SAME_NAME = auto()  # the name that both create
     SAME_SCHEMA = auto()  # one side creates in the schema that the other drops
     SAME_OBJECT = auto()  # any of these: the pair is not named
@@ -85,6 +90,12 @@ def _on_table(conflicting: Iterable[ChangeKind], free: Iterable[ChangeKind]) -> 
     return _row(conflicting, (*free, *_NO_TABLES))
 
 
+def _on_rows(rows: Iterable[ChangeKind], files: Iterable[ChangeKind], free: Iterable[ChangeKind]) -> Row:
+    """Return the row of what is done to some rows of a table as it is."""
+    kinds = {**dict.fromkeys(rows, Rule.SAME_ROWS), **dict.fromkeys(files, Rule.SAME_FILES)}
+    return _on_table(_RESHAPED, free) | kinds
+
+
 def _on_view(*conflicting: ChangeKind) -> Row:
     return _row(conflicting, (*_TABLES, *_VIEWS, *_MACROS, *_CREATED_IN_SCHEMA, *_SCHEMAS))
 
@@ -97,21 +108,15 @@ _CREATE: Row = {
 _DELETED, _DROPPED = _K.DELETED_FROM_TABLE, _K.DROPPED_TABLE
 
 CONFLICTS: dict[Operation, Row] = {
-    Operation.INSERT: _on_table((*_ROWS_GONE, *_RESHAPED), (*_ROWS_ADDED, *_COMPACTED, _FLUSHED)),
-    Operation.DELETE: _on_table(
-        (*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, *_COMPACTED), (_DELETED, _FLUSHED)
-    ),
-    Operation.READ: _on_table((*_ROWS_ADDED, *_ROWS_GONE, *_RESHAPED), (*_COMPACTED, _FLUSHED)),
-    Operation.INLINE_DELETE: _on_table(
-        (*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, *_COMPACTED, _FLUSHED), (_DELETED,)
-    ),
-    Operation.END_INLINED: _on_table(
-        (*_ROWS_ADDED, _K.INLINED_DELETE, *_RESHAPED, _FLUSHED), (_DELETED, *_COMPACTED)
-    ),
+    Operation.INSERT: _on_table(_RESHAPED, (*_ROWS_ADDED, *_ROWS_GONE, *_COMPACTED, _FLUSHED)),
+    Operation.SEARCH: _on_rows(_ROWS_ADDED, (), (*_ROWS_GONE, *_COMPACTED, _FLUSHED)),
+    Operation.READ: _on_rows((*_ROWS_ADDED, *_ROWS_GONE), (), (*_COMPACTED, _FLUSHED)),
+    Operation.DELETE: _on_rows((), (*_ROWS_GONE, *_COMPACTED, _FLUSHED), _ROWS_ADDED),
+    Operation.INLINE_DELETE: _on_rows((), (*_ROWS_GONE, *_COMPACTED, _FLUSHED), _ROWS_ADDED),
+    Operation.END_INLINED: _on_rows((), (_K.INLINED_DELETE, _FLUSHED), (*_ROWS_ADDED, _DELETED, *_COMPACTED)),
     Operation.TRUNCATE: _on_table((*_ROWS_ADDED, *_RESHAPED, *_COMPACTED), (*_ROWS_GONE, _FLUSHED)),
-    Operation.REPLACE: _on_table(
-        (*_ROWS_GONE, *_COMPACTED, _FLUSHED, _DROPPED), (*_ROWS_ADDED, _K.ALTERED_TABLE)
-    ),
+    Operation.REPLACE: _on_rows((), (*_ROWS_GONE, *_COMPACTED, _FLUSHED), _ROWS_ADDED)
+    | {_K.ALTERED_TABLE: Rule.FREE},
     Operation.ALTER: _on_table(_RESHAPED, (*_ROWS_ADDED, *_ROWS_GONE, *_COMPACTED, _FLUSHED)),
     Operation.FORBID_NULL: _on_table((*_RESHAPED, *_ROWS_ADDED), (*_ROWS_GONE, *_COMPACTED, _FLUSHED)),
     # it may say which columns inlined rows have
@@ -166,6 +171,7 @@ class Claim:
 
     ``subject`` is the object's name at the base snapshot, or that of a new one; ``id`` that of one that
     existed before. ``creates`` is a name that is new, ``schema_id`` the existing schema that it is for.
+    ``is_scoped``: which rows it read is known, so that others are no conflict.
     """
 
     operation: Operation
@@ -173,6 +179,7 @@ class Claim:
     id: int | None = None
     creates: QualifiedName | SchemaPath | None = None
     schema_id: int | None = None
+    is_scoped: bool = False
 
 
 def claim_on(operation: Operation, ref: object, name: QualifiedName) -> Claim | None:
@@ -186,7 +193,7 @@ def claim_of_new(name: QualifiedName, schema: object, operation: Operation = Ope
 
 
 def check_conflicts(ours: Collection[Claim], theirs: Iterable[tuple[SnapshotId, ChangeRecord]]) -> None:
-    """Compare our changes with all that was committed since our plan.
+    """Compare our changes with all that was committed since our plan, as far as its records tell.
 
     Raises:
         TransactionConflictError: names the table or schema, both sides and the other snapshot.
@@ -194,8 +201,14 @@ def check_conflicts(ours: Collection[Claim], theirs: Iterable[tuple[SnapshotId, 
     for snapshot_id, record in theirs:
         for own in ours:
             if _conflict(own, record):
-                did = _THEY_DID.get(record.kind, f"did {record}") if record.kind else f"did {record}"
-                raise TransactionConflictError(own.operation.value, did, str(own.subject), snapshot_id)
+                raise TransactionConflictError(
+                    own.operation.value, they_did(record), str(own.subject), snapshot_id
+                )
+
+
+def they_did(record: ChangeRecord) -> str:
+    """Return what a record says that others did, as an error says it."""
+    return _THEY_DID.get(record.kind, f"did {record}") if record.kind else f"did {record}"
 
 
 def rule_of(operation: Operation, kind: ChangeKind | None) -> Rule:
@@ -205,9 +218,11 @@ def rule_of(operation: Operation, kind: ChangeKind | None) -> Rule:
 
 def _conflict(own: Claim, record: ChangeRecord) -> bool:
     match rule_of(own.operation, record.kind):
-        case Rule.FREE:
+        case Rule.FREE | Rule.SAME_FILES:
             return False
-        case Rule.SAME_ID:
+        case Rule.SAME_ROWS if own.is_scoped:
+            return False
+        case Rule.SAME_ID | Rule.SAME_ROWS:
             return record.object_id is not None and record.object_id == own.id
         case Rule.SAME_NAME:
             return record.name is not None and _same_name(record.name, own.creates)

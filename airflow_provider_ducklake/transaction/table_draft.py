@@ -51,6 +51,7 @@ from airflow_provider_ducklake.transaction.changes import (
     NewTableRef,
     ReadRows,
     SchemaRef,
+    Scope,
     SetOptions,
     SetPartitioning,
     TableRef,
@@ -112,7 +113,7 @@ class TableDraft:
     layout: InlinedLayout = field(default_factory=InlinedLayout)
     deletes: tuple[Change, ...] = ()
     is_truncated: bool = False
-    is_searched: bool = False  # for rows to delete, of which there were none
+    searched: ReadRows | None = None  # for rows to delete
     is_altered: bool = False
     undone: tuple[ColumnRow, ...] = ()
     options_set: Mapping[str, str | None] = field(default_factory=dict)  # as in SetOptions
@@ -421,9 +422,10 @@ class TableDraft:
             raise InvalidInputError(f"Delete all rows of {self.name} in one step of the transaction.")
         return replace(self, deletes=deletes)
 
-    def searched(self) -> TableDraft:
-        """Return the table, of which no row was to be deleted: rows that come meanwhile might have been."""
-        return replace(self, is_searched=True)
+    def with_search(self, scope: Scope | None = None) -> TableDraft:
+        """Return the table after a search for rows to delete, among those of a scope or all."""
+        assert self.base is not None
+        return replace(self, searched=ReadRows(self.base.table_id, self.base.name, scope, counts_gone=False))
 
     def truncated(self) -> TableDraft:
         """Return the table without any row."""
@@ -442,8 +444,8 @@ class TableDraft:
         if self.options_set:
             yield SetOptions(self.ref, self.name, self.options_set, self._skipped())
         yield from self.deletes
-        if self.is_searched and self.base is not None and (self.files or self.inlined):
-            yield ReadRows(self.base.table_id, self.base.name)
+        if self.searched is not None and (self.deletes or self.files or self.inlined):
+            yield self.searched
         if self.is_truncated and self.base is not None:
             yield Truncate(self.base.table_id, self.base.name)
         if self.files:

@@ -42,7 +42,7 @@ from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.sql.predicate import read_predicate
-from airflow_provider_ducklake.transaction.changes import EndFiles, Truncate
+from airflow_provider_ducklake.transaction.changes import ReadRows, Truncate
 from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution, names_of
 from airflow_provider_ducklake.writes.detached import begin, forget
 from airflow_provider_ducklake.writes.run import announce_replaced, check, discard, release, replacing
@@ -155,9 +155,9 @@ class PlannedInsert:
         return Write((Stage(base, changes, unused),))
 
     def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
-        """Return the rows as those of a table that somebody else created meanwhile, or only its schema."""
+        """Return the files as those of a table that somebody else created, or compacted, meanwhile."""
         if not isinstance(self.target, NewTable):
-            return None
+            return self._on_newest(self.target, lake, results, seen)
         *_, result = results.of_plans
         try:
             existing = lake.table_snapshot(self.target.name)
@@ -174,6 +174,22 @@ class PlannedInsert:
         base = existing.snapshot.id
         changes = (*replacing(lake, seen, base), *append_to_existing(existing, result))
         return Write((Stage(base, changes),))
+
+    def _on_newest(self, planned: TableSnapshot, lake: Lake, results: Results, seen: Replay) -> Write | None:
+        """Return the files on the newest snapshot, where the table has the columns and keys of the plan.
+
+        The rows to be replaced may have moved, or gone; that such rows came since is a conflict as before.
+        """
+        newest = _current(lake, planned)
+        is_same = (newest.schema, newest.partition_spec) == (planned.schema, planned.partition_spec)
+        if newest.snapshot.id == planned.snapshot.id or not is_same:
+            return None
+        again = replace(self, target=newest).write(lake, results, seen)
+        reads = [one for stage in again.stages for one in stage.changes if isinstance(one, ReadRows)]
+        if self.verb.choice.mode is InsertMode.OVERWRITE:
+            reads = [ReadRows(planned.table_id, planned.name, counts_gone=False)]
+        as_planned = [Stage(planned.snapshot.id, reads)] if reads else []
+        return Write((*as_planned, *again.stages))
 
     def summary(
         self,
@@ -310,8 +326,7 @@ def changes_of(
     else:
         adding = evolve_and_append(table, result, lake.next_column_id(table))
     changes = (*_replacing(choice, lake, table, result, found), *adding)
-    is_idle = all(isinstance(change, EndFiles) and not change.file_ids for change in changes)
-    return () if is_idle else changes
+    return () if all(isinstance(change, ReadRows) for change in changes) else changes
 
 
 def _replacing(

@@ -62,7 +62,7 @@ class Merge:
             raise InvalidInputError(
                 "when_not_matched_by_source: '*' needs a source row, and there is none; name the columns."
             )
-        target = find_target(
+        target, where = find_target(
             lake,
             self.table,
             None if left else on,
@@ -82,7 +82,7 @@ class Merge:
             target_alias=self.target_alias,
             source_alias=self.source_alias,
         )
-        return plan_change("merge", changes, self.engine, commit.job_id)
+        return plan_change("merge", changes, where, self.engine, commit.job_id)
 
     def _on(self) -> str:
         if isinstance(self.on, str):

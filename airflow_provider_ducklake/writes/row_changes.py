@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputError
 from airflow_provider_ducklake.planning.reading.named_columns import named_columns
+from airflow_provider_ducklake.planning.reading.predicates import ALWAYS, AllOf, column_ids
 from airflow_provider_ducklake.planning.writing.write import plan_write
 from airflow_provider_ducklake.spark.job.request import (
     Action,
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
     from airflow_provider_ducklake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
@@ -55,20 +58,31 @@ _ROWS = ("rows_deleted", "rows_updated", "rows_inserted")
 
 @dataclass(frozen=True, slots=True)
 class PlannedRowChange:
-    """A change of rows of one table; without a ``request`` the catalog tells that no row can be hit."""
+    """A change of rows of one table; without a ``request`` the catalog tells that no row can be hit.
+
+    ``where`` is true for all rows that it may change.
+    """
 
     changes: RowChangeSource
     request: JobRequest | None
+    where: Predicate
 
     def write(self, lake: Lake, results: Results, seen: Replay) -> Write | None:  # noqa: ARG002 - see above
         """Return what the job found and wrote; see ``Verb``."""
         if results.changes is None:
             return None
         table = self.changes.target.table
-        stage = lake.row_changes(table, results.changes)
+        stage = lake.row_changes(table, results.changes, self._where(results.changes))
         if self._reads_target:  # which rows are hit depends on all rows that the target had
             stage = replace(stage, changes=(ReadRows(table.table_id, table.name), *stage.changes))
         return Write((stage,))
+
+    def _where(self, done: RowChanges) -> Predicate:
+        """Return what is true for the rows that the job looked at, by what was said and by its source."""
+        columns = {column.id for column in self.changes.target.table.schema.walk()}
+        if self.changes.not_matched_by_source or not columns.issuperset(column_ids(done.matching)):
+            return self.where
+        return AllOf((self.where, done.matching))
 
     @property
     def _reads_target(self) -> bool:
@@ -121,8 +135,10 @@ def summary_of_records(table: TableName, records: Sequence[CommitRecord]) -> Sum
     }
 
 
-def plan_change(verb: str, changes: RowChangeSource, engine: str, job_id: str) -> PlannedRowChange:
-    """Plan a change of rows.
+def plan_change(
+    verb: str, changes: RowChangeSource, where: Predicate, engine: str, job_id: str
+) -> PlannedRowChange:
+    """Plan a change of rows, of which ``where`` is true for all.
 
     Raises:
         ColumnNotFoundError: a text certainly names a column that there is not.
@@ -133,11 +149,12 @@ def plan_change(verb: str, changes: RowChangeSource, engine: str, job_id: str) -
     plan = changes.target
     has_rows = bool(plan.files) or any(part.rows for part in plan.inlined_rows)
     if not has_rows and not changes.not_matched:
-        return PlannedRowChange(changes, None)
+        return PlannedRowChange(changes, None, where)
     log.info("Reading %s at snapshot %d", plan.table.name, plan.table.snapshot.id)
     directory = job_directory(plan.table.root, job_id)
     plans = tuple(plan_write(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
-    return PlannedRowChange(changes, JobRequest(job_id, changes, plans, verb=verb, engine=engine))
+    request = JobRequest(job_id, changes, plans, verb=verb, engine=engine)
+    return PlannedRowChange(changes, request, where)
 
 
 def _check_names(changes: RowChangeSource) -> None:
@@ -188,12 +205,12 @@ def find_target(
     *,
     aliases: Sequence[str] = (TARGET_ALIAS,),
     stats_of: str = "",
-) -> ScanPlan:
+) -> tuple[ScanPlan, Predicate]:
     """Return all columns of the rows for which a condition may hold, as the newest snapshot has them.
 
     The first of the ``aliases`` is what the condition calls the table, the others are of other tables. The
     files have the statistics of the columns that the text ``stats_of`` names. The plan has no filter: the
-    job finds the rows itself.
+    job finds the rows itself; last comes what is true for all of them, as far as it can be read.
 
     Raises:
         TableNotFoundError: there is no such table.
@@ -206,23 +223,27 @@ def find_target(
         )
     names = named_columns([stats_of], [column.name for column in found.schema.columns if not column.children])
     with lake.planned_on(found.snapshot.id):
-        return replace(lake.scan(table, found.snapshot.id, where=where, stats_of=names), where=None)
+        plan = lake.scan(table, found.snapshot.id, where=where, stats_of=names)
+    return replace(plan, where=None), plan.where or ALWAYS
 
 
-def find_rows(lake: Lake, table: TableName, condition: str | None) -> tuple[ScanPlan, str | None]:
+def find_rows(lake: Lake, table: TableName, condition: str) -> tuple[ScanPlan, Predicate, str | None]:
     """Return what a job is to read for the rows of a condition, and the condition that it is to look at.
 
-    A condition that compares boxes of geometries is no Spark SQL but a filter, which the plan has then.
+    Between both is what is true for all of these rows, as far as it can be read. A condition that compares
+    boxes of geometries is no Spark SQL but a filter, which the plan has then.
 
     Raises:
         TableNotFoundError: there is no such table.
         InvalidPredicateError, ColumnNotFoundError: the filter cannot be read.
     """
-    if condition is None or not compares_boxes(condition):
-        return find_target(lake, table, condition), condition
+    if not compares_boxes(condition):
+        return *find_target(lake, table, condition), condition
     at = lake.table_snapshot(table).snapshot.id
     with lake.planned_on(at):
-        return lake.scan(table, at, where=condition), None
+        plan = lake.scan(table, at, where=condition)
+    assert plan.where is not None
+    return plan, plan.where, None
 
 
 def check_columns(plan: ScanPlan, paths: Iterable[str]) -> None:
@@ -272,9 +293,9 @@ class Delete:
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
         """Plan on the newest snapshot; see ``Verb``."""
         check_condition(self.where, "delete")
-        target, condition = find_rows(lake, self.table, self.where)
+        target, found, condition = find_rows(lake, self.table, self.where)
         changes = RowChangeSource(target, not_matched_by_source=(Clause(Action.DELETE, condition),))
-        return plan_change("delete", changes, self.engine, commit.job_id)
+        return plan_change("delete", changes, found, self.engine, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
         """Return what is known of a commit that was made before."""
@@ -294,11 +315,11 @@ class Update:
         """Plan on the newest snapshot; see ``Verb``."""
         values = check_values(self.set, "set")
         check_condition(self.where, "update")
-        target, condition = find_rows(lake, self.table, self.where)
+        target, found, condition = find_rows(lake, self.table, self.where)
         check_columns(target, values)
         clause = Clause(Action.UPDATE, condition, values)
         changes = RowChangeSource(target, not_matched_by_source=(clause,))
-        return plan_change("update", changes, self.engine, commit.job_id)
+        return plan_change("update", changes, found, self.engine, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
         """Return what is known of a commit that was made before."""

@@ -252,13 +252,17 @@ def _commit_or_remove(
 def _commit(
     lake: Lake, planned: PlannedWrite, results: Results, commit: Commit, job_ids: Sequence[str]
 ) -> tuple[Write | None, CommittedSnapshot | None]:
-    write = planned.write(lake, results, commit.seen)
     try:
+        write = planned.write(lake, results, commit.seen)
         return write, _committed(lake, write, commit, job_ids)
-    except TransactionConflictError:
+    except TransactionConflictError as error:
         again = planned.write_again(lake, results, commit.seen)
         if again is None:
             raise
+        log.info(
+            "Conflict with snapshot %d, which %s: the job's files fit the newest, and are committed there",
+            *(error.snapshot_id, error.theirs),
+        )
         return again, _committed(lake, again, commit, job_ids)
 
 

@@ -12,6 +12,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_ducklake.planning.reading.predicates import (
+    ALWAYS,
+    NEVER,
+    AllOf,
+    Comparison,
+    Operator,
+    Predicate,
+)
 from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
 from airflow_provider_ducklake.planning.writing.evolution import evolved
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
@@ -176,7 +184,21 @@ class _RowChangeJob:
             tuple(sorted(row for file, row in _pairs(gone, "row_id") if file is None)),
             write(plans[0], updated, row_ids=True),
             write(plans[1], inserted),
+            self._matching(),
         )
+
+    def _matching(self) -> Predicate:
+        """Return the bounds of the source's ids, by which merges match."""
+        if self.source.source is None:
+            return ALWAYS
+        ends = self.connection.sql(f"SELECT min(id), max(id) FROM {self.source.source_alias}").fetchone()
+        assert ends is not None
+        column = self.source.target.table.schema.find("id").id
+        low, high = (
+            Comparison(column, Operator.AT_LEAST, ends[0]),
+            Comparison(column, Operator.AT_MOST, ends[1]),
+        )
+        return NEVER if None in ends else AllOf((low, high))
 
     def _schema(self, *, row_ids: bool = False) -> pa.Schema:
         columns = self.source.target.table.schema.columns

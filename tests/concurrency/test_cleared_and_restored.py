@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import TransactionConflictError
 from airflow_provider_ducklake.planning.writing.write import append_to_existing, plan_write
 from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
@@ -240,3 +241,23 @@ def test_drawn_sequences_leave_what_a_serial_model_says(new_catalog, seed, size)
                 done[step] += 1
 
     assert size == "ci" or set(done) == set(STEPS), done
+
+
+def test_rows_that_a_restore_brings_back_before_a_cleared_task_commits_are_a_conflict(new_catalog):
+    catalog = new_catalog("sqlite")
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        story = Story(lake, catalog, random.Random(0))
+        story.begin()
+        story.land("load", {"t": frozenset(range(20))}, OnClear.REPLACE)
+        loaded = lake.current_snapshot().id
+        with lake.transaction() as tx:
+            tx.delete_rows("s.t", "i < 5")
+        keyed = lake.keyed_commit(CommitKey(("load",), 1))
+        base = lake.current_snapshot().id
+        changes = lake.replaced_rows(keyed.seen, base)
+        lake.restore("s.t", at=int(loaded))
+
+        with pytest.raises(TransactionConflictError, match="restored it"):
+            lake.commit_stages([Stage(base, changes)], CommitInfo(), keyed=keyed)
+
+        assert lake.read_arrow("s.t").num_rows == 20

@@ -18,6 +18,7 @@ import pytest
 from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.errors import DuckLakeError, TransactionConflictError
 from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
+from tests.concurrency.drawn_verbs import LAYOUTS, draw_statement, draw_verb
 from tests.concurrency.serial_model import Order, State, in_order, order, state_of
 from tests.concurrency.verbs import (
     STATEMENTS,
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.both_versions(without=["mariadb"])  # where DuckDB 1.5 
 
 KINDS = ("sqlite", "postgres", "mariadb")
 PAIRS = {"ci": 10, "full": 250}  # of about 4,500; others each day
+DRAWN = {"ci": 10, "full": 420}
 LOOK = 25  # pairs between two looks at the catalog
 Second = Verb | Statement
 
@@ -76,14 +78,14 @@ class Lakes:
         with open_lake(self.catalog) as duck:
             yield duck
 
-    def new_pair(self) -> Pair:
+    def new_pair(self, layout: Sequence[str] = ("part",)) -> Pair:
         """Make the tables that ``serial_model.BASE`` has, partitioned, by several commits."""
         self.count += 1
         schema = f"s{self.count}"
         lake = self.second
         with lake.transaction() as tx:
             tx.create_schema(schema)
-            tx.create_table(f"{schema}.t", {"id": "int64", "n": "int32", "part": "varchar"}, ["part"])
+            tx.create_table(f"{schema}.t", {"id": "int64", "n": "int32", "part": "varchar"}, layout)
             tx.create_table(f"{schema}.o", {"id": "int64", "n": "int32"})
             tx.append_arrow(f"{schema}.t", _rows(range(60)))
             tx.append_arrow(f"{schema}.o", _rows([*range(60, 66), 1000, 1001]).select(["id", "n"]))
@@ -131,9 +133,9 @@ def _as_rows(rows: pa.Table) -> tuple[tuple[object, ...], ...]:
     return in_order([tuple(row.values()) for row in rows.to_pylist()])
 
 
-def run_pair(lakes: Lakes, first: Verb, second: Second) -> Outcome:
+def run_pair(lakes: Lakes, first: Verb, second: Second, layout: Sequence[str] = ("part",)) -> Outcome:
     """Let the second happen between plan and commit of the first, and judge what is left."""
-    pair, heads = lakes.new_pair(), list[int]()
+    pair, heads = lakes.new_pair(layout), list[int]()
     second_model = second.models if isinstance(second, Statement) else second.model
 
     def meanwhile() -> None:
@@ -206,12 +208,33 @@ def test_two_verbs_at_once_leave_what_one_order_of_them_leaves(lakes, seed, size
     kind = lakes.catalog.kind
     pairs = all_pairs(kind)
     random.Random(f"{seed} {kind}").shuffle(pairs)
-    pairs = pairs[: PAIRS[size]]
+    check_pairs(lakes, [(*pair, ("part",)) for pair in pairs[: PAIRS[size]]], capsys)
+
+
+@pytest.mark.timeout(14_400)
+def test_two_drawn_verbs_at_once_leave_what_one_order_of_them_leaves(lakes, seed, size, capsys):
+    kind = lakes.catalog.kind
+    draw = random.Random(f"{seed} {kind} drawn")
+    check_pairs(lakes, [drawn_pair(draw, kind) for _ in range(DRAWN[size])], capsys)
+
+
+def drawn_pair(draw: random.Random, kind: str) -> tuple[Verb, Second, Sequence[str]]:
+    """Draw a verb, what interrupts it, and by what their table is partitioned."""
+    layout = draw.choice(LAYOUTS)
+    first = draw_verb(draw, layout)
+    is_ours = kind == "mariadb" or draw.random() < 0.4
+    return first, draw_verb(draw, layout) if is_ours else draw_statement(draw), layout
+
+
+def check_pairs(
+    lakes: Lakes, pairs: Sequence[tuple[Verb, Second, Sequence[str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run pairs, and look at the catalog from time to time."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
-    for number, (first, second) in enumerate(pairs, start=1):
+    for number, (first, second, layout) in enumerate(pairs, start=1):
         try:
-            outcome = run_pair(lakes, first, second)
+            outcome = run_pair(lakes, first, second, layout)
         except Exception as error:  # noqa: BLE001 - whatever it is, the pair is wrong
             lakes.first.meanwhile = None
             outcome = Outcome("error", wrong=[repr(error)])
@@ -221,5 +244,5 @@ def test_two_verbs_at_once_leave_what_one_order_of_them_leaves(lakes, seed, size
             wrong += [f"until ({first.name}, {second.name}): {one}" for one in lakes.first.verify()]
 
     with capsys.disabled():
-        print(f"\n{kind}: {counts.total()} pairs of concurrent verbs, {dict(counts)}")  # noqa: T201 - the count
+        print(f"\n{lakes.catalog.kind}: {counts.total()} pairs of concurrent verbs, {dict(counts)}")  # noqa: T201 - the count
     assert not wrong, "\n\n".join(wrong)

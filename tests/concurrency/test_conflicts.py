@@ -280,15 +280,29 @@ BETTER = {
         for name in ("inlined delete", "inlined update", "flush of deletes")
     },
     **{
-        (kind, "inlined delete of an inlined row"): (
-            "conflict",
-            "one word of changes_made stands for this and for inlined deletes of the files' rows",
-        )
-        for kind in ("delete", "delete of whole files")
-    },
-    **{
         ("delete of whole files", name): ("conflict", "rows that go with the file were deleted besides")
         for name in ("inlined delete", "flush of deletes")
+    },
+    **{
+        (kind, name): ("committed", "an append reads no rows, and those that go are none of its own")
+        for kind in ("append", "inlined append")
+        for name in (
+            *("delete", "inlined delete", "inlined delete of an inlined row", "delete everything"),
+            *("update", "inlined update", "flush of deletes"),
+        )
+    },
+    **{
+        (kind, name): ("committed", "rows are given to delete, and those that come are others")
+        for kind in ("delete", "inlined delete", "inlined delete of an inlined row")
+        for name in ("insert", "inlined insert")
+    },
+    **{
+        ("inlined delete", name): ("committed", "other rows went or moved, in the catalog")
+        for name in ("inlined delete of an inlined row", "flush of rows")
+    },
+    **{
+        ("inlined delete of an inlined row", name): ("committed", "other rows went, of data files")
+        for name in ("inlined delete", "update", "inlined update")
     },
     **{
         ("truncate", name): ("committed", "all rows go, wherever they lie when we commit")

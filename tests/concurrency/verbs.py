@@ -127,9 +127,18 @@ GIVEN = {
 ALL = ("id", "n", "part")
 
 
-def given(name: str) -> pa.Table:
-    """Return rows that are given to a verb."""
-    return duckdb.sql(f"SELECT * REPLACE (id::BIGINT AS id) FROM ({GIVEN[name]})").to_arrow_table()
+def given(rows: str) -> pa.Table:
+    """Return rows that are given to a verb: those of a name, or of a query."""
+    return duckdb.sql(f"SELECT * REPLACE (id::BIGINT AS id) FROM ({GIVEN.get(rows, rows)})").to_arrow_table()
+
+
+def source_of(rows: str, folder: Path) -> str:
+    """Return a file with such rows."""
+    if rows in GIVEN:
+        return str(folder / f"{rows}.parquet")
+    path = folder / f"{uuid.uuid4()}.parquet"
+    pq.write_table(given(rows), path)
+    return str(path)
 
 
 def write_given(folder: Path) -> None:
@@ -159,7 +168,7 @@ def operate(operator: Any, lake: Lake) -> dict[str, Any]:
 
 def insert(name: str, rows: str, model: Model, table: str = "t", **arguments: Any) -> Verb:
     def act(lake: PausingLake, pair: Pair) -> None:
-        source = str(pair.files / f"{rows}.parquet")
+        source = source_of(rows, pair.files)
         operate(
             DuckLakeSparkInsertOperator(
                 task_id="verb", table=f"{pair.schema}.{table}", source=source, **arguments
@@ -175,13 +184,13 @@ def merge(name: str, rows: str | None, model: str, **arguments: Any) -> Verb:
         if rows is None:
             source = {"source_table": f"{pair.schema}.o"}
         else:
-            source = {"source": str(pair.files / f"{rows}.parquet")}
+            source = {"source": source_of(rows, pair.files)}
         table = f"{pair.schema}.t"
         operate(
             DuckLakeSparkMergeOperator(task_id="verb", table=table, on=["id"], **source, **arguments), lake
         )
 
-    using = "FROM o" if rows is None else GIVEN[rows]
+    using = "FROM o" if rows is None else GIVEN.get(rows, rows)
     return Verb(name, act, sql(f"{MERGE.format('t', using)} {model}"))
 
 

@@ -3,6 +3,7 @@
 Each door begins with a lake of its own in a folder, and leaves it there: another process reads it.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -191,8 +192,13 @@ def serve_spark() -> Callable[..., Any]:
     spark = local_session()
 
     def do(name: str, *arguments: Any) -> Any:
-        return {"through": through, "read_by_ours": read_by_ours}[name](
-            *arguments, session=lambda lake: LakeSession(spark, lake)
-        )
+        try:
+            return {"through": through, "read_by_ours": read_by_ours}[name](
+                *arguments, session=lambda lake: LakeSession(spark, lake)
+            )
+        finally:
+            if spark.sparkContext._gateway.proc.poll() is not None:  # else all files to come would fail, too
+                print("the JVM ended", flush=True)
+                os._exit(1)
 
     return do

@@ -14,7 +14,7 @@ def local_session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["JDK_JAVA_OPTIONS"] = FAST_JVM
     builder = SparkSession.builder
-    for key, value in LOCAL_CONF.items():
+    for key, value in {**LOCAL_CONF, "spark.driver.memory": "4g"}.items():  # one file has 2 GiB of text
         builder = builder.config(key, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the installed pandas is newer than pyspark knows

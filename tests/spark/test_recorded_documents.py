@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ducklake.planning.reading.predicates import AllOf, Comparison, Operator
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes
 from airflow_provider_ducklake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.planning.writing.write import NewTable, WriteResult
@@ -114,6 +115,9 @@ TABLE = TableSnapshot(
 )
 NEW = NewTable(SNAPSHOT, SchemaId(0), NAME, UUID, ROOT, Options({"parquet_compression": "zstd"}))
 STAGED = [StagedWrite(JOB_ID, DIRECTORY, "insert", target, result(0, 1)) for target in (TABLE, NEW)]
+MATCHING = AllOf(
+    (Comparison(ColumnId(1), Operator.AT_LEAST, -7), Comparison(ColumnId(2), Operator.AT_MOST, b"z"))
+)
 SOURCES = (RewriteSource(DataFileId(1), DeleteFileId(9), 2), RewriteSource(DataFileId(2), None))
 COMPACTED = MergedFile | RewrittenFile
 DOCUMENTS = {
@@ -124,7 +128,7 @@ DOCUMENTS = {
         DeletesPart,
     ),
     "row changes done": (
-        RowChangesDone(JOB_ID, (written(), written(1)), ("deletes-00000.json",)),
+        RowChangesDone(JOB_ID, (written(), written(1)), ("deletes-00000.json",), MATCHING),
         RowChangesDone,
     ),
     "stage of a table that is existing": (Stage.of(STAGED[0]), Stage),

@@ -24,6 +24,7 @@ from airflow_provider_ducklake.catalog.committing.delete_writer import (
     with_marks_in_files,
 )
 from airflow_provider_ducklake.catalog.committing.locked_facts import locked_facts, questions_of
+from airflow_provider_ducklake.catalog.committing.overlap import check_overlap
 from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, PlannedCommit, Stage
 from airflow_provider_ducklake.catalog.database.connect import driver_error
 from airflow_provider_ducklake.catalog.dialects.effect import Effect, insert
@@ -137,7 +138,7 @@ def _note(catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy) -> Commi
     def attempt() -> CommittedSnapshot | None:
         with catalog.dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
             if planned.keyed is not None and (
-                done := _earlier(connection, catalog, planned.keyed, answers["records"])
+                done := _earlier(connection, catalog, planned, planned.keyed, answers["records"])
             ):
                 return CommittedSnapshot.earlier(done)
             writer = catalog.dialect.writer(connection)
@@ -187,7 +188,7 @@ def _attempt_locked(
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
         if planned.keyed is not None and (
-            done := _earlier(connection, catalog, planned.keyed, answers["records"])
+            done := _earlier(connection, catalog, planned, planned.keyed, answers["records"])
         ):
             return CommittedSnapshot.earlier(done)
         state = _begin(connection, catalog, planned, answers)
@@ -252,13 +253,18 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
 
 
 def _earlier(
-    connection: Connection, catalog: Catalog, keyed: KeyedCommit, found: Sequence[CommitRecord]
+    connection: Connection,
+    catalog: Catalog,
+    planned: PlannedCommit,
+    keyed: KeyedCommit,
+    found: Sequence[CommitRecord],
 ) -> tuple[CommitRecord, ...]:
     """Return the records of this commit if it was made already.
 
     Raises:
         ZombieCommitError: a later generation was.
-        TransactionConflictError: an earlier generation was, since we planned, or a restore undid one.
+        TransactionConflictError: an earlier generation was, since we planned, or a restore undid one, or
+            brought rows of it back.
     """
     now = commit_keys.replay(connection, catalog, found, keyed.key, keyed.on_clear)
     if not now.done and now.replaced != keyed.seen.replaced:
@@ -268,6 +274,12 @@ def _earlier(
             "the lake",
             (found or keyed.seen.replaced)[-1].snapshot_id,  # records may be gone
         )
+    tables = {record.table_id for record in now.replaced}
+    base = max((stage.base for stage in planned.stages), default=0)
+    for one in restore_log.restores(connection, catalog) if tables and base else ():
+        if one.table_id in tables and one.restored_at > base:
+            ours, name = "replace the rows it had added", f"table {one.table_id}"
+            raise TransactionConflictError(ours, "restored it", name, one.restored_at)
     return now.done
 
 
@@ -278,15 +290,16 @@ def _begin(
     progress: Progress = answers["progress"]
     head, changes = progress.head, planned.changes
     for stage in planned.stages:
-        _check_since(stage, head, progress.newer)
+        since = [one for one in progress.newer if one.id > stage.base]
+        _check_since(stage, head, since)
+        check_overlap(connection, catalog, stage, head, since)
     read_counters.check_counters(head, answers["counters"])
     facts = locked_facts(connection, catalog, head.id, planned.needs, answers)
     check_changes(changes, facts)
     return CommitState(head, _now(progress), facts, catalog_changes=changes_catalog(changes, facts))
 
 
-def _check_since(stage: Stage, head: Snapshot, newer: Collection[RecordedSnapshot]) -> None:
-    since = [one for one in newer if one.id > stage.base]
+def _check_since(stage: Stage, head: Snapshot, since: Collection[RecordedSnapshot]) -> None:
     ours = [change.claim for change in stage.changes if change.claim is not None]
     check_conflicts(ours, ((one.id, record) for one in since for record in one.changes))
     if len(since) != head.id - stage.base:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.catalog.committing.overlap import row_ids_of
 from airflow_provider_ducklake.catalog.drafting.row_changes import (
     delete_changes,
+    end_files,
     positions_files,
     read_targets,
 )
@@ -20,15 +22,16 @@ from airflow_provider_ducklake.errors import (
 )
 from airflow_provider_ducklake.planning.reading.pruning import all_match
 from airflow_provider_ducklake.planning.writing.overwrite import Partitions
+from airflow_provider_ducklake.planning.writing.scope import RowScope
 from airflow_provider_ducklake.spec.partitioning import describe, is_local
-from airflow_provider_ducklake.transaction.changes import EndFiles
+from airflow_provider_ducklake.transaction.changes import ReadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.catalog.drafting.base_lake import Reading
-    from airflow_provider_ducklake.planning.reading.scan import InlinedRows, ScanPlan
+    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.planning.writing.overwrite import PartitionValues
     from airflow_provider_ducklake.planning.writing.row_changes import FoundRows
     from airflow_provider_ducklake.spec.files import LiveDataFile
@@ -65,7 +68,10 @@ def changes_of_condition(
     )
 
     whole, partly = _split(reading, catalog, plan)
-    yield end_files(plan.table, whole)
+    assert plan.where is not None
+    yield ReadRows(plan.table.table_id, plan.table.name, RowScope(plan.table, plan.where), counts_gone=False)
+    if whole:
+        yield end_files(plan.table, whole)
     positions: Mapping[DataFileId, RowPositions]
     if found is None:
         _check_size(plan.table, partly)
@@ -140,36 +146,19 @@ def changes_of_partitions(
         specs = partition_specs(connection, catalog.tables, table.table_id)
         files = read_files.data_files(connection, catalog, table, stats_of=keys)
         rows = read_inlined(connection, catalog, table)
-    found = Partitions(fields, wanted, types, specs).replaced(files)
+    chosen = Partitions(fields, wanted, types, specs)
+    found = chosen.replaced(files)
     if found.partly:
         raise _shared(table, found.partly)
-    yield end_files(table, found.whole)
-    row_ids = _in_partitions(rows, table, wanted)
+    scope = RowScope(table, partitions=chosen)
+    yield ReadRows(table.table_id, table.name, scope, counts_gone=False)
+    if found.whole:
+        yield end_files(table, found.whole)
+    row_ids = row_ids_of(scope, rows)
     if row_ids:
         with reading() as connection:
             targets = read_targets(connection, catalog, table, (), row_ids)
         yield from delete_changes(targets, {}, row_ids, locate)
-
-
-def _in_partitions(
-    inlined: Sequence[InlinedRows], table: TableSnapshot, wanted: frozenset[PartitionValues]
-) -> list[int]:
-    row_ids = [row_id for part in inlined for row_id in part.row_ids]
-    if not row_ids:
-        return []
-    from airflow_provider_ducklake.storage.parquet.partition_split import partition_of_rows  # noqa: PLC0415
-    from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415 - heavy
-
-    assert table.partition_spec is not None
-    rows = inlined_in_schema(inlined, table.schema)
-    values = partition_of_rows(rows, table.schema, table.partition_spec.fields)
-    return [row_id for row_id, one in zip(row_ids, values, strict=True) if one in wanted]
-
-
-def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> EndFiles:
-    """Return the end of files as the table's snapshot has them; none: that nobody added rows since."""
-    deletes = tuple(file.delete_file.id if file.delete_file else None for file in files)
-    return EndFiles(table.table_id, table.name, tuple(file.id for file in files), deletes)
 
 
 def _shared(table: TableSnapshot, files: Sequence[LiveDataFile]) -> UnsupportedFeatureError:

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, or_, select
 
-from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes, read_targets_where
+from airflow_provider_ducklake.catalog.drafting.row_changes import (
+    delete_changes,
+    end_files,
+    read_targets_where,
+)
 from airflow_provider_ducklake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_of
 from airflow_provider_ducklake.catalog.snapshot.inlined_tables import bare_table
@@ -145,12 +149,13 @@ def replaced_rows(found: EarlierRows, locate: Locate) -> tuple[Change, ...]:
     targets = found.targets
     looked_up = in_threads(lambda file: _positions(found, file, locate), targets.files.values())
     by_file = dict(zip(targets.files, looked_up, strict=True))
-    whole = tuple(file_id for file_id, places in by_file.items() if places is None)
+    whole = [targets.files[file_id] for file_id, places in by_file.items() if places is None]
     parts = {file_id: places for file_id, places in by_file.items() if places and places.count}
     changes: list[Change] = []
     if whole:
-        changes.append(EndFiles(targets.table.table_id, targets.table.name, whole))
-    return (*changes, *_of_earlier_commit(delete_changes(targets, parts, found.row_ids, locate)))
+        changes.append(end_files(targets.table, whole))
+    changes.extend(delete_changes(targets, parts, found.row_ids, locate))
+    return tuple(_of_earlier_commit(changes))
 
 
 def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positions | None:
@@ -181,7 +186,5 @@ def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positi
 
 def _of_earlier_commit(changes: Iterable[Change]) -> Iterator[Change]:
     for change in changes:
-        if isinstance(change, EndFiles):
-            yield replace(change, delete_files=None)
-        elif isinstance(change, AddDeletes | InlineDeletes):
-            yield replace(change, of_earlier_commit=True)
+        assert isinstance(change, EndFiles | AddDeletes | InlineDeletes)
+        yield replace(change, of_earlier_commit=True)

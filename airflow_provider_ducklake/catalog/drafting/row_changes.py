@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
+    from airflow_provider_ducklake.planning.writing.scope import RowScope
     from airflow_provider_ducklake.spec.files import LiveDataFile
     from airflow_provider_ducklake.spec.ids import DataFileId
     from airflow_provider_ducklake.spec.snapshots import TableSnapshot
@@ -140,12 +141,14 @@ def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:
         )
 
 
-def changes_of_job(targets: Targets, changes: RowChanges, locate: Locate) -> Stage:
+def changes_of_job(targets: Targets, changes: RowChanges, scope: RowScope, locate: Locate) -> Stage:
     """Return what is to be committed of a job's row changes, on the snapshot that it read.
+
+    ``scope`` are the rows among which it looked for those to change.
 
     The delete files of the job become those of the lake where nothing was deleted before; others are read,
     and are among the files that are unused after the commit. Which rows are inserted depends on those that
-    the table has, so rows that come meanwhile are a conflict also where none is deleted.
+    the table has: there rows that go meanwhile are a conflict, too.
 
     Raises:
         TransactionConflictError: a file, or a row in the catalog, is gone, or the table's columns changed.
@@ -153,7 +156,7 @@ def changes_of_job(targets: Targets, changes: RowChanges, locate: Locate) -> Sta
     """
     table = targets.table
     made = [
-        *([ReadRows(table.table_id, table.name)] if changes.inserted.data_files else []),
+        ReadRows(table.table_id, table.name, scope, counts_gone=bool(changes.inserted.data_files)),
         *delete_changes(targets, positions_files(changes.deletes), changes.inlined, locate),
         *append_to_existing(table, changes.updated),
         *append_to_existing(table, changes.inserted),
@@ -218,8 +221,7 @@ def delete_changes(
     plan = plan_row_deletes(in_threads(loss, positions), mark_limit=targets.mark_limit)
     table_id, name = targets.table.table_id, targets.table.name
     if plan.ended:
-        deletes = tuple(one.file.delete_file.id if one.file.delete_file else None for one in plan.ended)
-        yield EndFiles(table_id, name, tuple(one.file.id for one in plan.ended), deletes)
+        yield end_files(targets.table, [one.file for one in plan.ended])
     if plan.in_delete_files:
         files = tuple(_file_deletes(targets, one) for one in plan.in_delete_files)
         folded = tuple(one.file.id for one in plan.in_delete_files if one.file.id in targets.marks)
@@ -228,6 +230,12 @@ def delete_changes(
         marked = in_threads(lambda one: _places(one, locate), plan.marked)
         by_file = {one.file.id: places for one, places in zip(plan.marked, marked, strict=True)}
         yield InlineDeletes(table_id, name, by_file, tuple(sorted(row_ids)))
+
+
+def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> EndFiles:
+    """Return the end of files as the table's snapshot has them."""
+    deletes = tuple(file.delete_file.id if file.delete_file else None for file in files)
+    return EndFiles(table.table_id, table.name, tuple(file.id for file in files), deletes)
 
 
 def _dead_count(targets: Targets, file: LiveDataFile, positions: RowPositions, locate: Locate) -> int:

@@ -25,6 +25,7 @@ from airflow_provider_ducklake.errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
+from airflow_provider_ducklake.planning.writing.scope import RowScope
 from airflow_provider_ducklake.planning.writing.source_table import matched, new_partitioning, new_schema
 from airflow_provider_ducklake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.spec.defaults import SqlDefault, SqlExpression, default_of
@@ -224,7 +225,7 @@ class LakeTransaction:
         if draft.base is None or self._base.rows.has_live(draft.base) or draft.files or draft.inlined:
             self._draft.put(draft.truncated())
         else:
-            self._draft.put(draft.searched())
+            self._draft.put(draft.with_search())
 
     def delete_at(
         self,
@@ -279,12 +280,12 @@ class LakeTransaction:
         given_rows.check_size(plan, max_bytes)
         chosen = given_rows.matching_positions(plan, self._lake.locate)
         row_ids = given_rows.matching_row_ids(plan)
+        assert plan.where is not None
+        draft = draft.with_search(RowScope(base, plan.where))
         if chosen or row_ids:
             targets = self._base.rows.targets(base, chosen, row_ids)
-            changes = delete_changes(targets, chosen, row_ids, self._lake.locate)
-            self._draft.put(draft.with_deletes(tuple(changes)))
-        else:
-            self._draft.put(draft.searched())
+            draft = draft.with_deletes(tuple(delete_changes(targets, chosen, row_ids, self._lake.locate)))
+        self._draft.put(draft)
         return sum(positions.count for positions in chosen.values()) + len(row_ids)
 
     def _table(self, table: TableName) -> TableDraft:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from airflow_provider_ducklake.catalog.committing.delete_writer import remove_unused
 from airflow_provider_ducklake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes, read_targets
+from airflow_provider_ducklake.catalog.drafting.row_changes import delete_changes, end_files, read_targets
 from airflow_provider_ducklake.catalog.ledger import jobs, restore_log
 from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult, find_restore
 from airflow_provider_ducklake.catalog.restoring.read_restore import with_statistics
@@ -23,7 +23,7 @@ from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.paths import relative_to
 from airflow_provider_ducklake.spec.schema import TableSchema
 from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
-from airflow_provider_ducklake.transaction.changes import DropTable, EndFiles, RestoredFile, RestoreRows
+from airflow_provider_ducklake.transaction.changes import DropTable, RestoredFile, RestoreRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -128,8 +128,7 @@ class _Work:
         assert planned.history.now is not None
         now, files = planned.history.now.table, planned.files
         if files.ended:
-            deletes = tuple(one.delete_file.id if one.delete_file else None for one in files.ended)
-            yield EndFiles(now.table_id, now.name, tuple(one.id for one in files.ended), deletes)
+            yield end_files(now, files.ended)
         if files.shortened:
             with self.lake.catalog.dialect.reading() as connection:
                 targets = read_targets(connection, self.lake.catalog, now, list(files.shortened))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -22,6 +23,7 @@ from sqlalchemy import (
     false,
     func,
     literal,
+    not_,
     or_,
     select,
 )
@@ -35,22 +37,29 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     Predicate,
     column_ids,
 )
-from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType
+from airflow_provider_ducklake.spec.partitioning import TransformKind, is_local
+from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, ScalarType
+from airflow_provider_ducklake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import format_physical
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from airflow_provider_ducklake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.planning.writing.overwrite import Partitions
     from airflow_provider_ducklake.spec.ids import ColumnId, TableId
+    from airflow_provider_ducklake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.spec.schema import TableSchema
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
     from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.spec.types.values import Physical
 
 _MOST_CONDITIONS = 32  # each is a subquery
+_MOST_VALUES = 256  # of a partition key
+_COUNTS = ScalarType("int64")  # what buckets, years, months, days and hours are
 
 
 def may_match(
@@ -71,6 +80,31 @@ def may_match(
         return condition
     # the statistics of files of others do not cover what lies in the names of folders
     return or_(file.mapping_id.is_not(None), condition)
+
+
+def may_be_in(partitions: Partitions, table: TableSnapshot, catalog: Catalog) -> ColumnElement[bool] | None:
+    """Return what holds for the rows of data files that may have rows of partitions of the table's keys.
+
+    None: nothing that the database can judge.
+
+    Only files that were written by the keys are excluded, by values that the database compares exactly.
+    """
+    assert table.partition_spec is not None
+    conditions = _Conditions(table.table_id, partitions.types, catalog.tables, catalog.dialect)
+    file, value = catalog.tables["data_file"].c, catalog.tables["file_partition_value"].c
+    others = []
+    for number, field in enumerate(partitions.fields):
+        wanted = conditions.comparable_values(field, {values[number] for values in partitions.wanted})
+        if wanted is not None:
+            bound, values = wanted
+            of_key = and_(value.table_id == table.table_id, value.partition_key_index == number)
+            others.append(
+                select(value.data_file_id).where(of_key, bound(value.partition_value).not_in(values))
+            )
+    if not others:
+        return None
+    is_excluded = or_(*(file.data_file_id.in_(one) for one in others))
+    return or_(file.partition_id.is_(None), file.partition_id != table.partition_spec.id, not_(is_excluded))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +174,25 @@ class _Conditions:
         text = format_physical(type_, value)
         fits = re.fullmatch(shape.replace("_", ".").replace("%", ".*"), text, re.DOTALL)
         return self.dialect.bytewise(literal(text, String)) if fits and "\0" not in text else None
+
+    def comparable_values(
+        self, field: PartitionField, texts: Collection[str | None]
+    ) -> tuple[Callable[[ColumnElement[Any]], ColumnElement[Any]], list[ColumnElement[Any]]] | None:
+        """Return how the database compares a key's values, and the wanted ones; None: it cannot.
+
+        No value is comparable as NULL: files without a value of the key are not excluded.
+        """
+        type_ = self.types[field.column_id]
+        if is_local(field.transform, type_) or len(texts) > _MOST_VALUES or None in texts:
+            return None
+        if field.transform.kind is not TransformKind.IDENTITY:
+            type_ = _COUNTS
+        try:
+            wanted = [self.comparable_value(type_, parse_scalar(type_, text or "")) for text in texts]
+        except (ValueError, ArithmeticError):
+            return None
+        known = [one for one in wanted if one is not None]
+        return (partial(self.comparable_bound, type_), known) if len(known) == len(wanted) else None
 
     def comparable_bound(self, type_: DuckLakeType, bound: ColumnElement[Any]) -> ColumnElement[Any]:
         """Return a bound as the database compares it; NULL where it has another shape."""

@@ -74,6 +74,10 @@ class Partitions:
             partly=tuple(file for file, answer in found if answer is None),
         )
 
+    def may_hold(self, file: LiveDataFile) -> bool:
+        """Whether a file may hold rows of one of the partitions."""
+        return self._holds(file) is not False
+
     def _holds(self, file: LiveDataFile) -> bool | None:
         """Whether a file's rows are those of one of the partitions; None: some may be."""
         spec = None if file.partition_id is None else self.specs.get(file.partition_id)

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.planning.reading.predicates import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.spec.files import LiveDataFile
@@ -52,12 +54,14 @@ class RowChanges:
 
     ``updated`` are rows that keep their row ids, in files with the column ``_ducklake_internal_row_id``;
     ``inserted`` rows that get new ones. ``inlined`` are row ids of deleted rows that lie in the catalog.
+    ``matching`` is true for every row of the table that a row of the source could match.
     """
 
     deletes: tuple[NewDeletes, ...]
     inlined: tuple[int, ...]
     updated: WriteResult
     inserted: WriteResult
+    matching: Predicate = ALWAYS
 
     @property
     def rows_gone(self) -> int:

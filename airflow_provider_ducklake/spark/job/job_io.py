@@ -18,6 +18,7 @@ from airflow_provider_ducklake.errors import (
     StorageError,
     UntrustedValueError,
 )
+from airflow_provider_ducklake.planning.reading.predicates import ALWAYS, Predicate
 from airflow_provider_ducklake.planning.writing.job_target import JobTarget, digest
 from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
 from airflow_provider_ducklake.planning.writing.write import NewTable, WriteResult
@@ -171,7 +172,7 @@ def write_row_changes(
         part = DeletesPart(request.job_id, deletes, () if number else changes.inlined)
         write_document(request.directory + names[-1], part, storage_options)
     written = _write_parts(request, (changes.updated, changes.inserted), storage_options)
-    done = RowChangesDone(request.job_id, written, tuple(names))
+    done = RowChangesDone(request.job_id, written, tuple(names), changes.matching)
     write_document(request.directory + DONE, done, storage_options)
 
 
@@ -235,7 +236,7 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
     for named in ([one.path for one in deletes], [one.data_file_id for one in deletes], inlined):
         check_once(named, uri)
     check_own_files((one.path for one in deletes), request.directory, uri)
-    return RowChanges(deletes, inlined, updated, inserted)
+    return RowChanges(deletes, inlined, updated, inserted, done.matching)
 
 
 def _done_of(request: JobRequest, storage_options: StorageOptions) -> Done:
@@ -255,7 +256,12 @@ def _read_done(directory: str, job_id: str, storage_options: StorageOptions) -> 
     if document is None:
         return None
     with reading(uri):
-        return decode(document, RowChangesDone if "deletes" in document else Done)
+        if "deletes" not in document:
+            return decode(document, Done)
+        return decode({"matching": _EVERY_ROW, **document}, RowChangesDone)  # which older releases left out
+
+
+_EVERY_ROW = encode(ALWAYS, Predicate)
 
 
 def _results_of(request: JobRequest, done: Done, storage_options: StorageOptions) -> tuple[WriteResult, ...]:

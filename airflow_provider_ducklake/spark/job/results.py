@@ -22,6 +22,7 @@ from airflow_provider_ducklake.spec.snapshots import TableSnapshot
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes
     from airflow_provider_ducklake.planning.writing.staged import Target
     from airflow_provider_ducklake.spec.files import DataFile
@@ -90,9 +91,13 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class RowChangesDone(Done):
-    """A job that changes rows is complete; ``deletes`` are the names of its other parts."""
+    """A job that changes rows is complete; ``deletes`` are the names of its other parts.
+
+    ``matching`` as in ``RowChanges``.
+    """
 
     deletes: tuple[str, ...]
+    matching: Predicate
 
 
 @dataclass(frozen=True, slots=True)

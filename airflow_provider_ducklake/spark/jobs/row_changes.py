@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.errors import SparkJobError
-from airflow_provider_ducklake.planning.reading.predicates import column_ids
+from airflow_provider_ducklake.planning.reading.predicates import ALWAYS, column_ids
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.writing.write import WriteResult
 from airflow_provider_ducklake.spark import sources
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.planning.writing.write import WritePlan
     from airflow_provider_ducklake.spark.job.request import JobRequest
     from airflow_provider_ducklake.spark.row_changes.matching import Found
@@ -94,16 +95,18 @@ def _changed(
     names = own_names(changes, source)
     check(spark, changes, source, names)
     found_by, keep = source, None
+    matching: Predicate = ALWAYS
     if source is not None:  # evaluated once: another time it might have other rows
         numbered = source.withColumn(names.source_id, f.monotonically_increasing_id())
         source = kind_of(spark).checkpointed(numbered)
-        changes, found_by, keep = _narrowed(changes, source, names)
+        changes, matching, found_by, keep = _narrowed(changes, source, names)
     plan = replace(changes.target, columns=condition_columns(changes))
     log.info("Looking for rows of %s in %d data files", plan.table.name, len(plan.files))
     target = read_table(spark, plan, row_ids=True, positions=True, prefix=names.prefix, keep=keep)
     found = find(target, found_by, changes, names)
     try:
-        return _Writer(request, changes, found, ChangedRows(changes, source, found)).write()
+        done = _Writer(request, changes, found, ChangedRows(changes, source, found)).write()
+        return replace(done, matching=matching)
     finally:
         found.close()
 
@@ -122,10 +125,11 @@ def _source_rows(
 
 def _narrowed(
     changes: RowChangeSource, source: DataFrame, names: MatchNames
-) -> tuple[RowChangeSource, DataFrame, Callable[[DataFrame], DataFrame] | None]:
+) -> tuple[RowChangeSource, Predicate, DataFrame, Callable[[DataFrame], DataFrame] | None]:
     """Return the change without files that no row of the source can match, and the source for a join.
 
-    Last, what leaves out rows without a match before they are joined.
+    Between both is what is true for the rows that one can match. Last, what leaves out rows without a match
+    before they are joined.
     """
     own = [name for name in source.columns if name != names.source_id]
     keys = comparable(source, equal_columns(changes, own), changes.target)
@@ -134,7 +138,7 @@ def _narrowed(
     if not changes.not_matched_by_source:
         changes = replace(changes, target=files_that_may_match(changes.target, bounds))
         keep = only_matching(source, keys) if keys and is_small(source, count) else None
-    return changes, broadcast_if_small(source, count), keep
+    return changes, bounds, broadcast_if_small(source, count), keep
 
 
 @dataclass(frozen=True)

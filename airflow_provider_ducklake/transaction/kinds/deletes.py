@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
-from airflow_provider_ducklake.transaction.conflicts import Operation
+from airflow_provider_ducklake.transaction.conflicts import Claim, Operation
 from airflow_provider_ducklake.transaction.declared import OfTable, Stage, place_of
 from airflow_provider_ducklake.transaction.facts import Needs
 
@@ -15,24 +15,34 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.spec.encryption import FileKey
     from airflow_provider_ducklake.spec.files import LiveDeleteFile
     from airflow_provider_ducklake.spec.ids import DataFileId, DeleteFileId, SnapshotId
+    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+
+
+class Scope(Protocol):
+    """Rows of a table by what they are, as ``planning.writing.scope`` has them."""
+
+    @property
+    def table(self) -> TableSnapshot:
+        """The table as it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndFiles(OfTable):
     """Data files whose last live row goes, with all their rows.
 
-    ``delete_files`` are the live delete files that they had when we planned: other ones by now are a
-    conflict. None: any rows that others deleted since are one, but rows that they added are not.
+    ``delete_files`` are the live delete files that they had when we planned. ``of_earlier_commit`` as in
+    ``AddDeletes``.
     """
 
     file_ids: tuple[DataFileId, ...]
-    delete_files: tuple[DeleteFileId | None, ...] | None = None
+    delete_files: tuple[DeleteFileId | None, ...]
+    of_earlier_commit: bool = False
 
     stage: ClassVar[Stage] = Stage.END_ROWS
 
     @property
     def operation(self) -> Operation:
-        return Operation.REPLACE if self.delete_files is None else Operation.DELETE
+        return Operation.REPLACE if self.of_earlier_commit else Operation.DELETE
 
     @property
     def needs(self) -> Needs:
@@ -40,21 +50,30 @@ class EndFiles(OfTable):
 
     @property
     def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
-        if self.delete_files is None:
-            return {}
         return dict(zip(self.file_ids, self.delete_files, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRows(OfTable):
-    """Rows of a table that other changes of the stage were made of: rows that came or went since conflict.
+    """Rows of a table that other changes of the stage were made of: such rows that came since conflict.
 
-    It changes nothing itself, and alone it makes no snapshot.
+    ``scope`` says which; None: all rows of the table. ``counts_gone``: what was made of them depends on
+    those that went since, too. It changes nothing itself, and alone it makes no snapshot.
     """
 
+    scope: Scope | None = None
+    counts_gone: bool = True
+
     stage: ClassVar[Stage] = Stage.READ
-    operation: ClassVar[Operation] = Operation.READ
     written: ClassVar[None] = None
+
+    @property
+    def operation(self) -> Operation:
+        return Operation.READ if self.counts_gone else Operation.SEARCH
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.operation, self.name, self.table_id, is_scoped=self.scope is not None)
 
 
 @dataclass(frozen=True, slots=True)
