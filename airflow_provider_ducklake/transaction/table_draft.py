@@ -443,9 +443,9 @@ class TableDraft:
                 yield change
         if self.options_set:
             yield SetOptions(self.ref, self.name, self.options_set, self._skipped())
-        yield from self.deletes
         if self.searched is not None and (self.deletes or self.files or self.inlined):
             yield self.searched
+        yield from self.deletes
         if self.is_truncated and self.base is not None:
             yield Truncate(self.base.table_id, self.base.name)
         if self.files:
