@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SMOKE = {
     "commit": "--catalog sqlite --writers 1 2 --seconds 0.5",
     "compaction": "--files 20 --more-files 0 --rows 100 --rounds 1",
+    "conflicts": "--catalog sqlite --files 100 --commits 3",
     "encryption": "--rows 20000 --rounds 1",
     "engines": "--rounds 1 --scale 0.01 --no-memory",
     "expire": "--catalog sqlite --sizes 100",

@@ -167,7 +167,7 @@ def unchecked_targets(patch: pytest.MonkeyPatch) -> None:
 
 
 def new_by_begin_alone(patch: pytest.MonkeyPatch) -> None:
-    def is_new(since: overlap._Since) -> object:
+    def is_new(since: overlap._Since, _: int) -> object:
         return since.catalog.tables["data_file"].c.begin_snapshot > since.base
 
     patch.setattr(overlap._Since, "_is_new", is_new)

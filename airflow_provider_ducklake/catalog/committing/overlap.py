@@ -101,7 +101,8 @@ class _Since:
             self._check_gone(scope)
 
     def _check_added_files(self, scope: RowScope) -> None:
-        for file in self._files(scope, self.head, self._is_new()):
+        first_id = scope.table.snapshot.next_file_id  # those that came since have higher numbers
+        for file in self._files(scope, self.head, self._is_new(first_id), first_id):
             theirs = f"added data file {file.path}, which may have such rows"
             raise self._conflict(theirs, file.partial_max or file.begin_snapshot)
 
@@ -118,11 +119,11 @@ class _Since:
     def _last(self, kinds: Collection[ChangeKind]) -> SnapshotId:
         return max(self.records[kind] for kind in kinds if kind in self.records)
 
-    def _is_new(self) -> ColumnElement[bool]:
+    def _is_new(self, first_id: int) -> ColumnElement[bool]:
         """Return what holds for files with rows that came since; merged ones may begin earlier."""
         file = self.catalog.tables["data_file"].c
         merged = [file.partial_max > self.base] if "partial_max" in file else []
-        return or_(file.begin_snapshot > self.base, *merged)
+        return and_(file.data_file_id >= first_id, or_(file.begin_snapshot > self.base, *merged))
 
     def _has_lost_rows(self) -> ColumnElement[bool]:
         file, delete = self.catalog.tables["data_file"].c, self.catalog.tables["delete_file"].c
@@ -141,12 +142,15 @@ class _Since:
     def _is_lost_row(self, rows: Table) -> ColumnElement[bool]:
         return and_(rows.c.begin_snapshot <= self.base, rows.c.end_snapshot > self.base)
 
-    def _files(self, scope: RowScope, at: Snapshot, only: ColumnElement[bool]) -> Iterator[LiveDataFile]:
+    def _files(
+        self, scope: RowScope, at: Snapshot, only: ColumnElement[bool], first_id: int = 0
+    ) -> Iterator[LiveDataFile]:
+        """Yield the files, from a number on, for which ``only`` holds and that may have rows of a scope."""
         catalog, table = self.catalog, scope.table
         if scope.partitions is None:
-            condition = may_match(scope.where, table.table_id, table.schema, catalog)
+            condition = may_match(scope.where, table.table_id, table.schema, catalog, first_id)
         else:
-            condition = may_be_in(scope.partitions, table, catalog)
+            condition = may_be_in(scope.partitions, table, catalog, first_id)
         only = only if condition is None else and_(only, condition)
         files = WantedFiles.of(catalog, replace(table, snapshot=at), only, scope.column_ids)
         found = files.ask(self.connection, catalog)

@@ -63,16 +63,16 @@ _COUNTS = ScalarType("int64")  # what buckets, years, months, days and hours are
 
 
 def may_match(
-    where: Predicate, table_id: TableId, schema: TableSchema, catalog: Catalog
+    where: Predicate, table_id: TableId, schema: TableSchema, catalog: Catalog, first_id: int = 0
 ) -> ColumnElement[bool] | None:
     """Return what holds for the rows of data files that may have a row for which the filter is true.
 
-    None: nothing that the database can judge.
+    Of the files only those from ``first_id`` on are asked for. None: nothing that the database can judge.
     """
     if len(column_ids(where)) > _MOST_CONDITIONS:
         return None
     types = {column.id: column.type for column in schema.walk()}
-    condition = _Conditions(table_id, types, catalog.tables, catalog.dialect).of(where)
+    condition = _Conditions(table_id, types, catalog.tables, catalog.dialect, first_id).of(where)
     if condition is None:
         return None
     file = catalog.tables["data_file"].c
@@ -82,12 +82,13 @@ def may_match(
     return or_(file.mapping_id.is_not(None), condition)
 
 
-def may_be_in(partitions: Partitions, table: TableSnapshot, catalog: Catalog) -> ColumnElement[bool] | None:
+def may_be_in(
+    partitions: Partitions, table: TableSnapshot, catalog: Catalog, first_id: int = 0
+) -> ColumnElement[bool] | None:
     """Return what holds for the rows of data files that may have rows of partitions of the table's keys.
 
-    None: nothing that the database can judge.
-
     Only files that were written by the keys are excluded, by values that the database compares exactly.
+    ``first_id`` and None are as for ``may_match``.
     """
     assert table.partition_spec is not None
     conditions = _Conditions(table.table_id, partitions.types, catalog.tables, catalog.dialect)
@@ -98,9 +99,8 @@ def may_be_in(partitions: Partitions, table: TableSnapshot, catalog: Catalog) ->
         if wanted is not None:
             bound, values = wanted
             of_key = and_(value.table_id == table.table_id, value.partition_key_index == number)
-            others.append(
-                select(value.data_file_id).where(of_key, bound(value.partition_value).not_in(values))
-            )
+            is_other = and_(value.data_file_id >= first_id, bound(value.partition_value).not_in(values))
+            others.append(select(value.data_file_id).where(of_key, is_other))
     if not others:
         return None
     is_excluded = or_(*(file.data_file_id.in_(one) for one in others))
@@ -113,6 +113,7 @@ class _Conditions:
     types: Mapping[ColumnId, DuckLakeType]
     tables: CatalogTables
     dialect: CatalogDialect
+    first_id: int = 0
 
     def of(self, where: Predicate) -> ColumnElement[bool] | None:
         match where:
@@ -155,9 +156,9 @@ class _Conditions:
         }[operator]
         return self.tables["data_file"].c.data_file_id.not_in(
             select(stats.data_file_id).where(
+                stats.data_file_id >= self.first_id,
                 stats.table_id == self.table_id,
                 stats.column_id == column_id,
-                stats.data_file_id.is_not(None),
                 excluded,
             )
         )
