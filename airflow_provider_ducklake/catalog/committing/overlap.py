@@ -101,7 +101,8 @@ class _Since:
             self._check_gone(scope)
 
     def _check_added_files(self, scope: RowScope) -> None:
-        first_id = scope.table.snapshot.next_file_id  # those that came since have higher numbers
+        read_at = scope.table.snapshot  # files that came since have higher numbers
+        first_id = read_at.next_file_id if read_at.id == self.base else 0
         for file in self._files(scope, self.head, self._is_new(first_id), first_id):
             theirs = f"added data file {file.path}, which may have such rows"
             raise self._conflict(theirs, file.partial_max or file.begin_snapshot)
