@@ -104,6 +104,25 @@ def test_daily_counts_are_kept_up_to_date(lake_of_examples: CatalogDatabase, on_
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
 @pytest.mark.usefixtures("airflow_db")
+def test_days_are_loaded_once_however_often_a_backfill_runs(lake_of_examples: CatalogDatabase, on_server):
+    dag = sync_dag(on_server(example("backfill")))
+
+    first = dag.test(run_conf={"days": 2})
+    with open_lake(lake_of_examples) as lake:
+        rows = lake.sql("FROM meter_readings ORDER BY day, meter")
+        lake.sql("UPDATE meter_readings SET kwh = -1 WHERE meter = 0")
+    again = dag.test(run_conf={"first_day": "2026-01-02", "days": 1})
+
+    assert (first.state, again.state) == ("success", "success")
+    assert rows == [(date(2026, 1, day), meter, day + meter) for day in (1, 2) for meter in range(24)]
+    with open_lake(lake_of_examples) as lake:
+        kept = (date(2026, 1, 1), 0, -1)
+        assert lake.sql("FROM meter_readings ORDER BY day, meter") == [kept, *rows[1:]]
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
+@pytest.mark.usefixtures("airflow_db")
 def test_small_files_are_merged(lake_of_examples: CatalogDatabase, on_server):
     run = sync_dag(on_server(example("compaction"))).test()
 
