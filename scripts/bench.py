@@ -7,6 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SMOKE = {
+    "backfill": "--days 4 --at-once 2",
     "commit": "--catalog sqlite --writers 1 2 --seconds 0.5",
     "compaction": "--files 20 --more-files 0 --rows 100 --rounds 1",
     "conflicts": "--catalog sqlite --files 100 --commits 3",
