@@ -18,6 +18,7 @@ def blocks(language: str) -> list[object]:
     return [
         pytest.param(code, id=f"{page}-{number}")
         for page in (
+            "backfill.md",
             "connection.md",
             "macros.md",
             "sensor.md",
