@@ -42,7 +42,7 @@ from airflow_provider_ducklake.spec.log_lines import logger
 from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.sql.predicate import read_predicate
-from airflow_provider_ducklake.transaction.changes import ReadRows, Truncate
+from airflow_provider_ducklake.transaction.changes import AppendFiles, ReadRows, Truncate
 from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution, names_of
 from airflow_provider_ducklake.writes.detached import begin, forget
 from airflow_provider_ducklake.writes.run import announce_replaced, check, discard, release, replacing
@@ -170,10 +170,15 @@ class PlannedInsert:
             base = target.snapshot.id
             return Write((Stage(base, (*replacing(lake, seen, base), *create_and_append(target, result))),))
         if self.verb.choice.replaces:
-            return None
+            changes = changes_of(
+                replace(self.verb.choice, evolution=SchemaEvolution.STRICT), lake, existing, result
+            )
+            if not all(isinstance(one, ReadRows | AppendFiles) for one in changes):
+                return None  # it has rows that are to be replaced: they came since
+        else:
+            changes = append_to_existing(existing, result)
         base = existing.snapshot.id
-        changes = (*replacing(lake, seen, base), *append_to_existing(existing, result))
-        return Write((Stage(base, changes),))
+        return Write((Stage(base, (*replacing(lake, seen, base), *changes)),))
 
     def _on_newest(self, planned: TableSnapshot, lake: Lake, results: Results, seen: Replay) -> Write | None:
         """Return the files on the newest snapshot, where the table has the columns and keys of the plan.

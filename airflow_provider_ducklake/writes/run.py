@@ -256,14 +256,23 @@ def _commit(
         write = planned.write(lake, results, commit.seen)
         return write, _committed(lake, write, commit, job_ids)
     except TransactionConflictError as error:
-        again = planned.write_again(lake, results, commit.seen)
-        if again is None:
-            raise
-        log.info(
-            "Conflict with snapshot %d, which %s: the job's files fit the newest, and are committed there",
-            *(error.snapshot_id, error.theirs),
-        )
-        return again, _committed(lake, again, commit, job_ids)
+        conflict = error
+    for _ in range(
+        _MOST_LOOKS
+    ):  # beside writers that keep changing the files, if not the rows, of this write
+        log.info("Conflict with snapshot %d, which %s", conflict.snapshot_id, conflict.theirs)
+        try:
+            again = planned.write_again(lake, results, commit.seen)
+            if again is None:
+                break
+            log.info("The job's files fit the newest snapshot, and are committed there")
+            return again, _committed(lake, again, commit, job_ids)
+        except TransactionConflictError as error:
+            conflict = error
+    raise conflict
+
+
+_MOST_LOOKS = 8
 
 
 def _committed(

@@ -437,10 +437,16 @@ def insert(catalog, lake, tmp_path) -> Iterator[Callable[[dict[str, Any], Act], 
     pq.write_table(rows(3000, 5), source)
     with PausingLake.connect(catalog.sqlalchemy_url) as pausing:
 
-        def run(arguments: dict[str, Any], theirs: Act) -> dict[str, Any]:
-            pausing.meanwhile = lambda: theirs(lake)
-            operator = DuckLakeSparkInsertOperator(task_id="i", table="t", source=str(source), **arguments)
-            return operate(operator, pausing)
+        def run(arguments: dict[str, Any], *theirs: Act) -> dict[str, Any]:
+            left = list(theirs)
+
+            def meanwhile() -> None:
+                left.pop(0)(lake)
+                pausing.meanwhile = meanwhile if left else None
+
+            pausing.meanwhile = meanwhile
+            arguments = {"table": "t", **arguments}
+            return operate(DuckLakeSparkInsertOperator(task_id="i", source=str(source), **arguments), pausing)
 
         yield run
 
@@ -464,6 +470,38 @@ def test_rows_that_came_are_a_conflict_also_where_the_files_were_compacted(inser
 
     with pytest.raises(TransactionConflictError, match="added"):
         insert(arguments, both(append(40, 20), merge_files))
+
+
+def test_files_that_change_at_each_look_are_looked_at_again(lake, insert):
+    with lake.transaction() as tx:
+        tx.append_arrow("t", rows(500, 60))
+    others = [delete(f"id BETWEEN {500 + 15 * one} AND {511 + 15 * one}") for one in range(3)]
+
+    summary = insert({"overwrite_where": "id BETWEEN 556 AND 559 OR id BETWEEN 3000 AND 3010"}, *others)
+
+    assert summary["snapshot_id"] == lake.current_snapshot().id
+    left = set(lake.read_arrow("t")["id"].to_pylist())
+    assert left & set(range(500, 3010)) == {
+        *(512, 513, 514, 527, 528, 529, *range(542, 556)),
+        *(1000, 1001, 1002, 2000, 2001),
+        *range(3000, 3005),
+    }
+
+
+@pytest.mark.parametrize("part", ["a", "b"])
+def test_tasks_that_create_one_table_each_overwrite_their_own_rows(lake, insert, part):
+    def create(one: Lake) -> None:
+        with one.transaction() as tx:
+            tx.create_table("new", {"id": "int64", "part": "varchar"}, ["part"])
+            tx.append_arrow("new", rows(0, 20, part))
+
+    arguments = {"table": "new", "create_table": True, "partition_by": ["part"]}
+    if part == "b":
+        insert({**arguments, "mode": "overwrite_partitions"}, create)
+        assert lake.read_arrow("new").num_rows == 25
+    else:
+        with pytest.raises(TransactionConflictError, match="created a table of that name"):
+            insert({**arguments, "overwrite_where": "part = 'a'"}, create)
 
 
 def test_other_columns_are_a_conflict_of_an_append(insert):
