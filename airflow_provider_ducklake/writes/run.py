@@ -272,7 +272,7 @@ def _commit(
     raise conflict
 
 
-_MOST_LOOKS = 8
+_MOST_LOOKS = 20
 
 
 def _committed(
