@@ -138,7 +138,7 @@ def _note(catalog: Catalog, planned: PlannedCommit, retry: RetryPolicy) -> Commi
     def attempt() -> CommittedSnapshot | None:
         with catalog.dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
             if planned.keyed is not None and (
-                done := _earlier(connection, catalog, planned, planned.keyed, answers["records"])
+                done := _earlier(connection, catalog, planned, planned.keyed, answers)
             ):
                 return CommittedSnapshot.earlier(done)
             writer = catalog.dialect.writer(connection)
@@ -188,7 +188,7 @@ def _attempt_locked(
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
         if planned.keyed is not None and (
-            done := _earlier(connection, catalog, planned, planned.keyed, answers["records"])
+            done := _earlier(connection, catalog, planned, planned.keyed, answers)
         ):
             return CommittedSnapshot.earlier(done)
         state = _begin(connection, catalog, planned, answers)
@@ -257,7 +257,7 @@ def _earlier(
     catalog: Catalog,
     planned: PlannedCommit,
     keyed: KeyedCommit,
-    found: Sequence[CommitRecord],
+    answers: Mapping[str, Any],
 ) -> tuple[CommitRecord, ...]:
     """Return the records of this commit if it was made already.
 
@@ -266,6 +266,8 @@ def _earlier(
         TransactionConflictError: an earlier generation was, since we planned, or a restore undid one, or
             brought rows of it back.
     """
+    found: Sequence[CommitRecord] = answers["records"]
+    head: SnapshotId = answers["progress"].head.id
     now = commit_keys.replay(connection, catalog, found, keyed.key, keyed.on_clear)
     if not now.done and now.replaced != keyed.seen.replaced:
         raise TransactionConflictError(
@@ -277,7 +279,9 @@ def _earlier(
     tables = {record.table_id for record in now.replaced}
     base = max((stage.base for stage in planned.stages), default=0)
     for one in restore_log.restores(connection, catalog) if tables and base else ():
-        if one.table_id in tables and one.restored_at > base:
+        if (
+            one.table_id in tables and base < one.restored_at <= head
+        ):  # one that changed nothing is of the next
             ours, name = "replace the rows it had added", f"table {one.table_id}"
             raise TransactionConflictError(ours, "restored it", name, one.restored_at)
     return now.done
