@@ -26,7 +26,7 @@ COLUMNS, METADATA, PATH, ENCODINGS, CODEC, PAGES = (
 )  # of RowGroup, ColumnChunk, ColumnMetaData
 REQUIRED, OPTIONAL, REPEATED = 0, 1, 2
 MAP, ENTRY, LIST = 1, 2, 3  # of ConvertedType
-INT32, BYTE_ARRAY = 1, 6
+INT32, INT64, BYTE_ARRAY = 1, 2, 6
 
 
 def parquet(columns: dict | pa.Table, **options: object) -> bytes:
@@ -65,13 +65,20 @@ def numbers(*values: int) -> Field:
 
 
 def element(
-    name: str, repetition: int, type_: int | None = None, below: int = 0, converted: int | None = None
+    name: str,
+    repetition: int,
+    type_: int | None = None,
+    below: int = 0,
+    converted: int | None = None,
+    logical: Struct | None = None,
 ) -> Struct:
-    """Return a field of a schema, with ``below`` fields in it."""
+    """Return a field of a schema, with ``below`` fields in it; ``logical`` is a LogicalType, a union."""
     found = {3: Field(Kind.I32, repetition), 4: Field(Kind.BINARY, name.encode())}
     for number, value in ((1, type_), (5, below or None), (6, converted)):
         if value is not None:
             found[number] = Field(Kind.I32, value)
+    if logical is not None:
+        found[10] = Field(Kind.STRUCT, logical)
     return found
 
 

@@ -11,7 +11,12 @@ import pytest
 from pyarrow.parquet import encryption
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError, SchemaMismatchError, UnsupportedFeatureError
+from airflow_provider_ducklake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
 from airflow_provider_ducklake.storage.parquet.readable import CODECS, ENCODINGS, READ_CODECS, READ_ENCODINGS
 from tests.interop import footers
 from tests.interop.footers import (
@@ -19,6 +24,7 @@ from tests.interop.footers import (
     CODEC,
     ENTRY,
     INT32,
+    INT64,
     LIST,
     MAP,
     OPTIONAL,
@@ -265,6 +271,18 @@ def test_maps_without_values_are_refused_in_any_column(sqlite_catalog, tmp_path)
         lake.transaction() as tx,
     ):
         tx.add_data_files("t", [str(path)], ignore_extra_columns=True)
+
+
+def test_types_that_do_not_go_together_are_named_as_damage_for_good(sqlite_catalog, tmp_path):
+    """For pyarrow that is an error of input and output, as if a store had failed."""
+    path = tmp_path / "days.parquet"
+    path.write_bytes(with_schema(parquet({"a": [1]}), [element("a", OPTIONAL, INT64, converted=6)], ["a"]))
+    make(sqlite_catalog, "DATE")
+
+    with pytest.raises(
+        InvalidInputError, match=r"days.parquet: DATE can only annotate INT32. Replace the file"
+    ):
+        add(sqlite_catalog, path)
 
 
 COUNT = 100

@@ -173,6 +173,8 @@ def _parsed(tail: bytes, where: str) -> tuple[pq.FileMetaData, FooterLayout]:
     footer = tail[-TAIL_BYTES - footer_length(tail[-TAIL_BYTES:], where) : -TAIL_BYTES]
     try:
         metadata = pq.read_metadata(pa.BufferReader(tail))
+    except OSError as error:  # the bytes are in memory: it says damage, and nothing of a store
+        raise pa.ArrowInvalid(str(error)) from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         layout = scan(footer, where)
         try:
