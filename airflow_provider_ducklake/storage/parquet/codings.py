@@ -59,6 +59,16 @@ def undecodable(metadata: pq.FileMetaData, leaves: Collection[int] | None = None
             yield Undecodable(column.path, reason)
 
 
+def is_beyond_spark(metadata: pq.FileMetaData) -> bool:
+    """Whether Spark's own reader fails over a file for what wrote it, though it decodes its columns.
+
+    Impala cuts the last run of a dictionary's places short, of which Spark sees no end. fastparquet wrote
+    keys without values, of which Spark expects each to have one.
+    """
+    is_of_impala = (metadata.created_by or "").startswith("impala")
+    return is_of_impala or not all((metadata.metadata or {}).values())
+
+
 def is_in_old_calendar(metadata: pq.FileMetaData) -> bool:
     """Whether Spark shifts dates and times of a file, which no other reader does.
 
