@@ -7,7 +7,6 @@ left unknown.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ import pyarrow as pa
 from airflow_provider_ducklake.errors import (
     InvalidInputError,
     InvalidPartitionError,
-    InvalidTypeError,
     SchemaMismatchError,
     StorageError,
     UnsupportedFeatureError,
@@ -30,14 +28,11 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     DuckLakeType,
     ListType,
     MapType,
-    ScalarType,
     StructType,
-    can_promote,
     is_float,
 )
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import identity_text, is_infinite, parse_physical
-from airflow_provider_ducklake.storage.parquet.arrow_types import ducklake_type
 from airflow_provider_ducklake.storage.parquet.footer import (
     FIRST_RESERVED_FIELD_ID,
     NanRule,
@@ -46,6 +41,12 @@ from airflow_provider_ducklake.storage.parquet.footer import (
     decoder,
     merge_chunks,
     open_footer,
+)
+from airflow_provider_ducklake.storage.parquet.foreign_types import (
+    as_duckdb_reads,
+    fits,
+    named,
+    type_of_leaf,
 )
 from airflow_provider_ducklake.storage.parquet.readable import (
     list_element,
@@ -251,25 +252,32 @@ class _Reading:
         if column.children or children_of_field(type_):
             self.differences.append(f"column {where} is {column.type} in the table, {type_} in the file")
             return
-        leaf = self.metadata.schema.column(node.leaf)
-        if _fits(_leaf_type(leaf, type_, where), column.type):
+        read_as = as_duckdb_reads(node, type_)
+        if fits(type_of_leaf(node, type_, where), column.type):
             chunks = [group.column(node.leaf) for group in self.groups]
-            self.stats[column.id] = _safe(column, self._file_stats(chunks, column, type_))
-            self.differences += _bad_bounds(chunks, column, where)
+            found = self._file_stats(chunks, column, read_as, is_null=pa.types.is_null(type_))
+            self.stats[column.id] = _safe(column, found)
+            self.differences += _bad_bounds(chunks, column, type_, where)
             layout = self.footer.layout
             self.differences += unread_chunks(layout.leaves[node.leaf], layout.layouts[node.leaf], where)
         else:
-            found = "INT96, which is read as timestamp," if leaf.physical_type == "INT96" else type_
             self.differences.append(
-                f"column {where} is {column.type} in the table; {found} in the file does not fit"
+                f"column {where} is {column.type} in the table; {named(node, type_)} in the file does not fit"
             )
 
     def _file_stats(
-        self, chunks: Sequence[pq.ColumnChunkMetaData], column: Column, type_: pa.DataType
+        self,
+        chunks: Sequence[pq.ColumnChunkMetaData],
+        column: Column,
+        type_: pa.DataType,
+        *,
+        is_null: bool,
     ) -> ColumnStats:
         rule, decode = NanRule.of_writer(self.metadata.created_by), decoder(column.type, type_)
         of_geometries = column.type.facts.kind is Kind.GEOMETRY
         facts = [chunk_facts(chunk, decode, rule, of_geometries=of_geometries) for chunk in chunks]
+        if is_null:  # of which writers keep no statistics
+            facts = [replace(one, null_count=one.slot_count) for one in facts]
         return merge_chunks(column, facts)
 
     def _missing(self, column: Column, where: str) -> None:
@@ -327,66 +335,25 @@ def _value_type(type_: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) else type_
 
 
-def _bad_bounds(chunks: Sequence[pq.ColumnChunkMetaData], column: Column, where: str) -> list[str]:
-    """Return what is wrong with strings that the footer shows; the file's own rows are not read."""
+def _bad_bounds(
+    chunks: Sequence[pq.ColumnChunkMetaData], column: Column, type_: pa.DataType, where: str
+) -> list[str]:
+    """Return what is wrong with values that the footer shows; the file's own rows are not read."""
     known = [one.statistics for one in chunks if one.is_stats_set]
-    bounds = [
-        raw
-        for one in known
-        if one.has_min_max
-        for raw in (one.min_raw, one.max_raw)
-        if isinstance(raw, bytes)
-    ]
-    found = (bad_bound(raw, column.type, where) for raw in bounds)
-    return [
+    bounds = [raw for one in known if one.has_min_max for raw in (one.min_raw, one.max_raw)]
+    found = (bad_bound(raw, column.type, where) for raw in bounds if isinstance(raw, bytes))
+    bad = [
         f"column {where} has values that are not valid {one.rule}, such as {one.example}"
         for one in found
         if one
     ]
+    if pa.types.is_decimal(type_) and any(abs(_unscaled(raw)) >= 10**type_.precision for raw in bounds):
+        bad.append(f"column {where} has values with more digits than its own type {type_} has")
+    return bad
 
 
-def _leaf_type(leaf: pq.ColumnSchema, type_: pa.DataType, where: str) -> DuckLakeType | None:
-    """Return the type as which the reference reads a Parquet column, None where DuckLake has no such type."""
-    logical = leaf.logical_type.type
-    if logical == "GEOMETRY" and "crs" not in json.loads(leaf.logical_type.to_json()):
-        return ScalarType("geometry")
-    named = _NAMED_BY_PARQUET.get(logical) or _NAMED_BY_PARQUET.get(leaf.converted_type)
-    if named is not None:
-        return ScalarType(named)
-    if pa.types.is_float16(type_) or logical in _UNREAD:
-        return None
-    if leaf.physical_type == "INT96":  # Spark's instants; the reference reads them without zone
-        return ScalarType("timestamp") if pa.types.is_timestamp(type_) else None
-    if pa.types.is_time(type_):
-        return ScalarType("time") if type_.unit == "us" else None
-    if pa.types.is_timestamp(type_) and type_.tz is not None:
-        return ScalarType("timestamptz") if type_.unit != "ns" else None
-    try:
-        return ducklake_type(type_, where)
-    except InvalidTypeError:
-        return None
-
-
-_NAMED_BY_PARQUET = {"JSON": "json", "UUID": "uuid", "INTERVAL": "interval"}  # the last only of old
-_UNREAD = frozenset({"BSON", "GEOMETRY", "GEOGRAPHY", "VARIANT", "FLOAT16"})
-
-
-def _fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:
-    """Whether each value of a file's type is read as that value; a date is not read as a timestamp."""
-    if found is None:
-        return False
-    if found == wanted:
-        return True
-    rows = found.facts, wanted.facts
-    # timestamps in seconds too are stored in microseconds
-    if all(row.kind is Kind.TIMESTAMP and not row.zoned for row in rows):
-        return (
-            rows[0].per_second <= rows[1].per_second == _MICROSECONDS
-        )  # those of a second: Parquet has none
-    return can_promote(found, wanted) and rows[0].kind is not Kind.DATE
-
-
-_MICROSECONDS = 10**6
+def _unscaled(bound: int | bytes) -> int:
+    return int.from_bytes(bound, "big", signed=True) if isinstance(bound, bytes) else bound
 
 
 def _safe(column: Column, stats: ColumnStats) -> ColumnStats:

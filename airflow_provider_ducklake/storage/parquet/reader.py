@@ -332,10 +332,18 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array.cast(pa.timestamp(target.unit)).cast(target)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
         return array.cast(pa.string()).cast(target)  # Arrow's own cast is off by a last digit
+    if pa.types.is_timestamp(target) and _is_cut(array.type, target):
+        return array.cast(target, safe=False)  # cuts digits off toward 1970, as the reference does
     stored = getattr(array.type, "storage_type", array.type)
     if pa.types.is_string(target) and not any(is_text(stored) for is_text in _TEXTS):
         raise pa.ArrowNotImplementedError("its string form is specific to DuckDB")
     return cast_leaf(array, target)
 
 
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+def _is_cut(type_: pa.DataType, target: pa.TimestampType) -> bool:
+    """Whether instants of a file of others have more digits than their column."""
+    return bool(pa.types.is_timestamp(type_) and type_.tz and (type_.unit, target.unit) == ("ns", "us"))
+
+
+# the last are an ENUM's of Parquet: no blob becomes a text
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary)

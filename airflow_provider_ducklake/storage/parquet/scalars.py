@@ -88,7 +88,19 @@ def _clocks(row: Scalar, file_type: pa.DataType) -> Decoder | None:
 def _timestamps(row: Scalar, file_type: pa.DataType) -> Decoder | None:
     if not pa.types.is_timestamp(file_type) or (file_type.tz is not None) != row.zoned:
         return None
+    found = _PER_SECOND[file_type.unit]
+    if row.zoned and found > row.per_second:
+        return _cut(found // row.per_second)
     return _in_units(row, file_type)
+
+
+def _cut(factor: int) -> Decoder:
+    """Return how integers of a smaller unit are decoded: toward zero, as they are read."""
+
+    def decode(raw: int) -> int:
+        return raw // factor if raw >= 0 else -(-raw // factor)
+
+    return decode
 
 
 def _in_units(row: Scalar, file_type: pa.DataType) -> Decoder | None:

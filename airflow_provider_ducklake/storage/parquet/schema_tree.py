@@ -54,6 +54,8 @@ class SchemaNode:
     width: int = 0  # bytes of a value; 0: they differ
     is_list: bool = False
     is_map: bool = False
+    converted: int | None = None  # its ConvertedType
+    logical: int | None = None  # its LogicalType, by the number of the union's field
 
     @property
     def is_required(self) -> bool:
@@ -125,6 +127,8 @@ class _Builder:
             numbers.get(_LENGTH, 0) if physical == _FIXED else _WIDTHS.get(physical, 0),
             is_list=converted == _CONVERTED_LIST or _LOGICAL_LIST in logical,
             is_map=converted == _CONVERTED_MAP or _LOGICAL_MAP in logical or is_old_map,
+            converted=converted,
+            logical=next(iter(logical), None),
         )
 
 

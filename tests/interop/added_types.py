@@ -1,0 +1,103 @@
+"""Files whose columns DuckDB reads by other rules than pyarrow, and which columns of a table they fit."""
+
+import struct
+
+import pyarrow as pa
+
+from airflow_provider_ducklake.storage.parquet.thrift import Field, Kind, Struct
+from tests.interop.footers import (
+    BYTE_ARRAY,
+    INT32,
+    INT64,
+    LIST,
+    OPTIONAL,
+    REPEATED,
+    REQUIRED,
+    element,
+    parquet,
+    with_schema,
+)
+
+ENUM, JSON, MILLIS, MICROS = 4, 19, 9, 10  # of ConvertedType
+INSTANTS = [-1, -999, -1000, -1001, 1, 999, 1001, 1_600_000_000_123_456_789, None]
+TEXTS = ["a", "é", None, "b"]
+POINTS = [struct.pack("<BIdd", 1, 1, x, x) for x in (1.0, 5.0)]
+
+
+def logical(number: int, **fields: Field) -> Struct:
+    return {number: Field(Kind.STRUCT, {int(key[1:]): one for key, one in fields.items()})}
+
+
+def of(values: list, type_: pa.DataType, physical: int, **says: object) -> bytes:
+    """Return a file of a column with an annotation that pyarrow would not write."""
+    return with_schema(
+        parquet({"a": pa.array(values, type_)}), [element("a", OPTIONAL, physical, **says)], ["a"]
+    )
+
+
+def _enums_in_a_list() -> bytes:
+    name = pa.field("element", pa.struct([pa.field("e", pa.binary())]), nullable=False)
+    rows = pa.table({"a": pa.array([[{"e": b"x"}, {"e": None}], None, []], pa.list_(name))})
+    elements = [
+        element("a", OPTIONAL, None, 1, LIST),
+        element("list", REPEATED, None, 1),
+        element("element", REQUIRED, None, 1),
+        element("e", OPTIONAL, BYTE_ARRAY, converted=ENUM),
+    ]
+    return with_schema(parquet(rows), elements, ["a.list.element.e"])
+
+
+_BYTES = [None if one is None else one.encode() for one in TEXTS]
+_DECIMAL = {"f1": Field(Kind.I32, 2), "f2": Field(Kind.I32, 5)}
+_SYSTEM = logical(17, f1=Field(Kind.BINARY, b"srid:5070"))
+FILES = {
+    "enum": of(_BYTES, pa.binary(), BYTE_ARRAY, converted=ENUM),
+    "enums in a list": _enums_in_a_list(),
+    "nanoseconds": parquet({"a": pa.array(INSTANTS, pa.timestamp("ns", "UTC"))}),
+    "old milliseconds": of([0, -1, None, 10**12], pa.int64(), INT64, converted=MILLIS),
+    "old microseconds": of([0, -1, None, 10**15], pa.int64(), INT64, converted=MICROS),
+    "null": parquet({"a": pa.nulls(3)}),
+    "nulls in a list": parquet({"a": pa.array([[None, None], [], None], pa.list_(pa.null()))}),
+    "geometry of a system": of(POINTS, pa.binary(), BYTE_ARRAY, logical=_SYSTEM),
+    "logical text": of(_BYTES, pa.binary(), BYTE_ARRAY, logical=logical(1)),
+    "logical enum": of(_BYTES, pa.binary(), BYTE_ARRAY, logical=logical(4)),
+    "logical json": of([b"1"], pa.binary(), BYTE_ARRAY, logical=logical(12)),
+    "logical date": of([1, -1], pa.int32(), INT32, logical=logical(6)),
+    "logical decimal": of([1, -1], pa.int32(), INT32, logical=logical(5, **_DECIMAL)),
+    "logical uint32": of(
+        [1, -1],
+        pa.int32(),
+        INT32,
+        logical=logical(10, f1=Field(Kind.BYTE, 32), f2=Field(Kind.FALSE, False)),  # noqa: FBT003
+    ),
+}
+TAKEN = [
+    ("enum", "VARCHAR"),
+    ("enums in a list", "STRUCT(e VARCHAR)[]"),
+    ("nanoseconds", "TIMESTAMPTZ"),
+    ("old milliseconds", "TIMESTAMP"),
+    ("old microseconds", "TIMESTAMP"),
+    ("null", "INTEGER"),
+    ("null", "BIGINT"),
+    ("nulls in a list", "INTEGER[]"),
+    ("geometry of a system", "GEOMETRY"),
+    ("logical text", "BLOB"),
+    ("logical enum", "BLOB"),
+    ("logical json", "BLOB"),
+]
+REFUSED = [
+    ("enum", "BLOB", "binary, which DuckDB reads as string, in the file does not fit"),
+    ("nanoseconds", "TIMESTAMP", "UTC] in the file does not fit"),
+    (
+        "old microseconds",
+        "TIMESTAMPTZ",
+        "UTC], which DuckDB reads as timestamp[us], in the file does not fit",
+    ),
+    ("null", "VARCHAR", "null, which DuckDB reads as int32, in the file does not fit"),
+    ("logical text", "VARCHAR", "string, which DuckDB reads as binary, in the file does not fit"),
+    ("logical json", "JSON", "string, which DuckDB reads as binary, in the file does not fit"),
+    ("logical date", "DATE", "date32[day], which DuckDB reads as int32, in the file does not fit"),
+    ("logical date", "INTEGER", "date32[day], which DuckDB reads as int32, in the file does not fit"),
+    ("logical decimal", "DECIMAL(5, 2)", "5, 2), which DuckDB reads as int32, in the file does not fit"),
+    ("logical uint32", "UINTEGER", "uint32, which DuckDB reads as int32, in the file does not fit"),
+]
