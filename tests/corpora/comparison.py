@@ -16,7 +16,7 @@ _SAME = (
     (r"ENUM\([^)]*\)|\bJSON\b", "VARCHAR"),
     (r"\bDECIMAL\(20,\s*0\)", "BIGINT"),  # what Spark has for UBIGINT
     (r"\[\d+\]", "[]"),
-    (r"GEOMETRY\('OGC:CRS84'\)", "GEOMETRY"),  # which Parquet means where a file names none
+    (r"GEOMETRY\('(?:[^']|'')*'\)", "GEOMETRY"),  # no lake keeps a coordinate system, DuckDB's own neither
     (r"\bU?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)\b", "integer"),
     (r"\b(FLOAT|DOUBLE)\b", "float"),
     (r"DECIMAL\(\d+,\s*\d+\)", "decimal"),
