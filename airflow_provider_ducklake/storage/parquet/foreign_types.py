@@ -89,7 +89,7 @@ def _are_same_values(type_: pa.DataType, read_as: pa.DataType) -> bool:
 _BYTES = (pa.string(), pa.binary())
 _BY_LOGICAL = {_UUID: "uuid", _GEOMETRY: "geometry"}  # of which the coordinate system is left out
 _BY_CONVERTED = {_JSON: "json", _INTERVAL: "interval"}
-_UNREAD = frozenset({_FLOAT16, _VARIANT, _GEOGRAPHY})
+_UNREAD = frozenset({_VARIANT, _GEOGRAPHY})
 
 
 def fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:
