@@ -188,3 +188,66 @@ def test_a_column_that_does_not_say_its_encodings_is_not_left_to_spark(tmp_path)
     edited(path, silent)
 
     assert [one.reason for one in undecodable(pq.read_metadata(path))] == ["does not say how it is encoded"]
+
+
+def as_impala_s(path):
+    """Write texts in a dictionary as Impala does: the last eight indexes of a page are fewer."""
+    rows = pa.table({"x": [f"text {n}" for n in range(25)]})
+    pq.write_table(rows, path, compression="none")
+    data, start = path.read_bytes(), pq.read_metadata(path).row_group(0).column(0).data_page_offset
+    header, end = read_struct(data, start)
+    size = header[3].value
+    header[2] = header[3] = Field(Kind.I32, size - 4)  # of 32 indexes, each of five bits, 25 are needed
+    page = write_struct(header) + data[end : end + size - 4]
+    path.write_bytes(data[:start] + page + data[end + size :])
+
+    def of_impala(footer):
+        footer[6] = Field(Kind.BINARY, b"impala version 1.2-INTERNAL")
+        chunk = footer[4].value.values[0][1].value.values[0][3].value
+        for place in (6, 7):
+            chunk[place] = Field(Kind.I64, chunk[place].value - (end + size - start - len(page)))
+
+    edited(path, of_impala)
+    return rows
+
+
+def with_a_key_without_value(path):
+    rows = pa.table({"x": ["a"]})
+    pq.write_table(rows.replace_schema_metadata({"key": "value"}), path)
+
+    def without_value(footer):
+        for entry in footer[5].value.values:
+            if entry[1].value == b"key":
+                del entry[2]
+
+    edited(path, without_value)
+    return rows
+
+
+UNREAD = {
+    "Impala": (
+        as_impala_s,
+        "column x has a dictionary of Impala's, whose last indexes are fewer than Spark wants",
+    ),
+    "a key": (with_a_key_without_value, "a key of its footer has no value"),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_spark_cannot_open_is_not_left_to_it(spark, tmp_path, name):
+    write, words = UNREAD[name]
+    path = tmp_path / "x.parquet"
+    rows = write(path)
+
+    assert pq.read_table(path).replace_schema_metadata() == rows
+    assert read(spark, path).rows is None
+    assert [str(one) for one in undecodable(pq.read_metadata(path))] == [words]
+
+
+def test_keys_without_value_of_spark_s_own_are_no_hint(spark, tmp_path):
+    path = tmp_path / "x.parquet"
+    rows = pa.table({"x": ["a"]}).replace_schema_metadata({"org.apache.spark.legacyINT96": ""})
+    pq.write_table(rows, path)
+
+    assert read(spark, path).rows == ["a"]
+    assert not any(undecodable(pq.read_metadata(path)))

@@ -16,6 +16,7 @@ from tests.interop.comparison import multiset
 from tests.interop.restoring import run
 from tests.interop.test_int96 import VALUES, write_int96
 from tests.reference.duckdb_lake import open_lake
+from tests.spark.test_codings import UNREAD
 
 
 def rows_of(catalog, table="t"):
@@ -83,6 +84,21 @@ def test_int96_of_all_years_goes_through_every_verb(spark, sqlite_catalog, tmp_p
         session.rewrite_data_files("t", delete_threshold=0)
         assert same(session, lake, sqlite_catalog) == 35
         assert lake.verify() == []
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_added_files_that_spark_cannot_open_are_read_by_every_reader(spark, sqlite_catalog, tmp_path, name):
+    path = tmp_path / "x.parquet"
+    rows = UNREAD[name][0](path)
+    run(sqlite_catalog, f"CREATE TABLE t AS FROM read_parquet('{path}') LIMIT 0")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        session = LakeSession(spark, lake)
+        with lake.transaction() as tx:
+            tx.add_data_files("t", [str(path)])
+
+        assert same(session, lake, sqlite_catalog) > 0
+        session.insert("u", str(path), create_table=True)
+        assert lake.read_arrow("u").sort_by("x").column("x") == rows.sort_by("x").column("x")
 
 
 def test_gone_rows_that_no_longer_fit_are_not_cast(spark, sqlite_catalog):

@@ -33,11 +33,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
 from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type, stored_type
-from airflow_provider_ducklake.storage.parquet.codings import (
-    is_beyond_spark,
-    is_in_old_calendar,
-    undecodable,
-)
+from airflow_provider_ducklake.storage.parquet.codings import is_in_old_calendar, undecodable
 from airflow_provider_ducklake.storage.parquet.footer import leaf_columns
 from airflow_provider_ducklake.storage.parquet.reader import file_fields, file_footer
 from airflow_provider_ducklake.storage.parquet.reshape import by_field_id, is_list
@@ -107,9 +103,7 @@ def layouts(
         if is_present and not (have_codings and any(undecodable(file_footer(file, plan.table, locate)))):
             return present
         fields, footer = file_fields(file, plan.table, locate)
-        if is_in_old_calendar(footer) or is_beyond_spark(footer):
-            return None
-        if any(undecodable(footer, _leaves(fields, columns))):
+        if is_in_old_calendar(footer) or any(undecodable(footer, _leaves(fields, columns))):
             return None
         return _stored_layout(fields, columns, is_mapped=file.mapping is not None)
 

@@ -31,42 +31,43 @@ _ENCODINGS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """A leaf column that Spark's own reader cannot decode: its path in the file, and what Spark lacks."""
+    """A leaf column that Spark's own reader cannot decode: its path in the file, and what Spark lacks.
+
+    Without a column it is the file that Spark cannot open.
+    """
 
     column: str
     reason: str
 
     def __str__(self) -> str:
         """Name both, as a part of a sentence."""
-        return f"column {self.column} {self.reason}"
+        return f"column {self.column} {self.reason}" if self.column else self.reason
 
 
 def undecodable(metadata: pq.FileMetaData, leaves: Collection[int] | None = None) -> Iterator[Undecodable]:
     """Yield the leaf columns of a file that Spark's own reader cannot decode, in order, once each.
 
     ``leaves`` are the indexes of those to look at; None: all. A logical type that Spark does not know is one
-    of the whole file: Spark cannot open it. What a footer leaves out counts as not decodable. pyarrow ends
-    the process over a plain footer of encrypted columns: the caller makes sure that there are none.
+    of the whole file, as is a key of the footer without a value: Spark cannot open it. What a footer leaves
+    out counts as not decodable. pyarrow ends the process over a plain footer of encrypted columns: the caller
+    makes sure that there are none.
     """
+    if any(not value and not key.startswith(_OF_SPARK) for key, value in (metadata.metadata or {}).items()):
+        yield Undecodable("", "a key of its footer has no value")
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    is_of_impala = (metadata.created_by or "").startswith("impala")
     for leaf in range(metadata.num_columns):
         column = metadata.schema.column(leaf)
         reason = "has a logical type that Spark has no reader for" if _is_unknown(column) else None
         if leaves is None or leaf in leaves:
-            chunks = (_of_chunk(group.column(leaf)) for group in groups)
+            chunks = (_of_chunk(group.column(leaf), is_of_impala=is_of_impala) for group in groups)
             reason = reason or _of_type(column) or next(filter(None, chunks), None)
         if reason is not None:
             yield Undecodable(column.path, reason)
 
 
-def is_beyond_spark(metadata: pq.FileMetaData) -> bool:
-    """Whether Spark's own reader fails over a file for what wrote it, though it decodes its columns.
-
-    Impala cuts the last run of a dictionary's places short, of which Spark sees no end. fastparquet wrote
-    keys without values, of which Spark expects each to have one.
-    """
-    is_of_impala = (metadata.created_by or "").startswith("impala")
-    return is_of_impala or not all((metadata.metadata or {}).values())
+_DICTIONARIES = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+_OF_SPARK = b"org.apache.spark."  # whose keys may have empty values, which pyarrow does not tell from none
 
 
 def is_in_old_calendar(metadata: pq.FileMetaData) -> bool:
@@ -93,7 +94,9 @@ def _of_type(column: pq.ColumnSchema) -> str | None:
     return "is FLOAT16" if logical == "FLOAT16" else None
 
 
-def _of_chunk(chunk: pq.ColumnChunkMetaData) -> str | None:
+def _of_chunk(chunk: pq.ColumnChunkMetaData, *, is_of_impala: bool) -> str | None:
+    if is_of_impala and _DICTIONARIES & set(chunk.encodings):
+        return "has a dictionary of Impala's, whose last indexes are fewer than Spark wants"
     if chunk.compression not in _CODECS:
         return f"is compressed with {_codec(chunk.compression)}"
     if unknown := sorted(set(chunk.encodings) - _ENCODINGS):
