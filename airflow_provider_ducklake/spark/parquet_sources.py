@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -27,6 +27,7 @@ from airflow_provider_ducklake.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.spark import int96
 from airflow_provider_ducklake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.spark.job.errors import is_of_spark
 from airflow_provider_ducklake.spark.sessions.kind import from_tasks
@@ -47,7 +48,7 @@ from airflow_provider_ducklake.storage.parquet.arrow_types import (
     type_differences,
 )
 from airflow_provider_ducklake.storage.parquet.carriers import in_carriers
-from airflow_provider_ducklake.storage.parquet.codings import undecodable
+from airflow_provider_ducklake.storage.parquet.codings import is_in_old_calendar, undecodable
 from airflow_provider_ducklake.storage.parquet.footer import children_of_field
 from airflow_provider_ducklake.storage.parquet.footer_end import refuse_encrypted_columns
 from airflow_provider_ducklake.storage.parquet.intervals import ARROW_INTERVAL, STORED_INTERVAL, from_stored
@@ -83,6 +84,7 @@ class _File:
     schema: pa.Schema
     group_bytes: tuple[int, ...]
     is_only_for_arrow: bool
+    is_in_old_calendar: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def read_parquet(
     if not files or len(files) < len(paths) or not is_for_arrow:
         try:
             with nanos_refused(spark):
-                rows = analysed(spark.read.format("parquet").options(**options).load(path))
+                rows = _by_spark(spark, path, options, _types_of_int96(files, name, target), files)
             return _typed(rows, files)
         except Exception as error:
             if not files or len(files) < len(paths) or not is_of_spark(error):
@@ -173,7 +175,8 @@ def _looked_at(path: str, name: str) -> _File | None:
         if isinstance(error, OSError) or isinstance(error.__cause__, OSError):  # Spark may have another way
             return None
         raise InvalidInputError(f"{name} cannot be read: {error}") from error
-    return _File(path, _schema(parquet), tuple(one.total_byte_size for one in groups), is_only_for_arrow)
+    sizes = tuple(one.total_byte_size for one in groups)
+    return _File(path, _schema(parquet), sizes, is_only_for_arrow, is_in_old_calendar(parquet.metadata))
 
 
 def _schema(parquet: pq.ParquetFile) -> pa.Schema:
@@ -190,7 +193,7 @@ def _schema(parquet: pq.ParquetFile) -> pa.Schema:
             name = "geometry"
         elif not children_of_field(one.type):
             name = _NAMED.get(_named_by(leaves[0], is_of_duckdb=is_of_duckdb))
-        type_ = VARIANT if name == "variant" else _with_instants(one.type, iter(leaves))
+        type_ = VARIANT if name == "variant" else int96.marked(one.type, iter(leaves))
         fields.append(pa.field(one.name, type_, metadata=name and {TYPE_KEY: name}))
     return pa.schema(fields)
 
@@ -224,16 +227,6 @@ def _leaf_count(type_: pa.DataType) -> int:
     return sum(_leaf_count(one.type) for one in children_of_field(type_)) or 1
 
 
-def _with_instants(type_: pa.DataType, leaves: Iterator[pq.ColumnSchema]) -> pa.DataType:
-    """Return a type with an instant for each INT96, which is what Spark writes and reads as one."""
-    below = [one.with_type(_with_instants(one.type, leaves)) for one in children_of_field(type_)]
-    if not below:
-        return pa.timestamp("us", "UTC") if next(leaves).physical_type == "INT96" else type_
-    if pa.types.is_struct(type_):
-        return pa.struct(below)
-    return pa.map_(*below) if pa.types.is_map(type_) else pa.list_(below[0])
-
-
 def _is_variant(field: pa.Field, parquet: pq.ParquetFile) -> bool:
     return bool(pa.types.is_struct(field.type)) and f" {field.name} (Variant(" in str(parquet.schema)
 
@@ -247,7 +240,6 @@ def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
     leaves = [metadata.schema.column(place) for place in range(len(metadata.schema))]
     return (
         any(undecodable(metadata))
-        or (metadata.created_by or "").startswith("impala")  # of whose dictionaries Spark sees no end
         or any(
             leaf.logical_type.type in _ONLY_FOR_ARROW
             or leaf.converted_type == "INTERVAL"
@@ -259,6 +251,66 @@ def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
             for field in parquet.schema_arrow
         )
     )
+
+
+# --- by Spark
+
+
+def _types_of_int96(files: Sequence[_File], name: str, target: TableSchema | None) -> dict[str, pa.DataType]:
+    """Return the types of the columns that are INT96 in some file, as ``_merged`` finds them."""
+    folded = {fold(field.name) for file in files for field in file.schema if int96.has_int96(field.type)}
+    if not folded:
+        return {}
+    parts = [
+        replace(file, schema=pa.schema([field for field in file.schema if fold(field.name) in folded]))
+        for file in files
+    ]
+    wanted = _by_folded_name(target)
+    merged = {fold(field.name): field.type for field in _merged(parts, name, set(), merges=True)}
+    return {folded: int96.as_in_table(type_, wanted.get(folded)) for folded, type_ in merged.items()}
+
+
+def _by_spark(
+    spark: SparkSession,
+    path: str,
+    options: Mapping[str, str],
+    types: Mapping[str, pa.DataType],
+    files: Sequence[_File],
+) -> DataFrame:
+    """Return what Spark's own reader reads; an INT96 of ``types`` is a time without zone.
+
+    Spark shifts values of the old calendar only where it reads instants.
+    """
+    rows = analysed(spark.read.format("parquet").options(**options).load(path))
+    wanted = t.StructType(
+        [
+            t.StructField(
+                one.name,
+                int96.without_zone(one.dataType, types.get(fold(one.name), pa.null())),
+                one.nullable,
+                one.metadata,
+            )
+            for one in rows.schema
+        ]
+    )
+    if wanted == rows.schema:
+        return rows
+    is_shifted = any(file.is_in_old_calendar for file in files)
+    if not is_shifted and _REBASES not in (key.lower() for key in options):
+        return analysed(spark.read.format("parquet").options(**options).schema(wanted).load(path))
+    return rows.select(
+        *(
+            int96.clock_in_utc(rows[quoted(one.name)], one.dataType, other.dataType).alias(one.name)
+            for one, other in zip(rows.schema, wanted, strict=True)
+        )
+    )
+
+
+_REBASES = "int96rebasemode"  # an option of Spark's reader
+
+
+def _by_folded_name(target: TableSchema | None) -> dict[str, Column]:
+    return {} if target is None else {fold(column.name): column for column in target.columns}
 
 
 def _typed(rows: DataFrame, files: Sequence[_File]) -> DataFrame:
@@ -339,12 +391,25 @@ def _merged(files: Sequence[_File], name: str, folders: set[str], *, merges: boo
         for file in files
     ]
     try:
-        return pa.unify_schemas(schemas, promote_options="permissive")
+        return _unified(schemas)
     except pa.ArrowException as error:
         raise InvalidInputError(
             f"{name} cannot be read: its {len(files)} files, such as {files[0].path}, have columns whose "
             f"types do not go together: {str(error).rstrip('.')}. Make files with the same types a source."
         ) from error
+
+
+def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the columns of files; an INT96 is an instant where the same column of another file is one."""
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException:
+        if not any(int96.has_int96(field.type) for schema in schemas for field in schema):
+            raise
+    instants = [
+        pa.schema([field.with_type(int96.as_instants(field.type)) for field in schema]) for schema in schemas
+    ]
+    return pa.unify_schemas(instants, promote_options="permissive")
 
 
 def _columns(
@@ -355,11 +420,11 @@ def _columns(
     Raises:
         InvalidInputError: DuckLake has no such type.
     """
-    wanted = {fold(column.name): column for column in target.columns} if target is not None else {}
+    wanted = _by_folded_name(target)
     fields = []
     for one in schema:
-        type_ = _as_duckdb(one.type, truncates=truncates)
         column = wanted.get(fold(one.name))
+        type_ = _as_duckdb(int96.as_in_table(one.type, column), truncates=truncates)
         try:
             if column is not None and not type_differences(column, type_, one.name):
                 fields.append(Field(one.name, column.type))

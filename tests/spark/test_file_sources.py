@@ -132,20 +132,95 @@ def test_a_users_setting_for_sources_does_not_reach_the_tables(session, lake, sp
         spark.conf.unset("spark.sql.parquet.binaryAsString")
 
 
-def test_instants_of_old_writers_are_instants_whoever_reads_them(session, lake, tmp_path):
-    far = dt.datetime(9999, 12, 31)
-    columns = {"at": pa.array([far, MOMENT], pa.timestamp("us")), "in": pa.array([[far], None])}
-    for name, more in (("a", {}), ("b", {"key": SHAPES["uuid"]})):
-        path = tmp_path / f"{name}.parquet"
-        pq.write_table(pa.table(columns | more), path, use_deprecated_int96_timestamps=True)
-        session.insert(name, {"path": str(path)}, create_table=True)
+LATE = dt.datetime(2024, 11, 3, 5, 30)
+OLD_TIMES = [dt.datetime(9999, 12, 31), MOMENT, LATE, LATE + dt.timedelta(hours=1)]
 
-    schema = lake.table_snapshot("b").schema
-    assert [str(column.type) for column in schema.columns] == ["timestamptz", "timestamptz[]", "uuid"]
-    assert schema.columns[:2] == lake.table_snapshot("a").schema.columns
-    read = lake.read_arrow("b", columns=["at", "in"])
-    assert read.sort_by("at").equals(lake.read_arrow("a").sort_by("at"))
-    assert read.sort_by("at").column("at").cast(pa.timestamp("us")).to_pylist() == [MOMENT, far]
+
+def int96(folder: Path, name: str, **more: pa.Array) -> str:
+    """Write times as INT96, two of which clocks in New York show as one, on their own and below others."""
+    times = pa.array([*OLD_TIMES, None], pa.timestamp("us"))
+    at = times.to_pylist()
+    columns = {
+        "at": times,
+        "list": pa.array([[one] for one in at], pa.list_(times.type)),
+        "map": pa.array([[("k", one)] for one in at], pa.map_(pa.string(), times.type)),
+        "struct": pa.array([{"a": one, "b": [{"c": one}]} for one in at]),
+    }
+    return parquet(folder, name, columns | more, use_deprecated_int96_timestamps=True)
+
+
+@pytest.mark.parametrize("more", [{}, {"key": pa.nulls(5, pa.uuid())}], ids=["spark", "pyarrow"])
+@pytest.mark.parametrize("rebases", [{}, {"int96RebaseMode": "CORRECTED"}])
+def test_times_of_old_writers_are_those_that_duckdb_reads_in_every_zone(
+    new_session, lake, sqlite_catalog, tmp_path, more, rebases
+):
+    path = int96(tmp_path, "a.parquet", **more)
+    spark = new_session()
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+
+    LakeSession(spark, lake).insert("t", {"path": path, "options": rebases}, create_table=True)
+
+    assert in_duckdb(sqlite_catalog, "SELECT * FROM t") == of_file(path)
+
+
+@pytest.mark.parametrize("more", [{}, {"key": pa.nulls(5, pa.uuid())}], ids=["spark", "pyarrow"])
+def test_a_table_s_columns_say_whether_times_of_old_writers_are_instants(session, lake, tmp_path, more):
+    with lake.transaction() as tx:
+        tx.create_table(
+            "t",
+            {
+                "at": "timestamptz",
+                "list": "timestamp[]",
+                "map": "map(varchar, timestamptz)",
+                "struct": "struct(a timestamp, b struct(c timestamptz)[])",
+                **dict.fromkeys(more, "uuid"),
+            },
+        )
+
+    session.insert("t", {"path": int96(tmp_path, "a.parquet", **more)})
+
+    (row,) = lake.read_arrow("t", where="at = '2024-11-03 05:30:00+00'").to_pylist()
+    instant = LATE.replace(tzinfo=dt.UTC)
+    assert (row["at"], row["list"], row["map"]) == (instant, [LATE], [("k", instant)])
+    assert row["struct"] == {"a": LATE, "b": [{"c": instant}]}
+
+
+def test_a_merge_takes_times_of_old_writers_as_instants_where_its_table_has_them(session, lake, tmp_path):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"id": "int64", "at": "timestamptz"})
+    times = {"id": pa.array([1]), "at": pa.array([MOMENT])}
+    path = parquet(tmp_path, "a.parquet", times, use_deprecated_int96_timestamps=True)
+
+    session.merge("t", {"path": path}, on=["id"], insert_all=True)
+
+    assert lake.read_arrow("t").to_pylist() == [{"id": 1, "at": MOMENT.replace(tzinfo=dt.UTC)}]
+
+
+@pytest.mark.parametrize("more", [{}, {"key": pa.nulls(1, pa.uuid())}], ids=["spark", "pyarrow"])
+def test_files_of_old_and_new_writers_hold_instants_where_one_says_so(session, lake, tmp_path, more):
+    for name, type_ in (("a", pa.timestamp("us")), ("b", pa.timestamp("us", "UTC"))):
+        columns = {"at": pa.array([MOMENT], type_), **more}
+        parquet(tmp_path / "in", f"{name}.parquet", columns, use_deprecated_int96_timestamps=name == "a")
+
+    session.insert("t", {"path": str(tmp_path / "in"), "format": "parquet"}, create_table=True)
+
+    assert lake.read_arrow("t").column("at").to_pylist() == [MOMENT.replace(tzinfo=dt.UTC)] * 2
+
+
+def test_times_in_spark_s_old_calendar_stay_those_that_spark_wrote(new_session, lake, tmp_path):
+    writer = new_session()
+    writer.conf.set("spark.sql.parquet.int96RebaseModeInWrite", "LEGACY")
+    writer.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    time = "TIMESTAMP '1001-01-01 01:02:03 UTC'"
+    query = f"SELECT {time} AS at, named_struct('l', array({time})) AS deep, map('k', {time}) AS m"
+    writer.sql(query).write.parquet(str(tmp_path / "in"))
+    spark = new_session()
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+
+    LakeSession(spark, lake).insert("t", {"path": str(tmp_path / "in")}, create_table=True)
+
+    old = dt.datetime(1001, 1, 1, 1, 2, 3)
+    assert lake.read_arrow("t").to_pylist() == [{"at": old, "deep": {"l": [old]}, "m": [("k", old)]}]
 
 
 def test_one_file_for_pyarrow_brings_the_others_with_it(session, sqlite_catalog, tmp_path):

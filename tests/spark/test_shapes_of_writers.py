@@ -82,21 +82,9 @@ def became(spark, lake: Lake, file: Path, table: str) -> dict[str, str] | tuple[
 
 
 def difference(lake: Lake, catalog, file: Path, table: str) -> str:
-    """Say how DuckDB's rows of a table, or ours, differ from DuckDB's of the file; empty: they do not.
-
-    Only DuckDB takes an INT96 for a time without zone: Spark, which writes them, means an instant.
-    """
+    """Say how DuckDB's rows of a table, or ours, differ from DuckDB's of the file; empty: they do not."""
     with open_lake(catalog) as duck:
         query = f"read_parquet('{file}')"
-        described = duck.sql(f"SELECT column_name, column_type FROM (DESCRIBE FROM {query})")
-        instants = {
-            column.name
-            for column in lake.table_snapshot(table).schema.columns
-            if str(column.type) == "timestamptz" and (column.name, "TIMESTAMP") in described
-        }
-        if instants:
-            casts = ", ".join(f'"{name}" AT TIME ZONE \'UTC\' AS "{name}"' for name in sorted(instants))
-            query = f"(SELECT * REPLACE ({casts}) FROM {query})"
         return other_table(duck, table, query) or other_arrow(duck, lake.read_arrow(table), table)
 
 

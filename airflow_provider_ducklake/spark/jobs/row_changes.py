@@ -18,7 +18,13 @@ from airflow_provider_ducklake.planning.reading.predicates import ALWAYS, column
 from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.planning.writing.write import WriteResult
 from airflow_provider_ducklake.spark import sources
-from airflow_provider_ducklake.spark.job.request import Action, LakeSource, OverwriteSource, RowChangeSource
+from airflow_provider_ducklake.spark.job.request import (
+    Action,
+    DatasetSource,
+    LakeSource,
+    OverwriteSource,
+    RowChangeSource,
+)
 from airflow_provider_ducklake.spark.jobs.insert import write
 from airflow_provider_ducklake.spark.jobs.sql import rows_of
 from airflow_provider_ducklake.spark.read import read_table, reading
@@ -119,6 +125,8 @@ def _source_rows(
             return None
         case LakeSource() as source:
             return rows_of(spark, source, plans[:1])[0]
+        case DatasetSource(dataset) as source if dataset.format == "parquet":  # text has other rules here
+            return sources.load(spark, source, changes.target.table.schema)
         case source:
             return sources.load(spark, source, None)
 
