@@ -231,7 +231,8 @@ def _is_variant(field: pa.Field, parquet: pq.ParquetFile) -> bool:
     return bool(pa.types.is_struct(field.type)) and f" {field.name} (Variant(" in str(parquet.schema)
 
 
-_ONLY_FOR_ARROW = {"TIME", "UUID", "FLOAT16", "INTERVAL", "GEOMETRY", "GEOGRAPHY"}
+# UNKNOWN: without any value, which Spark takes for integers
+_ONLY_FOR_ARROW = {"UNKNOWN", "TIME", "UUID", "FLOAT16", "INTERVAL", "GEOMETRY", "GEOGRAPHY"}
 
 
 def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
@@ -367,7 +368,6 @@ def _as_duckdb(type_: pa.DataType, *, truncates: bool = False) -> pa.DataType:
 
 
 _OTHERS_IN_DUCKDB = (
-    (pa.types.is_null, pa.int32()),
     (pa.types.is_duration, pa.int64()),
     (pa.types.is_time, pa.time64("us")),
 )

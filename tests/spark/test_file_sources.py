@@ -328,6 +328,53 @@ def test_big_files_are_read_by_several_tasks(session, sqlite_catalog, tmp_path, 
     assert in_duckdb(sqlite_catalog, "SELECT count(DISTINCT key), sum(n) FROM t")[1] == [(256, 499_500)]
 
 
+NOTHING = {
+    "alone": pa.nulls(2),
+    "list": pa.array([[None], []], pa.list_(pa.null())),
+    "struct": pa.array([{"a": None}, None], pa.struct([("a", pa.null())])),
+}
+
+
+def test_columns_without_a_type_become_what_duckdb_makes_of_them(session, lake, sqlite_catalog, tmp_path):
+    path = parquet(tmp_path, "a.parquet", NOTHING)
+    rows = pq.read_table(path)
+
+    session.insert("of_spark", {"path": path}, create_table=True)
+    with lake.transaction() as tx:
+        tx.create_table("of_arrow", rows.schema)
+        tx.create_table("of_files", rows.schema)
+        tx.add_data_files("of_files", [path])
+    lake.append_arrow("of_arrow", rows)
+
+    for table in ("of_spark", "of_arrow", "of_files"):
+        assert in_duckdb(sqlite_catalog, f"SELECT * FROM {table}") == of_file(path)
+        assert session.read(table).toArrow().to_pylist() == lake.read_arrow(table).to_pylist()
+        assert lake.read_arrow(table).to_pylist() == rows.to_pylist()
+
+
+@pytest.mark.parametrize("more", [{}, {"key": pa.nulls(2, pa.uuid())}], ids=["spark", "pyarrow"])
+def test_columns_without_a_type_go_into_columns_of_any(session, lake, tmp_path, more):
+    types = {"alone": "struct(a uuid)", "list": "interval[]", "struct": "struct(a varchar)"}
+    with lake.transaction() as tx:
+        tx.create_table("t", types | dict.fromkeys(more, "uuid"))
+    path = parquet(tmp_path, "a.parquet", NOTHING | more)
+
+    session.insert("t", {"path": path})
+    lake.append_arrow("t", pq.read_table(path))
+
+    rows = pq.read_table(path).to_pylist()
+    assert lake.read_arrow("t").to_pylist() == rows * 2
+
+
+def test_a_column_without_a_type_in_the_first_file_has_that_of_the_second(session, lake, tmp_path):
+    parquet(tmp_path / "in", "a.parquet", {"x": pa.nulls(1)})
+    parquet(tmp_path / "in", "b.parquet", {"x": pa.array(["b"])})
+
+    session.insert("t", {"path": str(tmp_path / "in"), "format": "parquet"}, create_table=True)
+
+    assert lake.read_arrow("t").sort_by("x").to_pylist() == [{"x": "b"}, {"x": None}]
+
+
 # --- why a source cannot be read
 
 

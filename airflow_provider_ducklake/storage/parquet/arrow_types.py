@@ -142,12 +142,12 @@ def ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType:
         return nested
     if pa.types.is_decimal(type_) and 0 <= type_.scale <= type_.precision <= MAX_DECIMAL_PRECISION:
         return DecimalType(type_.precision, type_.scale)
-    name = name_of_arrow(type_)
+    name = "int32" if pa.types.is_null(type_) else name_of_arrow(type_)  # as the reference has it
     if name is not None:
         return ScalarType(name)
     raise InvalidTypeError(
         f"Column {where} has Arrow type {type_}, which DuckLake cannot store; cast it to another type first "
-        "(a duration to int64, a null column to its intended type)."
+        "(a duration to int64)."
     )
 
 

@@ -64,17 +64,18 @@ ALSO_TAKEN = [
     (pa.large_list(pa.int8()), "int8[]"),
     (pa.list_(pa.int8(), 3), "int8[]"),
     (pa.list_view(pa.int8()), "int8[]"),
+    (pa.null(), "int32"),
+    (pa.map_(pa.string(), pa.list_(pa.null())), "map(varchar, int32[])"),
 ]
 REFUSED = [
     pa.duration("s"),
     pa.decimal256(39, 0),
     pa.decimal128(5, -2),
     pa.decimal128(2, 5),
-    pa.null(),
     pa.struct([]),
     pa.struct([("a", pa.int8()), ("A", pa.int8())]),
     pa.list_(pa.duration("s")),
-    pa.map_(pa.string(), pa.null()),
+    pa.map_(pa.string(), pa.duration("us")),
     pa.sparse_union([pa.field("a", pa.int8())]),
 ]
 
@@ -210,6 +211,8 @@ TAKEN = [
     (pa.array(["{}"]), "json", "{}"),
     (pa.array([None], pa.null()), "int64", None),
     (pa.array([[None]], pa.list_(pa.null())), "int64[]", [None]),
+    (pa.array([[None]], pa.list_(pa.null())), "uuid[]", [None]),
+    (pa.array([None], pa.null()), "struct(a interval)", None),
     (pa.array([[1, None]], pa.large_list(pa.int8())), "int64[]", [1, None]),
     (pa.array([[1, 2]], pa.list_(pa.int8(), 2)), "int64[]", [1, 2]),
     (pa.array([b"\0" * 16], pa.uuid().storage_type).cast(pa.uuid()), "uuid", UUID(int=0)),
