@@ -32,7 +32,7 @@ _INSTANT = pa.timestamp("us", "UTC")
 def marked(type_: pa.DataType, leaves: Iterator[pq.ColumnSchema]) -> pa.DataType:
     """Return a column's type with ``INT96`` for each of its leaves that is one."""
     below = [marked(one.type, leaves) for one in children_of_field(type_)]
-    if not below:
+    if not below and not pa.types.is_struct(type_):
         return INT96 if next(leaves).physical_type == "INT96" else type_
     return _with_children(type_, below)
 

@@ -191,7 +191,7 @@ def _schema(parquet: pq.ParquetFile) -> pa.Schema:
         name = "variant" if _is_variant(one, parquet) else None
         if one.name in geometries:
             name = "geometry"
-        elif not children_of_field(one.type):
+        elif leaves and not children_of_field(one.type):
             name = _NAMED.get(_named_by(leaves[0], is_of_duckdb=is_of_duckdb))
         type_ = VARIANT if name == "variant" else int96.marked(one.type, iter(leaves))
         fields.append(pa.field(one.name, type_, metadata=name and {TYPE_KEY: name}))
@@ -224,7 +224,8 @@ def _geometries(metadata: pq.FileMetaData) -> frozenset[str]:
 
 
 def _leaf_count(type_: pa.DataType) -> int:
-    return sum(_leaf_count(one.type) for one in children_of_field(type_)) or 1
+    below = children_of_field(type_)
+    return sum(_leaf_count(one.type) for one in below) if below or pa.types.is_struct(type_) else 1
 
 
 def _is_variant(field: pa.Field, parquet: pq.ParquetFile) -> bool:

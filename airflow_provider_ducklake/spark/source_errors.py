@@ -87,8 +87,8 @@ def _of_only_dataset(source: Source, error: Exception, said: Sequence[str]) -> D
         return None
     ((name, dataset),) = datasets.items()
     return InvalidInputError(
-        f"{name} cannot be read: Spark's Parquet reader failed in a file of {dataset.path}: {_root(said)}. "
-        "Replace it by a sound one, or leave it out."
+        f"{name} cannot be read: Spark's Parquet reader failed in a file of {dataset.path}, which "
+        f"{_harm(said)}. Replace it by a sound one, or leave it out."
     )
 
 
@@ -111,13 +111,52 @@ def _problem(
         with suppress(Exception):  # of a second look: the first one has said enough
             return _bad_record(spark, dataset, target, path)
         return f": {_root(said)}. Correct the file."
-    return f": {_root(said)}. Replace the file by a sound one, or leave it out."
+    return f" {_harm(said)}. Replace the file by a sound one, or leave it out."
 
 
 def _root(said: Sequence[str]) -> str:
     """Return what the last cause says, behind the one that names a column of a Parquet file."""
     named = [one for one in said[:-1] if " in col [" in one][-1:]
-    return ", ".join(re.sub(r"^(?:[\w.$]+: )+", "", one).split("\n")[0] for one in [*named, said[-1]])
+    return ", ".join(_without_classes(one) for one in [*named, said[-1]] if _without_classes(one))
+
+
+# What a reader of damaged bytes stumbles over; their own words are of its code.
+_STUMBLES = (
+    (
+        re.compile(
+            r"java\.io\.EOFException|java\.nio\.Buffer(?:Under|Over)flowException|[\w.]+\.TTransportException"
+        ),
+        "it ends too early",
+    ),
+    (
+        re.compile(
+            r"java\.lang\.(?:\w*IndexOutOfBounds|NullPointer|NegativeArraySize|ArrayStore|ClassCast|Arithmetic|"
+            r"IllegalState|NumberFormat)Exception|java\.lang\.(?:StackOverflow|Assertion|Internal)Error|"
+            r"java\.util\.NoSuchElementException|scala\.MatchError"
+        ),
+        "its pages are not what its footer says",
+    ),
+)
+_CLASS = re.compile(r"\b(?:[a-z]\w*\.){2,}([A-Z]\w*)(?:\$\w+)*(?:@[0-9a-f]+)?")
+
+
+def _harm(said: Sequence[str]) -> str:
+    """Return the end of a sentence on a file: that it is damaged, and what of it cannot be read."""
+    stumble = next((words for pattern, words in _STUMBLES if pattern.match(said[-1])), None)
+    column = next((found[1] for one in reversed(said) if (found := _IN_COLUMN.search(one))), None)
+    of_column = "" if column is None else f", at column {column}"
+    if stumble is not None:
+        return f"is damaged{of_column}: {stumble}"
+    return f"is damaged: {_root(said).rstrip('.') or 'it cannot be decoded'}"
+
+
+_IN_COLUMN = re.compile(r" in col \[([^\]]*)\]")
+
+
+def _without_classes(text: str) -> str:
+    """Return the first line of what an exception says, without names of classes and packages of Java."""
+    line = text.split("\n", maxsplit=1)[0].strip()
+    return _CLASS.sub(r"\1", re.sub(r"^(?:[\w.$]+(?:Exception|Error)(?:: |$))+", "", line))
 
 
 def _bad_record(spark: SparkSession, dataset: Dataset, target: TableSchema | None, path: str) -> str:

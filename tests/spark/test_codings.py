@@ -190,7 +190,7 @@ def test_a_column_that_does_not_say_its_encodings_is_not_left_to_spark(tmp_path)
     assert [one.reason for one in undecodable(pq.read_metadata(path))] == ["does not say how it is encoded"]
 
 
-def as_impala_s(path):
+def as_impala_s(path, writer="impala version 1.2-INTERNAL"):
     """Write texts in a dictionary as Impala does: the last eight indexes of a page are fewer."""
     rows = pa.table({"x": [f"text {n}" for n in range(25)]})
     pq.write_table(rows, path, compression="none")
@@ -202,7 +202,7 @@ def as_impala_s(path):
     path.write_bytes(data[:start] + page + data[end + size :])
 
     def of_impala(footer):
-        footer[6] = Field(Kind.BINARY, b"impala version 1.2-INTERNAL")
+        footer[6] = Field(Kind.BINARY, writer.encode())
         chunk = footer[4].value.values[0][1].value.values[0][3].value
         for place in (6, 7):
             chunk[place] = Field(Kind.I64, chunk[place].value - (end + size - start - len(page)))

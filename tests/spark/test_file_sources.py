@@ -17,11 +17,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, SparkJobError
+from airflow_provider_ducklake.errors import (
+    InvalidInputError,
+    InvalidTypeError,
+    SourceNotFoundError,
+    SparkJobError,
+)
 from airflow_provider_ducklake.spark import parquet_sources
+from airflow_provider_ducklake.storage.parquet.thrift import Field, Kind, read_struct
 from airflow_provider_ducklake.writes.session import LakeSession
+from tests.corpora.outcomes import Outcome, of_error
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
+from tests.spark.test_codings import as_impala_s, edited
 
 MOMENT = dt.datetime(2024, 1, 1, 12, 30, 0, 123456)
 UUID = uuid.UUID("1c0d1f54-4643-4ef4-93f4-2989dd4ef64a")
@@ -391,8 +399,8 @@ def scrambled(path: str) -> None:
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (cut, "{path}: .*is not a Parquet file"),
-        (scrambled, r"{path}: could not read page .* in col \[n\]"),
+        (cut, "{path} is damaged: .*is not a Parquet file"),
+        (scrambled, r"{path} is damaged: could not read page .* in col \[n\]"),
     ],
 )
 def test_a_harmed_parquet_file_is_named(session, tmp_path, harm, message):
@@ -403,6 +411,63 @@ def test_a_harmed_parquet_file_is_named(session, tmp_path, harm, message):
 
     with pytest.raises(InvalidInputError, match=f"source cannot be read: {message.format(path=path)}"):
         session.insert("t", {"path": path}, create_table=True)
+
+
+def shortened(path: str) -> None:
+    """Write a page that ends before its last indexes."""
+    as_impala_s(Path(path), "parquet-mr")
+
+
+def misplaced(path: str) -> None:
+    """Write a page whose indexes are of no value."""
+    pq.write_table(pa.table({"x": ["a", "b", "c", "a"]}), path, compression="none")
+    data = bytearray(Path(path).read_bytes())
+    header, end = read_struct(bytes(data), pq.read_metadata(path).row_group(0).column(0).data_page_offset)
+    data[end + header[3].value - 2] = 0xFF  # four indexes of two bits
+    Path(path).write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (shortened, "it ends too early"),
+        pytest.param(
+            misplaced,
+            "its pages are not what its footer says",
+            marks=pytest.mark.classic_only("Spark names no file, and a server no class"),
+        ),
+    ],
+)
+def test_what_a_reader_of_damaged_bytes_stumbles_over_is_said_in_words(session, tmp_path, harm, message):
+    path = str(tmp_path / "a.parquet")
+    harm(path)
+
+    with pytest.raises(
+        InvalidInputError, match=f"source cannot be read: .*{path}(?:, which)? is damaged: {message}"
+    ) as caught:
+        session.insert("t", {"path": path}, create_table=True)
+
+    assert of_error(caught.value)[0] is Outcome.REFUSED
+
+
+def test_a_group_without_fields_is_named(session, tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": [1], "deep": [{"empty": {"gone": 1}, "a": 1}]}), path)
+
+    def without_fields(footer: Any) -> None:
+        elements = footer[2].value.values
+        (place,) = [place for place, one in enumerate(elements) if one[4].value == b"gone"]
+        del elements[place]
+        elements[place - 1][5] = Field(Kind.I32, 0)
+        del footer[4].value.values[0][1].value.values[1]
+        footer[5].value.values.clear()
+
+    edited(path, without_fields)
+
+    with pytest.raises(InvalidTypeError, match=r"column deep\.empty is a struct without fields"):
+        session.insert("t", str(path), create_table=True)
+    session.insert("t", sql="SELECT id FROM s", sources={"s": str(path)}, create_table=True)
+    assert session.read("t").collect() == [(1,)]
 
 
 def test_a_harmed_file_for_pyarrow_is_named_with_its_row_group(session, tmp_path):

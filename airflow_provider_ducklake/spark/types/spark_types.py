@@ -134,8 +134,10 @@ def _ducklake_type(type_: t.DataType, where: str, problems: list[str]) -> DuckLa
 
 
 def _struct_fields(type_: t.StructType, where: str, problems: list[str]) -> tuple[Field, ...]:
-    if not type_.fields or len({fold(field.name) for field in type_}) != len(type_.fields):
-        problems.append(f"column {where} is a struct without fields, or with two fields of one name")
+    if not type_.fields:
+        problems.append(f"column {where} is a struct without fields")
+    if len({fold(field.name) for field in type_}) != len(type_.fields):
+        problems.append(f"column {where} is a struct with two fields of one name")
     return tuple(
         Field(field.name, _ducklake_type(field.dataType, f"{where}.{field.name}", problems))
         for field in type_
