@@ -1,6 +1,7 @@
 """INT96 of Parquet sources: times without zone, as DuckDB reads them, unless a table's column holds instants.
 
-Schemas of sources have the type ``INT96`` for one, which pyarrow gives to nothing else in a Parquet file.
+The same are timestamps of old writers that have a converted type alone. Schemas of sources have the type
+``INT96`` for all of them, which pyarrow gives to nothing in a Parquet file.
 *Source:* the types and values that DuckDB's ``read_parquet`` shows.
 """
 
@@ -14,7 +15,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.spec.types.scalars import Kind
-from airflow_provider_ducklake.storage.parquet.footer import children_of_field
+from airflow_provider_ducklake.storage.parquet.footer import children_of_field, is_without_zone
 from airflow_provider_ducklake.storage.parquet.reshape import is_list
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def marked(type_: pa.DataType, leaves: Iterator[pq.ColumnSchema]) -> pa.DataType
     """Return a column's type with ``INT96`` for each of its leaves that is one."""
     below = [marked(one.type, leaves) for one in children_of_field(type_)]
     if not below and not pa.types.is_struct(type_):
-        return INT96 if next(leaves).physical_type == "INT96" else type_
+        return INT96 if is_without_zone(next(leaves)) else type_
     return _with_children(type_, below)
 
 

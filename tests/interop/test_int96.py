@@ -1,15 +1,17 @@
 """INT96, the timestamps of Hive, Impala and old Spark: all years, and microseconds, as DuckDB has them."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.errors import SchemaMismatchError
 from tests.interop.comparison import multiset
 from tests.interop.restoring import run
 from tests.reference.duckdb_lake import open_lake
+from tests.spark.test_codings import edited
 
 VALUES = [  # sentinels beyond what nanoseconds hold, 1677 to 2262
     datetime(9999, 12, 31, 23, 59, 59, 999999),  # noqa: DTZ001 - the type has no zone
@@ -17,6 +19,16 @@ VALUES = [  # sentinels beyond what nanoseconds hold, 1677 to 2262
     datetime(2024, 1, 1, 1, 2, 3, 4),  # noqa: DTZ001
     None,
 ]
+
+
+def without_logical_type(path):
+    """Leave timestamps in a file the converted type alone, as old writers do: DuckDB sees no zone then."""
+
+    def edit(footer):
+        for element in footer[2].value.values:
+            element.pop(10, None)
+
+    edited(path, edit)
 
 
 def write_int96(path, values=VALUES, unit="us"):
@@ -73,3 +85,29 @@ def test_nanoseconds_are_cut_to_microseconds(sqlite_catalog, tmp_path, type_):
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake, open_lake(sqlite_catalog) as duck:
         assert multiset(lake.read_arrow("t")) == multiset(duck.arrow("FROM t"))
+
+
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_times_with_a_converted_type_alone_have_no_zone_as_for_the_reference(sqlite_catalog, tmp_path, unit):
+    path, instants = tmp_path / "a.parquet", [one and one.replace(tzinfo=UTC) for one in VALUES]
+    times = pa.array(instants, pa.timestamp("us", "UTC")).cast(pa.timestamp(unit, "UTC"), safe=False)
+    pq.write_table(pa.table({"id": range(4), "at": times}), path, store_schema=False)
+    without_logical_type(path)
+    run(
+        sqlite_catalog,
+        f"CREATE TABLE t AS FROM '{path}' LIMIT 0",
+        'CREATE TABLE z (id INT, "at" TIMESTAMPTZ)',
+    )
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        is_refused = pytest.raises(SchemaMismatchError, match="without logical type, which is read as")
+        with is_refused, lake.transaction() as tx:
+            tx.add_data_files("z", [str(path)])
+        with lake.transaction() as tx:
+            tx.add_data_files("t", [str(path)])
+
+        with open_lake(sqlite_catalog) as duck:
+            duck.sql("SET TimeZone = 'America/New_York'")
+            assert multiset(lake.read_arrow("t")) == multiset(duck.arrow("FROM t"))
+            assert duck.sql("SELECT id FROM t WHERE \"at\" < '1700-01-01'") == [(1,)]
+        assert lake.read_arrow("t", where="at < '1700-01-01'").column("id").to_pylist() == [1]
+        assert lake.verify() == []

@@ -27,6 +27,7 @@ from airflow_provider_ducklake.spark import parquet_sources
 from airflow_provider_ducklake.storage.parquet.thrift import Field, Kind, read_struct
 from airflow_provider_ducklake.writes.session import LakeSession
 from tests.corpora.outcomes import Outcome, of_error
+from tests.interop.test_int96 import without_logical_type
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.test_codings import as_impala_s, edited
@@ -169,6 +170,24 @@ def test_times_of_old_writers_are_those_that_duckdb_reads_in_every_zone(
     LakeSession(spark, lake).insert("t", {"path": path, "options": rebases}, create_table=True)
 
     assert in_duckdb(sqlite_catalog, "SELECT * FROM t") == of_file(path)
+
+
+@pytest.mark.parametrize("options", [{}, {"truncateNanoseconds": True}], ids=["spark", "pyarrow"])
+def test_times_with_a_converted_type_alone_are_those_that_duckdb_reads(
+    session, lake, sqlite_catalog, tmp_path, options
+):
+    times = pa.array([MOMENT, None], pa.timestamp("us", "UTC"))
+    columns = {"at": times, "list": pa.array([[MOMENT], None], pa.list_(times.type))}
+    path = parquet(tmp_path, "a.parquet", columns)
+    without_logical_type(Path(path))
+
+    session.insert("t", {"path": path, "options": options}, create_table=True)
+    with lake.transaction() as tx:
+        tx.create_table("z", {"at": "timestamptz", "list": "timestamptz[]"})
+    session.insert("z", {"path": path, "options": options})
+
+    assert in_duckdb(sqlite_catalog, "SELECT * FROM t") == of_file(path)
+    assert lake.read_arrow("z").column("at").to_pylist() == [MOMENT.replace(tzinfo=dt.UTC), None]
 
 
 @pytest.mark.parametrize("more", [{}, {"key": pa.nulls(5, pa.uuid())}], ids=["spark", "pyarrow"])

@@ -295,6 +295,18 @@ def children_of_field(type_: pa.DataType) -> tuple[pa.Field, ...]:
     return ()
 
 
+def is_without_zone(leaf: pq.ColumnSchema) -> bool:
+    """Whether the reference reads a leaf as a timestamp without zone, and others as an instant.
+
+    That is INT96, and what old writers annotated with nothing but a converted type.
+    """
+    logical = leaf.logical_type
+    return bool(
+        leaf.physical_type == "INT96"
+        or (logical.type == "TIMESTAMP" and "is_from_converted_type=true" in str(logical))
+    )
+
+
 def leaf_columns(
     file_schema: Sequence[pa.Field], schema: TableSchema, match: Matcher
 ) -> list[tuple[Column | None, pa.DataType]]:
