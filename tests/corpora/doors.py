@@ -197,8 +197,14 @@ def serve_spark() -> Callable[..., Any]:
                 *arguments, session=lambda lake: LakeSession(spark, lake)
             )
         finally:
-            if spark.sparkContext._gateway.proc.poll() is not None:  # else all files to come would fail, too
-                print("the JVM ended", flush=True)
-                os._exit(1)
+            try:
+                spark.sparkContext._jvm.System.nanoTime()
+            except Exception:  # noqa: BLE001 - of Py4J or of the socket
+                code = spark.sparkContext._gateway.proc.wait(10)
+                print(f"the JVM ended: {_JVM_ENDS.get(code, f'exit code {code}')}", flush=True)
+                os._exit(1)  # else all files to come would fail, too
 
     return do
+
+
+_JVM_ENDS = {50: "an uncaught exception", 51: "an uncaught exception", 52: "out of memory"}  # of Spark
