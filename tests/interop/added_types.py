@@ -1,18 +1,21 @@
 """Files whose columns DuckDB reads by other rules than pyarrow, and which columns of a table they fit."""
 
+import json
 import struct
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.storage.parquet.thrift import Field, Kind, Struct
+from airflow_provider_ducklake.storage.parquet.thrift import Field, Items, Kind, Struct
 from tests.interop.footers import (
     BYTE_ARRAY,
     INT32,
     INT64,
+    KEYS,
     LIST,
     OPTIONAL,
     REPEATED,
     REQUIRED,
+    edited,
     element,
     parquet,
     with_schema,
@@ -33,6 +36,19 @@ def of(values: list, type_: pa.DataType, physical: int, **says: object) -> bytes
     return with_schema(
         parquet({"a": pa.array(values, type_)}), [element("a", OPTIONAL, physical, **says)], ["a"]
     )
+
+
+def geoparquet(geo: object, values: list = POINTS, type_: pa.DataType | None = None) -> bytes:
+    """Return a file with GeoParquet's metadata, of a column ``a`` that has no logical type of its own."""
+    said = geo if isinstance(geo, str) else json.dumps(geo)
+    pair = {1: Field(Kind.BINARY, b"geo"), 2: Field(Kind.BINARY, said.encode())}
+    data = parquet({"a": pa.array(values, type_ or pa.binary())})
+    return edited(data, lambda footer: footer.update({KEYS: Field(Kind.LIST, Items(Kind.STRUCT, [pair]))}))
+
+
+def geo(**says: object) -> dict:
+    """Return GeoParquet's metadata of a column ``a``."""
+    return {"version": "1.1.0", "columns": {"a": {"encoding": "WKB", "geometry_types": [], **says}}}
 
 
 def _enums_in_a_list() -> bytes:
@@ -60,6 +76,12 @@ FILES = {
     "null": parquet({"a": pa.nulls(3)}),
     "nulls in a list": parquet({"a": pa.array([[None, None], [], None], pa.list_(pa.null()))}),
     "geometry of a system": of(POINTS, pa.binary(), BYTE_ARRAY, logical=_SYSTEM),
+    "geography": of([*POINTS, None], pa.binary(), BYTE_ARRAY, logical=logical(18)),
+    "geoparquet": geoparquet(geo(), [*POINTS, None]),
+    "geoparquet of a system": geoparquet(geo(crs={"id": {"authority": "EPSG", "code": 5070}})),
+    "points of geoparquet": geoparquet(geo(encoding="point")),
+    "text of geoparquet": geoparquet(geo(), TEXTS, pa.string()),
+    "bytes": parquet({"a": pa.array(POINTS, pa.binary())}),
     "logical text": of(_BYTES, pa.binary(), BYTE_ARRAY, logical=logical(1)),
     "logical enum": of(_BYTES, pa.binary(), BYTE_ARRAY, logical=logical(4)),
     "logical json": of([b"1"], pa.binary(), BYTE_ARRAY, logical=logical(12)),
@@ -84,11 +106,25 @@ TAKEN = [
     ("null", "BIGINT"),
     ("nulls in a list", "INTEGER[]"),
     ("geometry of a system", "GEOMETRY"),
+    ("geography", "GEOMETRY"),
+    ("geoparquet", "GEOMETRY"),
+    ("geoparquet of a system", "GEOMETRY"),
     ("logical text", "BLOB"),
     ("logical enum", "BLOB"),
     ("logical json", "BLOB"),
 ]
+# which DuckDB reads, though its own function adds none
+NOT_ADDED_BY_DUCKDB = ("halves", "geography", "geoparquet", "geoparquet of a system")
 REFUSED = [
+    ("bytes", "GEOMETRY", "column a is geometry in the table; binary in the file does not fit"),
+    ("geoparquet", "BLOB", "binary of GeoParquet's encoding WKB, which DuckDB reads as geometry, in the"),
+    ("geography", "BLOB", "column a is blob in the table; binary in the file does not fit"),
+    (
+        "points of geoparquet",
+        "GEOMETRY",
+        "binary of GeoParquet's encoding point, which DuckDB reads as",
+    ),
+    ("text of geoparquet", "VARCHAR", "string of GeoParquet's encoding WKB, which DuckDB reads as geometry"),
     ("enum", "BLOB", "binary, which DuckDB reads as string, in the file does not fit"),
     ("nanoseconds", "TIMESTAMP", "UTC] in the file does not fit"),
     (

@@ -15,7 +15,7 @@ from airflow_provider_ducklake.storage.parquet.thrift import (
     write_struct,
 )
 
-SCHEMA, ROW_GROUPS = 2, 4  # of FileMetaData
+SCHEMA, ROW_GROUPS, KEYS = 2, 4, 5  # of FileMetaData
 COLUMNS, METADATA, PATH, ENCODINGS, CODEC, PAGES = (
     1,
     3,

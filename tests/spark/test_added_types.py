@@ -12,11 +12,11 @@ from airflow_provider_ducklake.storage.parquet.thrift import Field, Items, Kind
 from airflow_provider_ducklake.writes.session import LakeSession
 from tests.interop.added_types import FILES, TAKEN
 from tests.interop.comparison import multiset
-from tests.interop.footers import edited, parquet
+from tests.interop.footers import KEYS, edited, parquet
 from tests.interop.restoring import run
 from tests.reference.duckdb_lake import open_lake
 
-CREATED_BY, KEYS = 6, 5  # of FileMetaData
+CREATED_BY = 6  # of FileMetaData
 
 
 def same(session, lake, catalog):

@@ -31,7 +31,6 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     StructType,
     is_float,
 )
-from airflow_provider_ducklake.spec.types.scalars import Kind
 from airflow_provider_ducklake.spec.types.values import identity_text, is_infinite, parse_physical
 from airflow_provider_ducklake.storage.parquet.footer import (
     FIRST_RESERVED_FIELD_ID,
@@ -43,11 +42,13 @@ from airflow_provider_ducklake.storage.parquet.footer import (
     open_footer,
 )
 from airflow_provider_ducklake.storage.parquet.foreign_types import (
+    GEOMETRY,
     as_duckdb_reads,
     fits,
     named,
     type_of_leaf,
 )
+from airflow_provider_ducklake.storage.parquet.geoparquet import with_geometries
 from airflow_provider_ducklake.storage.parquet.readable import (
     list_element,
     unread_by_duckdb,
@@ -112,7 +113,8 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
         by_name[fold(one)]: (one, text) for one, text in hive_values.items() if fold(one) in by_name
     }
     of_folders |= folders or {}
-    reading = _Reading(footer, of_folders, allow_missing, ignore_extra_columns, names or FieldNames())
+    root = with_geometries(footer.layout.root, metadata, location.uri)
+    reading = _Reading(footer, root, of_folders, allow_missing, ignore_extra_columns, names or FieldNames())
     reading.read(schema)
     if reading.differences:
         raise SchemaMismatchError(f"{table} (file {location.uri})", tuple(dict.fromkeys(reading.differences)))
@@ -157,6 +159,7 @@ class _Reading:
     """One pass over a file's schema: over Arrow's types, and over Parquet's own tree beside them."""
 
     footer: OpenFooter
+    root: SchemaNode
     folders: Mapping[ColumnId, tuple[str, str | None]]
     allow_missing: bool
     ignore_extra_columns: bool
@@ -177,8 +180,7 @@ class _Reading:
     def read(self, schema: TableSchema) -> None:
         """Map the file's columns, then the folders', and note what is missing."""
         fields = list(self.metadata.schema.to_arrow_schema())
-        root = self.footer.layout.root
-        self._fields(fields, root, schema.columns, None, None, "", of_folders=self.folders)
+        self._fields(fields, self.root, schema.columns, None, None, "", of_folders=self.folders)
         for column in schema.columns:
             if column.id in self.folders:
                 self._hive(column, *self.folders[column.id])
@@ -255,7 +257,7 @@ class _Reading:
         read_as = as_duckdb_reads(node, type_)
         if fits(type_of_leaf(node, type_, where), column.type):
             chunks = [group.column(node.leaf) for group in self.groups]
-            found = self._file_stats(chunks, column, read_as, is_null=pa.types.is_null(type_))
+            found = self._file_stats(chunks, node, column, read_as, is_null=pa.types.is_null(type_))
             self.stats[column.id] = _safe(column, found)
             self.differences += _bad_bounds(chunks, column, type_, where)
             layout = self.footer.layout
@@ -268,13 +270,14 @@ class _Reading:
     def _file_stats(
         self,
         chunks: Sequence[pq.ColumnChunkMetaData],
+        node: SchemaNode,
         column: Column,
         type_: pa.DataType,
         *,
         is_null: bool,
     ) -> ColumnStats:
         rule, decode = NanRule.of_writer(self.metadata.created_by), decoder(column.type, type_)
-        of_geometries = column.type.facts.kind is Kind.GEOMETRY
+        of_geometries = node.logical == GEOMETRY  # a box on a sphere need not be around all vertices
         facts = [chunk_facts(chunk, decode, rule, of_geometries=of_geometries) for chunk in chunks]
         if is_null:  # of which writers keep no statistics
             facts = [replace(one, null_count=one.slot_count) for one in facts]

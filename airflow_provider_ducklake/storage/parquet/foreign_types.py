@@ -38,8 +38,8 @@ def _is_plain(node: SchemaNode) -> bool:
 
 # by Parquet's numbers of ConvertedType, and of LogicalType
 _ENUM, _JSON, _BSON, _INTERVAL = 4, 19, 20, 21
-_TIME, _TIMESTAMP, _UUID, _FLOAT16, _VARIANT, _GEOMETRY, _GEOGRAPHY = 7, 8, 14, 15, 16, 17, 18
-_READ_ALONE = frozenset({_TIME, _TIMESTAMP, _UUID, _FLOAT16, _VARIANT, _GEOMETRY, _GEOGRAPHY})
+_TIME, _TIMESTAMP, _UUID, _FLOAT16, _VARIANT, GEOMETRY, _GEOGRAPHY = 7, 8, 14, 15, 16, 17, 18
+_READ_ALONE = frozenset({_TIME, _TIMESTAMP, _UUID, _FLOAT16, _VARIANT, GEOMETRY, _GEOGRAPHY})
 _PLAIN = {
     "BOOLEAN": pa.bool_(),
     "INT32": pa.int32(),
@@ -54,6 +54,8 @@ def named(node: SchemaNode, type_: pa.DataType) -> str:
     """Name the type of a column, and that which DuckDB reads instead of it, as a part of a sentence."""
     if PHYSICAL_TYPES[node.physical] == "INT96":
         return "INT96, which is read as timestamp,"
+    if node.geoparquet is not None:
+        return f"{type_} of GeoParquet's encoding {node.geoparquet}, which DuckDB reads as geometry,"
     read_as = as_duckdb_reads(node, type_)
     return str(type_) if read_as == type_ else f"{type_}, which DuckDB reads as {read_as},"
 
@@ -66,7 +68,10 @@ def type_of_leaf(node: SchemaNode, type_: pa.DataType, where: str) -> DuckLakeTy
     read_as = as_duckdb_reads(node, type_)
     if read_as != type_ and not _are_same_values(type_, read_as):
         return None
-    if node.logical in _UNREAD or node.converted == _BSON:
+    if node.geoparquet is not None:
+        is_plain = node.converted is None and node.logical is None
+        return ScalarType("geometry") if node.geoparquet == "WKB" and is_plain else None
+    if node.logical == _VARIANT or node.converted == _BSON:
         return None
     if name := _BY_LOGICAL.get(node.logical or 0) or _BY_CONVERTED.get(node.converted or 0):
         return ScalarType(name)
@@ -87,9 +92,9 @@ def _are_same_values(type_: pa.DataType, read_as: pa.DataType) -> bool:
 
 
 _BYTES = (pa.string(), pa.binary())
-_BY_LOGICAL = {_UUID: "uuid", _GEOMETRY: "geometry"}  # of which the coordinate system is left out
+# of geometries the coordinate system is left out, and that their edges are arcs
+_BY_LOGICAL = {_UUID: "uuid", GEOMETRY: "geometry", _GEOGRAPHY: "geometry"}
 _BY_CONVERTED = {_JSON: "json", _INTERVAL: "interval"}
-_UNREAD = frozenset({_VARIANT, _GEOGRAPHY})
 
 
 def fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:

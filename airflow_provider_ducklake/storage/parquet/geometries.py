@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,11 +47,18 @@ def geometry_stats(chunk: pq.ColumnChunkMetaData) -> GeometryStats | None:
     found = chunk.geo_statistics
     if found is None or found.geospatial_types is None:
         return None
+    if _is_wrapped(found.xmin, found.xmax):
+        return None
     types = [type_name(number) for number in found.geospatial_types]
     if None in types:
         return None
     x, y, z, m = (_range(getattr(found, f"{axis}min"), getattr(found, f"{axis}max")) for axis in AXES)
     return GeometryStats((x, y, z, m), frozenset(one for one in types if one is not None))
+
+
+def _is_wrapped(low: float | None, high: float | None) -> bool:
+    """Whether a range of longitudes is that across the antimeridian; what is empty ends in infinities."""
+    return low is not None and high is not None and math.inf > low > high > -math.inf
 
 
 def _range(low: float | None, high: float | None) -> tuple[float, float] | None:

@@ -56,6 +56,7 @@ class SchemaNode:
     is_map: bool = False
     converted: int | None = None  # its ConvertedType
     logical: int | None = None  # its LogicalType, by the number of the union's field
+    geoparquet: str | None = None  # the encoding of geometries by the key "geo"
 
     @property
     def is_required(self) -> bool:
