@@ -219,7 +219,7 @@ ODD_PLACES = {
     "target.name: ['main'] is not read: a name without a schema": (
         *("stage of a table that is new", Stage, ("target", "name"), ["main"]),
     ),
-    "target: 'odd' is not one of new, existing": (
+    "target: 'odd' is not one of new, new with its schema, existing": (
         *("stage of a table that is new", Stage, ("target", "kind"), "odd"),
     ),
     "target.options['parquet_compression']: 3 is not a string": (

@@ -55,6 +55,7 @@ AS_LIST = {
 }
 TAGS = {
     write.NewTable: "new",
+    write.NewTableAndSchema: "new with its schema",
     results.ExistingTable: "existing",
     changes.MergedFile: "merged",
     changes.RewrittenFile: "rewritten",
@@ -144,7 +145,10 @@ def decode_cell(item: object) -> Any:  # noqa: ANN401 - whatever it was
     if not isinstance(item, dict):
         raise ValueError(f"a {type(item).__name__}")  # noqa: TRY004 - of a document
     ((tag, text),) = item.items()
-    return _PARSERS[tag](text)
+    value = _PARSERS[tag](text)
+    if encode_cell(value) != item:
+        raise ValueError(f"{tag} is written in another way")
+    return value
 
 
 Row: TypeAlias = Mapping[str, Any]
