@@ -268,6 +268,8 @@ def _commit(
             log.info("The job's files fit the newest snapshot, and are committed there")
             return again, _committed(lake, again, commit, job_ids)
         except TransactionConflictError as error:
+            if str(error) == str(conflict):  # another look finds the same
+                break
             conflict = error
     raise conflict
 
