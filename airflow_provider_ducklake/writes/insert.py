@@ -184,7 +184,10 @@ class PlannedInsert:
         """Return the files on the newest snapshot, where the table has the columns and keys of the plan.
 
         The rows to be replaced may have moved, or gone; that such rows came since is a conflict as before.
+        What the job found is found in the files of the plan alone.
         """
+        if results.changes is not None:
+            return None
         newest = _current(lake, planned)
         is_same = (newest.schema, newest.partition_spec) == (planned.schema, planned.partition_spec)
         if newest.snapshot.id == planned.snapshot.id or not is_same:

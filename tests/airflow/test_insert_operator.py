@@ -211,12 +211,12 @@ def test_rows_of_a_condition_are_replaced(lake, rows):
 
 @pytest.mark.parametrize("choice", [{"mode": "overwrite"}, {"overwrite_where": "id <= 3"}])
 def test_rows_that_others_add_meanwhile_are_a_conflict_and_never_lost(lake, rows, submit, choice):
-    submit.meanwhile(elsewhere(lake, "INSERT INTO orders VALUES (9, 'z')"))
+    submit.meanwhile(elsewhere(lake, "INSERT INTO orders VALUES (2, 'z')"))
 
-    with pytest.raises(TransactionConflictError, match="added rows to it"):
+    with pytest.raises(TransactionConflictError, match="added"):
         insert(source=rows, **choice)
 
-    assert duckdb(lake, "FROM orders") == [(9, "z")]
+    assert duckdb(lake, "FROM orders") == [(2, "z")]
     assert len(files_below(lake)) == 1
 
 

@@ -208,7 +208,7 @@ def test_rows_added_meanwhile_are_a_conflict_as_for_the_reference(lake):
     tx.delete_rows("t", "i < 150")
     lake.append_arrow("t", numbers([5]))
 
-    with pytest.raises(TransactionConflictError, match="added rows"), tx:
+    with pytest.raises(TransactionConflictError, match="added data file"), tx:
         pass
 
     assert lake.row_count("t") == 201
@@ -220,7 +220,7 @@ def test_so_they_are_where_none_was_deleted_and_rows_take_their_place(lake):
     tx.append_arrow("t", numbers([1000]))
     lake.append_arrow("t", numbers([1000]))
 
-    with pytest.raises(TransactionConflictError, match="added rows"), tx:
+    with pytest.raises(TransactionConflictError, match="added data file"), tx:
         pass
     with lake.transaction() as again:
         assert again.delete_rows("t", "i >= 1000") == 1

@@ -313,7 +313,7 @@ def test_a_commit_that_fails_leaves_no_delete_file(sqlite_catalog, sqlite_lake):
     before = files_below(sqlite_catalog)
     sqlite_lake.append_arrow("t", rows([99]))
 
-    with pytest.raises(TransactionConflictError, match="added rows"):
+    with pytest.raises(TransactionConflictError, match="added data file"):
         sqlite_lake.commit_stages([stage], CommitInfo("me", "m"))
 
     assert len(files_below(sqlite_catalog) - before) == 1  # the appended one

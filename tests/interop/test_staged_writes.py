@@ -241,7 +241,6 @@ def test_writes_without_rows_make_no_snapshot_and_are_done_with(lake):
         "ALTER TABLE orders ADD COLUMN late INT",
         "ALTER TABLE orders SET PARTITIONED BY (id)",
         "DROP TABLE orders",
-        "DELETE FROM orders WHERE id = 1",
         "DROP TABLE orders; CREATE TABLE orders (id BIGINT)",
     ],
 )
