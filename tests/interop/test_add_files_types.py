@@ -42,7 +42,6 @@ FILES = {
     "null": pa.nulls(2),
     "decimal": pa.array([Decimal("1.50"), Decimal("-7.25")], pa.decimal128(5, 2)),
     "large_decimal": pa.array([Decimal("1.5")], pa.decimal128(20, 2)),
-    "nothing": pa.nulls(2),
 }
 COLUMNS = {
     **{f"int{bits}": sql for bits, sql in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INT"), (64, "BIGINT"))},
