@@ -454,8 +454,8 @@ class LakeWrites:
     def row_changes(self, table: TableSnapshot, changes: RowChanges, where: Predicate = ALWAYS) -> Stage:
         """Return the changes of a job that changed rows of a table, as it read the table.
 
-        ``where`` is true for all rows that the job may have changed: what others do with rows for which it
-        is not is no conflict.
+        ``where`` is true for all rows that the job may have changed; what others do with other rows is no
+        conflict.
 
         Commit it with ``commit_stages``. It then removes files of the job that the commit does not need.
 

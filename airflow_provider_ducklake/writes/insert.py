@@ -155,7 +155,7 @@ class PlannedInsert:
         return Write((Stage(base, changes, unused),))
 
     def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
-        """Return the files as those of a table that somebody else created, or compacted, meanwhile."""
+        """Return the files as those of a table that another writer created, or compacted, meanwhile."""
         if not isinstance(self.target, NewTable):
             return self._on_newest(self.target, lake, results, seen)
         *_, result = results.of_plans

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputError
 from airflow_provider_ducklake.planning.reading.named_columns import named_columns
-from airflow_provider_ducklake.planning.reading.predicates import ALWAYS, AllOf, column_ids
+from airflow_provider_ducklake.planning.reading.predicates import ALWAYS, AllOf
 from airflow_provider_ducklake.planning.writing.write import plan_write
 from airflow_provider_ducklake.spark.job.request import (
     Action,
@@ -79,8 +79,7 @@ class PlannedRowChange:
 
     def _where(self, done: RowChanges) -> Predicate:
         """Return what is true for the rows that the job looked at, by what was said and by its source."""
-        columns = {column.id for column in self.changes.target.table.schema.walk()}
-        if self.changes.not_matched_by_source or not columns.issuperset(column_ids(done.matching)):
+        if self.changes.not_matched_by_source:
             return self.where
         return AllOf((self.where, done.matching))
 

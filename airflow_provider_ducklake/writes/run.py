@@ -229,7 +229,7 @@ def discard(lake: Lake, request: JobRequest, submitter: Submitter) -> None:
 
 
 def _taken(lake: Lake, request: JobRequest) -> bool:
-    """Release the job, so that nobody commits its files from now on; return whether nobody has."""
+    """Release the job, after which its files cannot be committed; return whether they were not."""
     try:
         return take(lake, request.job_id)
     except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
@@ -257,9 +257,8 @@ def _commit(
         return write, _committed(lake, write, commit, job_ids)
     except TransactionConflictError as error:
         conflict = error
-    for _ in range(
-        _MOST_LOOKS
-    ):  # beside writers that keep changing the files, if not the rows, of this write
+    # others may change the files of this write, if not its rows, again and again
+    for _ in range(_MOST_LOOKS):
         log.info("Conflict with snapshot %d, which %s", conflict.snapshot_id, conflict.theirs)
         try:
             again = planned.write_again(lake, results, commit.seen)

@@ -279,9 +279,8 @@ def _earlier(
     tables = {record.table_id for record in now.replaced}
     base = max((stage.base for stage in planned.stages), default=0)
     for one in restore_log.restores(connection, catalog) if tables and base else ():
-        if (
-            one.table_id in tables and base < one.restored_at <= head
-        ):  # one that changed nothing is of the next
+        # one that changed nothing is noted for the next snapshot
+        if one.table_id in tables and base < one.restored_at <= head:
             ours, name = "replace the rows it had added", f"table {one.table_id}"
             raise TransactionConflictError(ours, "restored it", name, one.restored_at)
     return now.done

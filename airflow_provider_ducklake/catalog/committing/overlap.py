@@ -2,7 +2,8 @@
 
 The records of the snapshots since (``transaction.conflicts``) say whether to look at all; then the catalog
 says which files and inlined rows came and went. Under the commit lock: a few statements, and none for a
-table that nobody else wrote to. What upkeep moved while rows went cannot be told from them: it is a conflict.
+table without other writers. Where upkeep moved rows while others went, no record separates the two: that is a
+conflict.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def check_overlap(
         }
         rules = {kind: rule_of(change.operation, kind) for kind in records}
         seen = _Since(connection, catalog, stage.base, head, change, records)
-        if isinstance(change, ReadRows) and isinstance(change.scope, RowScope):
+        if isinstance(change, ReadRows) and change.scope is not None:
+            assert isinstance(change.scope, RowScope)
             met = {kind for kind, rule in rules.items() if rule is Rule.SAME_ROWS}
             seen.check_scope(change.scope, met)
         elif Rule.SAME_FILES in rules.values():

@@ -170,7 +170,7 @@ def _shared(table: TableSnapshot, files: Sequence[LiveDataFile]) -> UnsupportedF
 
 
 def _why_shared(table: TableSnapshot, file: LiveDataFile) -> str:
-    """Return why nobody knows in which partitions a file's rows are."""
+    """Return why a file's rows may lie in several partitions."""
     spec = table.partition_spec
     assert spec is not None
     if file.partition_id != spec.id or len(file.partition_values) != len(spec.fields):

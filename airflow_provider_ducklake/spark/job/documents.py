@@ -12,19 +12,21 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError, UntrustedValueError
+from airflow_provider_ducklake.planning.reading.predicates import Comparison, conditions
 from airflow_provider_ducklake.spark.job.codec import DocumentError, Json, decode, dumps, encode, loads
 from airflow_provider_ducklake.spec.names.identifiers import check_name
 from airflow_provider_ducklake.spec.names.paths import is_of_job
 from airflow_provider_ducklake.spec.schema import Default
 from airflow_provider_ducklake.spec.types.ducklake_types import catalog_name
 from airflow_provider_ducklake.spec.types.scalars import BYTES
-from airflow_provider_ducklake.spec.types.values import order_key, parse_physical
+from airflow_provider_ducklake.spec.types.values import format_physical, order_key, parse_physical
 from airflow_provider_ducklake.storage.files.filesystem import exists, file_sizes, read_bytes, write_bytes
 from airflow_provider_ducklake.storage.files.sealing import opened, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.spec.files import DataFile
     from airflow_provider_ducklake.spec.schema import TableSchema
@@ -121,6 +123,21 @@ def checked_names(names: Iterable[object], document: str) -> list[str]:
 def is_document(name: str) -> bool:
     """Whether a file is a part of a job's result by its name."""
     return _NAMES.fullmatch(name) is not None
+
+
+def check_filter(rows: Predicate, schema: TableSchema) -> None:
+    """Refuse what a job says of rows of a table unless it compares columns with values of their types.
+
+    Raises:
+        DocumentError: it is another filter. Values that are none of a type may raise what ``reading`` turns.
+    """
+    types = {column.id: column.type for column in schema.walk()}
+    for one in conditions(rows):
+        if not isinstance(one, Comparison) or one.column_id not in types:
+            raise DocumentError("matching is no comparison of the table's columns")
+        type_ = types[one.column_id]
+        if parse_physical(type_, format_physical(type_, one.value)) != one.value:
+            raise DocumentError(f"matching compares a {type_} with another value")
 
 
 def check_once(values: Iterable[object], document: str) -> None:

@@ -102,7 +102,7 @@ def _throwables(error: Exception) -> Iterator[Any]:
 
 
 def is_of_spark(error: BaseException) -> bool:
-    """Whether Spark raised an error, in PySpark or through Py4J, and not code of somebody else."""
+    """Whether Spark raised an error, in PySpark or through Py4J, and not a user's code."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 

@@ -26,6 +26,7 @@ from airflow_provider_ducklake.spark.job.codec import DocumentError, Json, decod
 from airflow_provider_ducklake.spark.job.documents import (
     StorageOptions,
     check_defaults,
+    check_filter,
     check_once,
     check_own_files,
     check_result,
@@ -230,6 +231,9 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
         if not isinstance(done, RowChangesDone):
             raise DocumentError("deletes is missing")
         names = checked_names(done.deletes, uri)
+        assert isinstance(request.source, RowChangeSource | OverwriteSource)
+        changes = request.source.replaced if isinstance(request.source, OverwriteSource) else request.source
+        check_filter(done.matching, changes.target.table.schema)
     parts = [_read_part(request.directory + name, job_id, DeletesPart, storage_options) for name in names]
     deletes = tuple(one for part in parts for one in part.deletes)
     inlined = tuple(row_id for part in parts for row_id in part.inlined)

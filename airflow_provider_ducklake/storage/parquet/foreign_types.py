@@ -106,9 +106,7 @@ def fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:
     rows = found.facts, wanted.facts
     # timestamps in seconds too are stored in microseconds
     if all(row.kind is Kind.TIMESTAMP and not row.zoned for row in rows):
-        return (
-            rows[0].per_second <= rows[1].per_second == _MICROSECONDS
-        )  # those of a second: Parquet has none
+        return rows[0].per_second <= rows[1].per_second == _MICROSECONDS  # Parquet has none of a second
     return can_promote(found, wanted) and rows[0].kind is not Kind.DATE
 
 
