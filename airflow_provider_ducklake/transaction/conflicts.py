@@ -201,14 +201,8 @@ def check_conflicts(ours: Collection[Claim], theirs: Iterable[tuple[SnapshotId, 
     for snapshot_id, record in theirs:
         for own in ours:
             if _conflict(own, record):
-                raise TransactionConflictError(
-                    own.operation.value, they_did(record), str(own.subject), snapshot_id
-                )
-
-
-def they_did(record: ChangeRecord) -> str:
-    """Return what a record says that others did, as an error says it."""
-    return _THEY_DID.get(record.kind, f"did {record}") if record.kind else f"did {record}"
+                did = _THEY_DID.get(record.kind, f"did {record}") if record.kind else f"did {record}"
+                raise TransactionConflictError(own.operation.value, did, str(own.subject), snapshot_id)
 
 
 def rule_of(operation: Operation, kind: ChangeKind | None) -> Rule:

@@ -113,7 +113,7 @@ class TableDraft:
     layout: InlinedLayout = field(default_factory=InlinedLayout)
     deletes: tuple[Change, ...] = ()
     is_truncated: bool = False
-    searched: ReadRows | None = None  # for rows to delete
+    searched: tuple[ReadRows, ...] = ()  # for rows to delete
     is_altered: bool = False
     undone: tuple[ColumnRow, ...] = ()
     options_set: Mapping[str, str | None] = field(default_factory=dict)  # as in SetOptions
@@ -425,7 +425,8 @@ class TableDraft:
     def with_search(self, scope: Scope | None = None) -> TableDraft:
         """Return the table after a search for rows to delete, among those of a scope or all."""
         assert self.base is not None
-        return replace(self, searched=ReadRows(self.base.table_id, self.base.name, scope, counts_gone=False))
+        search = ReadRows(self.base.table_id, self.base.name, scope, counts_gone=False)
+        return replace(self, searched=(*self.searched, search))
 
     def truncated(self) -> TableDraft:
         """Return the table without any row."""
@@ -443,8 +444,8 @@ class TableDraft:
                 yield change
         if self.options_set:
             yield SetOptions(self.ref, self.name, self.options_set, self._skipped())
-        if self.searched is not None and (self.deletes or self.files or self.inlined):
-            yield self.searched
+        if self.deletes or self.files or self.inlined:
+            yield from self.searched
         yield from self.deletes
         if self.is_truncated and self.base is not None:
             yield Truncate(self.base.table_id, self.base.name)

@@ -342,6 +342,17 @@ def test_rows_and_files_that_are_apart_are_none(lake, name):
     assert lake.verify() == []
 
 
+def test_each_search_of_a_transaction_counts(lake):
+    """The first one finds nothing, and the second something."""
+    tx = lake.transaction()
+    tx.delete_rows("t", "id = 41 AND part = 'a'")
+    tx.delete_rows("t", "id = 1")
+    lake.append_arrow("t", rows(40, 20))
+
+    with pytest.raises(TransactionConflictError, match="added data file"), tx:
+        pass
+
+
 def test_the_error_names_the_file_and_the_snapshot(lake):
     with pytest.raises(TransactionConflictError) as caught:
         replacing("part = 'a'")(lake, append(40, 20))
