@@ -188,7 +188,7 @@ def test_a_long_error_is_shortened_where_it_is_written():
     assert str(mismatch).count("is missing") == results.MOST
     assert "and 5 more" in str(mismatch)
     assert type(invalid) is errors.InvalidInputError
-    assert len(str(invalid)) == results.LONGEST
+    assert len(str(invalid)) < results.LONGEST
 
 
 VALUES = st.recursive(

@@ -231,9 +231,7 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
         if not isinstance(done, RowChangesDone):
             raise DocumentError("deletes is missing")
         names = checked_names(done.deletes, uri)
-        assert isinstance(request.source, RowChangeSource | OverwriteSource)
-        changes = request.source.replaced if isinstance(request.source, OverwriteSource) else request.source
-        check_filter(done.matching, changes.target.table.schema)
+        check_filter(done.matching, request.plans[0].target)
     parts = [_read_part(request.directory + name, job_id, DeletesPart, storage_options) for name in names]
     deletes = tuple(one for part in parts for one in part.deletes)
     inlined = tuple(row_id for part in parts for row_id in part.inlined)
