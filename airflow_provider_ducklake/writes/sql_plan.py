@@ -14,6 +14,8 @@ from airflow_provider_ducklake.errors import (
     ViewNotFoundError,
 )
 from airflow_provider_ducklake.planning.reading.consumption import Stretch
+from airflow_provider_ducklake.planning.reading.predicates import ALWAYS, AllOf, AnyOf
+from airflow_provider_ducklake.planning.writing.scope import RowScope
 from airflow_provider_ducklake.planning.writing.write import (
     NewTable,
     append_to_existing,
@@ -26,6 +28,8 @@ from airflow_provider_ducklake.spark.job.request import Step, job_directory
 from airflow_provider_ducklake.spark.types.names import quoted
 from airflow_provider_ducklake.spec.consumption import Consumption
 from airflow_provider_ducklake.spec.versions import Feature
+from airflow_provider_ducklake.sql.predicate import read_predicate
+from airflow_provider_ducklake.sql.spark.conditions import readable_filter
 from airflow_provider_ducklake.sql.spark.lake_views import check_length, checked_text
 from airflow_provider_ducklake.sql.spark.macros import LakeMacros, may_call_macros, with_macros
 from airflow_provider_ducklake.sql.spark.parse import parse_query
@@ -37,13 +41,19 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.planning.reading.consumption import Log
+    from airflow_provider_ducklake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
     from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
     from airflow_provider_ducklake.spec.ids import SnapshotId
     from airflow_provider_ducklake.spec.macros import Macro
     from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName, SchemaPath
     from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
-    from airflow_provider_ducklake.sql.spark.statements import SparkQuery, SparkStatement, WriteStatement
+    from airflow_provider_ducklake.sql.spark.statements import (
+        RowCondition,
+        SparkQuery,
+        SparkStatement,
+        WriteStatement,
+    )
     from airflow_provider_ducklake.transaction.changes import Change
 
 TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"
@@ -140,6 +150,7 @@ class Reads:
     ranges: dict[FoldedName, Consumption] = field(default_factory=dict)
     names_of: dict[FoldedName, str] = field(default_factory=dict)
     of_source: set[FoldedName] = field(default_factory=set)
+    conditions: dict[FoldedName, list[RowCondition | None]] = field(default_factory=dict)
     _views: dict[FoldedName, str] = field(default_factory=dict)
     _sizes: dict[FoldedName, int] = field(default_factory=dict)  # how many tables each view reads in all
     _within: list[QualifiedName] = field(default_factory=list)  # views whose queries are being read
@@ -175,6 +186,8 @@ class Reads:
             UnsupportedFeatureError: a view in another dialect than Spark's, or too many that read each other.
             InvalidInputError: a view reads itself.
         """
+        for one in query.references:
+            self.conditions.setdefault(one.name.folded, []).append(one.condition)
         return query.with_views({key: quoted(self.view_of(name)) for key, name in query.reads.items()})
 
     def view_of(self, name: QualifiedName, view: str | None = None) -> str:
@@ -182,6 +195,8 @@ class Reads:
         if name.folded not in self._views:
             # drawn: whatever statements, views of the lake and sources call something, none hides a table
             wanted = view or f"_ducklake_{self.job_id.replace('-', '')}_{len(self._views)}"
+            if view is not None:  # it is the caller's, who may look at all rows
+                self.conditions.setdefault(name.folded, []).append(None)
             self.names_of[name.folded] = str(name)
             self._views[name.folded] = wanted  # before its own query, in which it may not be named
             try:
@@ -314,8 +329,25 @@ def rows_read(targets: Sequence[Target], reads: Reads, base: SnapshotId) -> Iter
     if reads.full_refresh or reads.at.id != base:
         return
     for target in targets:
-        if target.existing is not None and target.existing.name.folded in reads.names_of:
-            yield ReadRows(target.existing.table_id, target.existing.name)
+        if (table := target.existing) is not None and table.name.folded in reads.names_of:
+            yield ReadRows(table.table_id, table.name, _scope(table, reads.conditions[table.name.folded]))
+
+
+def _scope(table: TableSnapshot, conditions: Sequence[RowCondition | None]) -> RowScope | None:
+    """Return the rows of a table for which one of the conditions may be true; None: all of them."""
+    found = AnyOf(tuple(_filter(table, one) for one in conditions))
+    return None if ALWAYS in found.parts else RowScope(table, found)
+
+
+def _filter(table: TableSnapshot, condition: RowCondition | None) -> Predicate:
+    if condition is None:
+        return ALWAYS
+    name, parts = str(table.name), []
+    for text in condition.texts:
+        read = readable_filter(text, table.schema, name, alias=condition.alias, others=condition.others)
+        if read is not None:
+            parts.append(read_predicate(read, table.schema, name))
+    return AllOf(tuple(parts))
 
 
 def table_changes(

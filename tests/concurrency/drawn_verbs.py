@@ -20,6 +20,7 @@ from tests.concurrency.verbs import (
     Verb,
     insert,
     merge,
+    query,
     row_change,
     transaction,
 )
@@ -74,7 +75,7 @@ def draw_condition(draw: random.Random) -> Condition:
 def draw_verb(draw: random.Random, layout: tuple[str, ...]) -> Verb:
     """Return one of ours."""
     makers: list[Callable[[random.Random], Verb]] = [_delete, _update, _overwrite, _overwrite, _merge, _merge]
-    makers += [_append, _delete_rows, _replace_rows]
+    makers += [_append, _delete_rows, _replace_rows, _query, _newcomers]
     if layout == ("part",):
         makers += [_overwrite_partitions] * 2
     if draw.random() < 0.1:
@@ -151,6 +152,24 @@ def _merge(draw: random.Random) -> Verb:
 def _append(draw: random.Random) -> Verb:
     rows = rows_of(draw_ids(draw), draw.choice(PARTS), draw.randrange(200))
     return insert(f"append {rows}", rows, sql(f"INSERT INTO t {rows}"))
+
+
+def _query(draw: random.Random) -> Verb:
+    where = draw_condition(draw).text
+    return _inserted(f"SELECT id + 1000 AS id, n, part FROM {{t}} WHERE {where}")
+
+
+def _newcomers(draw: random.Random) -> Verb:
+    rows = rows_of(draw_ids(draw), draw.choice(PARTS), draw.randrange(200))
+    known = f"SELECT id FROM {{t}} WHERE id IS NOT NULL AND {draw_condition(draw).text}"
+    return _inserted(f"SELECT * FROM ({rows}) AS v WHERE v.id NOT IN ({known})")
+
+
+def _inserted(text: str) -> Verb:
+    name = f"insert {text.format(t='t')}"
+    return query(
+        name, f"INSERT INTO {{s}}.t {text.format(t='{s}.t')}", sql(f"INSERT INTO t {text.format(t='t')}")
+    )
 
 
 def _delete_rows(draw: random.Random) -> Verb:

@@ -17,6 +17,7 @@ from airflow_provider_ducklake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.spec.names.identifiers import MAIN, FoldedName, QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.sql import trees
 from airflow_provider_ducklake.sql.lexer import error_at
+from airflow_provider_ducklake.sql.spark.read_conditions import ReadConditions
 from airflow_provider_ducklake.sql.spark.scopes import Scopes
 from airflow_provider_ducklake.sql.spark.statements import (
     Reference,
@@ -348,6 +349,7 @@ class _Reader:
         """Yield the tables of the lake that a query names, at their places moved by ``shift``."""
         self._check_laterals(tree)
         names, scopes = _Names(tree), Scopes(tree.root())
+        conditions = ReadConditions(_tokens(self._sql, self._number), self._sql)
         for table in _tables(tree):
             if not _is_named(table) or self._is_local(table, scopes):
                 continue
@@ -364,8 +366,9 @@ class _Reader:
                     f"the query also reads another {table.name}: give both an alias, and use it with their "
                     "columns.",
                 )
-            reference = Reference(self._name(table), start, end, has_alias, in_columns, scopes.times(table))
-            yield _moved(reference, shift)
+            name, condition = self._name(table), conditions.of(table, end)
+            one = Reference(name, start, end, has_alias, in_columns, scopes.times(table), condition)
+            yield _moved(one, shift)
 
     def _check_laterals(self, tree: exp.Expr) -> None:
         """Refuse a name behind LATERAL: it is no table for sqlglot, and one of its own for Spark."""

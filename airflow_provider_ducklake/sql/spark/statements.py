@@ -28,11 +28,24 @@ class WriteMode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class RowCondition:
+    """What a query says of each row of a table that counts in it: texts that are all true.
+
+    They call the table ``alias``, and other tables ``others``.
+    """
+
+    alias: str
+    others: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """A table's name in a query, from ``start`` to before ``end``; without ``alias`` it is its own.
 
     ``in_columns`` are the places of the schema before a column, ``sales.`` in ``sales.orders.price``.
     ``times`` is how often it is read there: once, or as often as the common table expression around it is.
+    ``condition`` is what holds for its rows that count, None: all may.
     """
 
     name: QualifiedName
@@ -41,6 +54,7 @@ class Reference:
     has_alias: bool
     in_columns: tuple[tuple[int, int], ...] = ()
     times: int = 1
+    condition: RowCondition | None = None
 
 
 @dataclass(frozen=True, slots=True)
