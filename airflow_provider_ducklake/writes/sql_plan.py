@@ -344,7 +344,7 @@ def _filter(table: TableSnapshot, condition: RowCondition | None) -> Predicate:
         return ALWAYS
     name, parts = str(table.name), []
     for text in condition.texts:
-        read = readable_filter(text, table.schema, name, alias=condition.alias, others=condition.others)
+        read = readable_filter(text, table.schema, name, alias=condition.alias, others=condition.names)
         if read is not None:
             parts.append(read_predicate(read, table.schema, name))
     return AllOf(tuple(parts))

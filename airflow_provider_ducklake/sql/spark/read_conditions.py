@@ -6,6 +6,9 @@ has it, and of a query in which a row that does not satisfy it cannot change a t
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -41,7 +44,9 @@ class ReadConditions:
 
     def __init__(self, tokens: Sequence[Token], sql: str) -> None:
         self._tokens = tokens
+        self._starts = [token.start for token in tokens]
         self._sql = sql
+        self._queries: dict[int, _Query] = {}
         self._texts: dict[int, str | None] = {}
 
     def of(self, table: exp.Table, end: int) -> RowCondition | None:
@@ -49,18 +54,15 @@ class ReadConditions:
         place, query = table.parent, table.parent and table.parent.parent
         if not isinstance(query, exp.Select) or not isinstance(place, exp.From | exp.Join):
             return None
-        joins: list[exp.Join] = query.args.get("joins") or []
-        nodes = [one.this for one in (query.args.get("from_"), *joins) if one is not None]
-        others = [fold(one.alias_or_name) for one in nodes if one is not table]
-        name = fold(table.alias_or_name)
-        is_plain = _has_only(query, _OF_QUERIES) and _has_only(table, _OF_TABLES)
-        if not is_plain or table.alias_column_names or not all(_has_only(one, _OF_JOINS) for one in joins):
+        if id(query) not in self._queries:
+            self._queries[id(query)] = _Query.of(query)
+        known = self._queries[id(query)]
+        is_plain = not table.alias_column_names and _has_only(table, _OF_TABLES)
+        if known.names[fold(table.alias_or_name)] != 1 or not is_plain:
             return None
-        if name in others:
-            return None
-        found = [self._text(*one, end) for one in _nodes(query, place, joins)]
+        found = [self._text(*one, end) for one in known.conditions_of(place)]
         texts = tuple(text for text in found if text is not None)
-        return RowCondition(table.alias_or_name, tuple(others), texts) if texts else None
+        return RowCondition(table.alias_or_name, known.names.keys(), texts) if texts else None
 
     def _text(self, node: exp.Expr, word: str, behind: frozenset[str], end: int) -> str | None:
         if id(node) not in self._texts:
@@ -71,9 +73,7 @@ class ReadConditions:
     def _between(self, word: str, behind: frozenset[str], end: int) -> str | None:
         """Return what stands behind a word that follows a name, up to where another part begins."""
         depth, start = 0, None
-        for token in self._tokens:
-            if token.start < end:
-                continue
+        for token in self._tokens[bisect_left(self._starts, end) :]:
             kind = token.token_type.name
             depth += (kind == "L_PAREN") - (kind == "R_PAREN")
             if depth < 0 or (depth == 0 and start is not None and kind in behind):
@@ -83,20 +83,41 @@ class ReadConditions:
         return None if start is None else self._sql[start:]
 
 
-def _nodes(
-    query: exp.Select, place: exp.Expr, joins: Sequence[exp.Join]
-) -> Iterator[tuple[exp.Expr, str, frozenset[str]]]:
-    """Yield the conditions without which a row of the table there is none of the query, and their places."""
-    sides = {one.side for one in joins}
-    is_inner = not isinstance(place, exp.Join)
-    if isinstance(place, exp.Join):
-        if place.side in ("", "LEFT") and place.args.get("on") is not None:
-            yield place.args["on"], "ON", _BEHIND_ON
-        is_shared = any(one.method or one.args.get("using") for one in joins)  # a column of both tables
-        is_inner = place.side == "" and place.kind in _INNER and not is_shared
-    where = query.args.get("where")
-    if where is not None and is_inner and sides <= {"", "LEFT"}:
-        yield where.this, "WHERE", _BEHIND
+@dataclass(frozen=True)
+class _Query:
+    """What a query calls its tables, its WHERE, and whether it keeps rows for which a join finds none.
+
+    It has no names where it has parts that may change what a condition says.
+    """
+
+    names: Counter[str]
+    where: exp.Expr | None
+    is_outer: bool
+    is_shared: bool  # a column is of two tables
+
+    @classmethod
+    def of(cls, query: exp.Select) -> _Query:
+        joins: list[exp.Join] = query.args.get("joins") or []
+        named: Counter[str] = Counter()
+        if _has_only(query, _OF_QUERIES) and all(_has_only(one, _OF_JOINS) for one in joins):
+            named.update(fold(one.this.alias_or_name) for one in (query.args.get("from_"), *joins) if one)
+        where = query.args.get("where")
+        return cls(
+            named,
+            None if where is None else where.this,
+            is_outer=any(one.side not in ("", "LEFT") for one in joins),
+            is_shared=any(one.method or one.args.get("using") for one in joins),
+        )
+
+    def conditions_of(self, place: exp.From | exp.Join) -> Iterator[tuple[exp.Expr, str, frozenset[str]]]:
+        """Yield what each row of the table there that counts satisfies, and where that stands."""
+        is_inner = not isinstance(place, exp.Join)
+        if isinstance(place, exp.Join):
+            if place.side in ("", "LEFT") and place.args.get("on") is not None:
+                yield place.args["on"], "ON", _BEHIND_ON
+            is_inner = place.side == "" and place.kind in _INNER and not self.is_shared
+        if self.where is not None and is_inner and not self.is_outer:
+            yield self.where, "WHERE", _BEHIND
 
 
 def _has_only(node: exp.Expr, parts: frozenset[str]) -> bool:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName
 
@@ -31,11 +31,11 @@ class WriteMode(Enum):
 class RowCondition:
     """What a query says of each row of a table that counts in it: texts that are all true.
 
-    They call the table ``alias``, and other tables ``others``.
+    They call the table ``alias``; ``names`` are what they call all tables.
     """
 
     alias: str
-    others: tuple[str, ...]
+    names: Collection[str]
     texts: tuple[str, ...]
 
 

@@ -62,5 +62,5 @@ def test_each_reference_has_its_own():
 
     (statement,) = parse_spark_sql(f"WITH c AS (SELECT 1) INSERT INTO t {query}")
 
-    found = [(one.condition.alias, one.condition.others) for one in statement.query.references]
-    assert sorted(found) == [("t", ()), ("x", ("y",)), ("y", ("x",))]
+    found = [(one.condition.alias, sorted(one.condition.names)) for one in statement.query.references]
+    assert sorted(found) == [("t", ["t"]), ("x", ["x", "y"]), ("y", ["x", "y"])]
