@@ -17,7 +17,7 @@ from airflow_provider_ducklake.errors import (
     StorageError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.storage.foreign import iceberg_catalog
+from airflow_provider_ducklake.storage.foreign import iceberg_catalog, lake_file_io
 from tests.interop.iceberg_source import append, local, new_table
 from tests.reference.silent import silent_server, talking_server
 
@@ -152,8 +152,34 @@ def test_a_class_that_the_properties_of_a_table_name_is_not_imported(lake, evil,
     document["properties"]["py-io-impl"] = evil
     metadata.write_text(json.dumps(document))
 
-    uri = f"sqlite:///{tmp_path}/ice/catalog.db"
-    assert add(lake, {"name": "source", "type": "sql", "uri": uri}, "sales.clicks") == 1
+    assert add(lake, sql_catalog(tmp_path), "sales.clicks") == 1
+
+
+def sql_catalog(folder: Path) -> dict[str, str]:
+    return {"name": "source", "type": "sql", "uri": f"sqlite:///{folder}/ice/catalog.db"}
+
+
+def test_the_metadata_file_of_a_sql_catalog_is_read_within_limits(lake, tmp_path, monkeypatch):
+    table = new_table(tmp_path / "ice", ID)
+    append(table, id=[1, 2])
+    with local(table.metadata_location).open("a") as file:
+        file.write(" " * 2**16)
+    monkeypatch.setattr(lake_file_io, "_MOST_BYTES", 2**16)
+
+    with pytest.raises(StorageError, match=f"{local(table.metadata_location).name}: it has more than 65536"):
+        add(lake, sql_catalog(tmp_path))
+
+
+def test_the_metadata_file_of_a_sql_catalog_does_not_choose_the_folder(lake, tmp_path):
+    table = new_table(tmp_path / "ice", ID)
+    append(table, id=[1, 2])
+    other = new_table(tmp_path / "other", ID)
+    append(other, id=[3])
+    said = json.loads(local(other.metadata_location).read_text()) | {"location": "file:///"}
+    local(table.metadata_location).write_text(json.dumps(said))
+
+    with pytest.raises(UntrustedValueError, match="lies in none of the folders"):
+        add(lake, sql_catalog(tmp_path))
 
 
 @pytest.mark.parametrize(

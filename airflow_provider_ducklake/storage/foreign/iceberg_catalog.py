@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.catalog import infer_catalog_type, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io import load_file_io
+from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.utils.config import Config, merge_config
 
 from airflow_provider_ducklake.errors import (
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.io import FileIO
+    from pyiceberg.io import InputFile, OutputFile
 
 ANSWER_SECONDS = 300  # that a catalog has to find a table, its metadata file included
 _ONLY_READ = {"init_catalog_tables": "false", "schema_version": "v0"}
 _IS_FILE = {"sqlite": True, "postgresql": False, "mysql": False, "mariadb": False}  # by database
 
 
-def find_in_catalog(source: str, properties: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a table's metadata file and its folder.
+def find_in_catalog(source: str, properties: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return a table's metadata file, and its folder where the catalog says it without reading that file.
 
     Raises:
         InvalidInputError: a property names a class, or a database that does not exist.
@@ -59,24 +59,42 @@ def find_in_catalog(source: str, properties: Mapping[str, Any]) -> tuple[str, st
         ) from None
 
 
-def _asked(source: str, properties: Mapping[str, Any]) -> tuple[str, str]:
+def _asked(source: str, properties: Mapping[str, Any]) -> tuple[str, str | None]:
     with naming_errors(f"{source} in the Iceberg catalog", "look up"):
         catalog = _opened({"name": "default", **properties})
-        _ignore_properties_of_tables(catalog)
+        catalog.properties[PY_IO_IMPL] = f"{__name__}.{UnreadFileIO.__name__}"
+        catalog._load_file_io = UnreadFileIO  # type: ignore[method-assign] # noqa: SLF001 - as tables say otherwise
         try:
             table = catalog.load_table(source)
         except NoSuchTableError as error:
             raise SourceNotFoundError("the Iceberg catalog", source) from error
+        except _FoundError as found:
+            return found.location, None
         return table.metadata_location, table.location()
 
 
-def _ignore_properties_of_tables(catalog: Catalog) -> None:
-    """Have files read by the catalog's properties alone: whoever writes a table writes its properties."""
+class _FoundError(Exception):
+    """A catalog is about to read a table's metadata file."""
 
-    def load(properties: object = None, location: str | None = None) -> FileIO:  # noqa: ARG001 - pyiceberg's
-        return load_file_io(catalog.properties, location)
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
 
-    catalog._load_file_io = load  # type: ignore[method-assign] # noqa: SLF001 - there is no other way
+
+class UnreadFileIO(FileIO):
+    """Reads no file for pyiceberg, which would by the table's own properties, and without limits."""
+
+    def __init__(self, properties: object = None, location: str | None = None) -> None:  # noqa: ARG002 - pyiceberg's
+        super().__init__()
+
+    def new_input(self, location: str) -> InputFile:
+        raise _FoundError(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        raise _FoundError(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        raise _FoundError(str(location))
 
 
 def _opened(properties: dict[str, Any]) -> Catalog:

@@ -62,7 +62,8 @@ def load_table(
 
 def _in_catalog(source: str, properties: Mapping[str, str]) -> tuple[str, str]:
     location, folder = find_in_catalog(source, properties)
-    return spelled(location), spelled(folder)
+    path = spelled(location)
+    return path, _folder_of(path) if folder is None else spelled(folder)
 
 
 def _in_folder(source: str, locate: Locate) -> tuple[str, str]:
@@ -70,10 +71,14 @@ def _in_folder(source: str, locate: Locate) -> tuple[str, str]:
     if not is_absolute(path):
         raise InvalidInputError(f"The source {source!r} is relative; give an absolute path or a URI.")
     if path.endswith((_ENDING, f"{_ENDING}.gz")):
-        above = path.rpartition("/")[0]
-        return path, above.removesuffix("/metadata")
+        return path, _folder_of(path)
     folder = path.rstrip("/")
     return _newest(folder, locate), folder
+
+
+def _folder_of(metadata_file: str) -> str:
+    """Return the table's folder; what the file itself says would be a folder of its writer's choice."""
+    return metadata_file.rpartition("/")[0].removesuffix("/metadata")
 
 
 def _newest(folder: str, locate: Locate) -> str:

@@ -32,11 +32,15 @@ def metadata_text(location: str, source: InputStream) -> bytes:
     with source, Compressor.get_compressor(location).stream_decompressor(source) as plain:
         content: bytes = plain.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
-        raise StorageError(
-            f"Cannot read Iceberg's metadata in {location}: it has more than {_MOST_BYTES} bytes, the most "
-            "that is read. Expire snapshots of the table, or find out who wrote that file."
-        )
+        raise _too_long(location)
     return content
+
+
+def _too_long(location: str) -> StorageError:
+    return StorageError(
+        f"Cannot read Iceberg's metadata in {location}: it has more than {_MOST_BYTES} bytes, the most "
+        "that is read. Expire snapshots of the table, or find out who wrote that file."
+    )
 
 
 class LakeInput(InputFile):
@@ -57,8 +61,13 @@ class LakeInput(InputFile):
         return bool(info.type == pafs.FileType.File)
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - pyiceberg's
-        stream: InputStream = open_input(self._place)
-        return stream
+        stream = open_input(self._place)
+        with naming_errors(self.location, "read"):
+            if stream.size() > _MOST_BYTES:
+                stream.close()
+                raise _too_long(self.location)
+        opened: InputStream = stream
+        return opened
 
 
 class LakeFileIO(FileIO):
