@@ -12,6 +12,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.lineage import Node, lineage
 from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import build_scope
+from sqlglot.schema import MappingSchema
 
 from airflow_provider_ducklake.spec.names.identifiers import fold
 from airflow_provider_ducklake.sql import trees
@@ -57,10 +59,15 @@ def column_lineage(
 
 def _nodes(query: exp.Query, schema: dict[str, object]) -> dict[str, Node]:
     """Return where each column of a query comes from."""
-    tree = qualify(query, dialect=_DIALECT, schema=schema, validate_qualify_columns=False, identify=False)
+    known = MappingSchema(schema, dialect=_DIALECT)
+    tree = qualify(query, dialect=_DIALECT, schema=known, validate_qualify_columns=False, identify=False)
     assert isinstance(tree, exp.Query)
+    scope = build_scope(tree)  # as the schema, once: else each column costs as much as all of them
     names = [one for one in tree.named_selects if one != "*"]
-    return {name: lineage(name, tree, schema=schema, dialect=_DIALECT) for name in names}
+    return {
+        name: lineage(name, tree, known, dialect=_DIALECT, scope=scope, trim_selects=False, copy=False)
+        for name in names
+    }
 
 
 def _expanded(query: str, views: Mapping[str, str]) -> exp.Query:
