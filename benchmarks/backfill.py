@@ -36,8 +36,8 @@ os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-"))
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-from airflow_provider_ducklake.catalog.lake import Lake  # noqa: E402
-from airflow_provider_ducklake.errors import TransactionConflictError  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
+from airflow_provider_ducklake.lake.errors import TransactionConflictError  # noqa: E402
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator  # noqa: E402
 from tests.reference.catalogs import CatalogDatabase, data_directory  # noqa: E402
 from tests.reference.connect_server import connect_server  # noqa: E402

@@ -32,7 +32,7 @@ sys.path[:0] = [str(ROOT), str(HERE)]
 
 from append_loop import run  # noqa: E402
 
-from airflow_provider_ducklake.catalog.lake import Lake  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
 from tests.reference.catalogs import CatalogDatabase, data_directory, file_catalog  # noqa: E402
 from tests.reference.duckdb_lake import open_lake  # noqa: E402
 from tests.reference.postgres import PostgresServer, fresh_database  # noqa: E402

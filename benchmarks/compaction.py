@@ -117,13 +117,17 @@ class Ours(Duck):
     name = "ours"
 
     def compact(self) -> None:
-        from airflow_provider_ducklake.catalog.lake import Lake
-        from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule
-        from airflow_provider_ducklake.planning.writing.write import plan_write
-        from airflow_provider_ducklake.spark.job.request import CompactionSource, JobRequest, job_directory
-        from airflow_provider_ducklake.spark.jobs.compact import compact
-        from airflow_provider_ducklake.spec.snapshots import CommitInfo
-        from airflow_provider_ducklake.writes.compaction import commit_compacted
+        from airflow_provider_ducklake.lake.catalog.lake import Lake
+        from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
+        from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+        from airflow_provider_ducklake.lake.spark.job.request import (
+            CompactionSource,
+            JobRequest,
+            job_directory,
+        )
+        from airflow_provider_ducklake.lake.spark.jobs.compact import compact
+        from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+        from airflow_provider_ducklake.lake.writes.compaction import commit_compacted
 
         with Lake.connect(self.catalog.sqlalchemy_url) as lake:
             planned = lake.plan_merge("t", MergeRule())

@@ -21,13 +21,13 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from commit import new_catalog  # noqa: E402
 
-from airflow_provider_ducklake.catalog.committing.planned import Stage  # noqa: E402
-from airflow_provider_ducklake.catalog.lake import Lake  # noqa: E402
-from airflow_provider_ducklake.spec.files import DataFile  # noqa: E402
-from airflow_provider_ducklake.spec.ids import ColumnId  # noqa: E402
-from airflow_provider_ducklake.spec.snapshots import CommitInfo  # noqa: E402
-from airflow_provider_ducklake.spec.stats import ColumnStats  # noqa: E402
-from airflow_provider_ducklake.transaction.changes import AppendFiles  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
+from airflow_provider_ducklake.lake.spec.files import DataFile  # noqa: E402
+from airflow_provider_ducklake.lake.spec.ids import ColumnId  # noqa: E402
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo  # noqa: E402
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats  # noqa: E402
+from airflow_provider_ducklake.lake.transaction.changes import AppendFiles  # noqa: E402
 from tests.reference.postgres import PostgresServer  # noqa: E402
 
 LAYOUTS = {

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from benchmarks.insert_overhead import start_spark
 from tests.reference.catalogs import file_catalog
 

@@ -24,8 +24,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from commit import new_catalog  # noqa: E402
 
-from airflow_provider_ducklake.catalog.database.connect import parse_url  # noqa: E402
-from airflow_provider_ducklake.catalog.lake import Lake  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
 from tests.reference.postgres import PostgresServer  # noqa: E402
 
 if TYPE_CHECKING:

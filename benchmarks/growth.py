@@ -23,7 +23,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from commit import new_catalog  # noqa: E402
 
-from airflow_provider_ducklake.catalog.lake import Lake  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
 from tests.reference.postgres import PostgresServer  # noqa: E402
 from tests.scale.contents import add_files  # noqa: E402
 from tests.scale.fill import filling  # noqa: E402

@@ -175,7 +175,7 @@ class Ours(System):
     name = "ours"
 
     def prepare(self) -> None:
-        from airflow_provider_ducklake.catalog.lake import Lake
+        from airflow_provider_ducklake.lake.catalog.lake import Lake
 
         self.lake = Lake.create(f"sqlite:///{self.folder}/ours.sqlite", f"{self.folder}/ours/")
         self.insert("t", {})
@@ -188,11 +188,11 @@ class Ours(System):
 
     def insert(self, table: str, partition_by: Sequence[str]) -> None:
         """Make a table of the base files as the insert operator does."""
-        from airflow_provider_ducklake.planning.writing.write import create_and_append, plan_create
-        from airflow_provider_ducklake.spark.job.request import job_directory
-        from airflow_provider_ducklake.spark.jobs.insert import write
-        from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-        from airflow_provider_ducklake.spec.snapshots import CommitInfo
+        from airflow_provider_ducklake.lake.planning.writing.write import create_and_append, plan_create
+        from airflow_provider_ducklake.lake.spark.job.request import job_directory
+        from airflow_provider_ducklake.lake.spark.jobs.insert import write
+        from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+        from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 
         new = self.lake.new_table(QualifiedName.of(table))
         plan = plan_create(new, job_directory(new.root, str(uuid.uuid4())), tuple(partition_by))
@@ -201,10 +201,14 @@ class Ours(System):
 
     def change(self, verb: str, **clauses: Any) -> None:  # noqa: ANN401 - of RowChangeSource
         """Run a job of row changes and commit it, as the operators do."""
-        from airflow_provider_ducklake.planning.writing.write import plan_write
-        from airflow_provider_ducklake.spark.job.request import JobRequest, RowChangeSource, job_directory
-        from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
-        from airflow_provider_ducklake.spec.snapshots import CommitInfo
+        from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+        from airflow_provider_ducklake.lake.spark.job.request import (
+            JobRequest,
+            RowChangeSource,
+            job_directory,
+        )
+        from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
+        from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 
         scan, job_id = self.lake.scan("t", stats_of=["id"]), str(uuid.uuid4())
         directory = job_directory(scan.table.root, job_id)
@@ -214,7 +218,7 @@ class Ours(System):
         self.lake.commit_stages([self.lake.row_changes(scan.table, done)], CommitInfo())
 
     def merge(self) -> None:
-        from airflow_provider_ducklake.spark.job.request import Action, Clause, Dataset, DatasetSource
+        from airflow_provider_ducklake.lake.spark.job.request import Action, Clause, Dataset, DatasetSource
 
         self.change(
             "merge",
@@ -225,7 +229,7 @@ class Ours(System):
         )
 
     def delete(self) -> None:
-        from airflow_provider_ducklake.spark.job.request import Action, Clause
+        from airflow_provider_ducklake.lake.spark.job.request import Action, Clause
 
         self.change("delete", not_matched_by_source=(Clause(Action.DELETE, DELETED),))
 
@@ -233,7 +237,7 @@ class Ours(System):
         self.insert(f"p{time.monotonic_ns()}", ["part"])
 
     def totals(self) -> tuple[Any, ...]:
-        from airflow_provider_ducklake.spark.read import read_table
+        from airflow_provider_ducklake.lake.spark.read import read_table
 
         read_table(self.spark, self.lake.scan("t")).createOrReplaceTempView("ours")
         return tuple(self.spark.sql(f"SELECT {TOTALS} FROM ours").collect()[0])
@@ -292,7 +296,7 @@ def start_spark(folder: Path) -> SparkSession:
     """Start a session that knows both formats and ours."""
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.spark.sessions.settings import prepare
+    from airflow_provider_ducklake.lake.spark.sessions.settings import prepare
 
     conf = {
         "spark.master": "local[2]",

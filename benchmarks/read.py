@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spark.read import read_table
-from airflow_provider_ducklake.spark.reading.read_files import scan
-from airflow_provider_ducklake.spark.reading.read_layout import present_layout
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spark.read import read_table
+from airflow_provider_ducklake.lake.spark.reading.read_files import scan
+from airflow_provider_ducklake.lake.spark.reading.read_layout import present_layout
 from benchmarks.insert_overhead import start_spark
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import open_lake
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider_ducklake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
     from tests.reference.duckdb_lake import DuckLakeConnection
 
 FILES = 20

@@ -23,16 +23,16 @@ import pyarrow as pa
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from airflow_provider_ducklake.catalog.committing.commit import commit  # noqa: E402
-from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit  # noqa: E402
-from airflow_provider_ducklake.catalog.lake import Lake  # noqa: E402
-from airflow_provider_ducklake.spec.snapshots import CommitInfo  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.committing.commit import commit  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.committing.planned import PlannedCommit  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo  # noqa: E402
 from tests.interop.changed_rows import commit_changes, row_changes  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_provider_ducklake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
 
 _ROWS_OF_A_FILE = 100
 

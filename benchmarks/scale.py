@@ -29,7 +29,7 @@ from commit import new_catalog  # noqa: E402
 from scaling import page  # noqa: E402
 from scaling.measure import Figures, in_process, measure, warm_up  # noqa: E402
 
-from airflow_provider_ducklake.catalog.lake import Lake  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
 from tests.reference.postgres import PostgresServer, libpq  # noqa: E402
 from tests.scale.calls import CALLS  # noqa: E402
 from tests.scale.fill import analyze  # noqa: E402

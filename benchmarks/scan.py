@@ -19,7 +19,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from commit import new_catalog  # noqa: E402
 
-from airflow_provider_ducklake.catalog.lake import Lake  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
 from tests.interop.many_files import POINT_FILTERS, make_many_files  # noqa: E402
 from tests.reference.postgres import PostgresServer  # noqa: E402
 

@@ -27,8 +27,8 @@ from commit import new_catalog  # noqa: E402
 from sqlalchemy import make_url  # noqa: E402
 from sqlalchemy.ext.asyncio import create_async_engine  # noqa: E402
 
-from airflow_provider_ducklake.catalog.lake import Lake  # noqa: E402
-from airflow_provider_ducklake.catalog.snapshot.read_snapshots import which_progress  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import which_progress  # noqa: E402
 from tests.reference.postgres import PostgresServer  # noqa: E402
 from tests.scale.models import DIRECTIONS, Model, make  # noqa: E402
 

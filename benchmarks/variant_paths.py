@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.types.variants import encode_variant
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.types.variants import encode_variant
 from benchmarks.variants import seconds
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import open_lake

@@ -5,8 +5,8 @@ import re
 import sys
 from pathlib import Path
 
-from airflow_provider_ducklake.transaction.changes_made import ChangeKind
-from airflow_provider_ducklake.transaction.conflicts import Operation, Rule, rule_of
+from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
+from airflow_provider_ducklake.lake.transaction.conflicts import Operation, Rule, rule_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "conflicts.md"
 _MARKS = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import duckdb
 
-    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".demo"
@@ -72,7 +72,7 @@ def _run_dag() -> int:
 
 
 def _show() -> int:
-    from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: PLC0415 - heavy
 
     with Lake.connect(f"sqlite:///{CATALOG}") as lake:
         _show_snapshots(lake)

@@ -69,7 +69,7 @@ def lake_paths(folder: Path) -> dict[str, Callable[[], object]]:
     """Return the paths through the library, each on a table that is ready for it."""
     import pyarrow as pa
 
-    from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: PLC0415
 
     lake = Lake.create(f"sqlite:///{folder}/lake.sqlite", f"{folder}/files/")
     with lake.transaction() as tx:
@@ -98,10 +98,16 @@ def print_paths() -> None:
             walk_it()
             with watched() as walk:
                 walk_it()
-            rooms = Counter(Path(file).relative_to(PACKAGE).parts[0] for file in walk.files)
+            rooms = Counter(_room(Path(file)) for file in walk.files)
             shown = ", ".join(f"{room} {count}" for room, count in rooms.most_common())
             numbers = (len(walk.files), walk.files.total(), walk.statements, walk.deepest)
             print("{:<18}{:>7}{:>7}{:>12}{:>7}  {}".format(name, *numbers, shown))
+
+
+def _room(file: Path) -> str:
+    """Return the folder of the provider, or of the library, that a file is in."""
+    parts = file.relative_to(PACKAGE).parts
+    return parts[parts[0] == "lake"]
 
 
 def modules() -> dict[str, ast.Module]:

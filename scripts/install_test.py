@@ -93,7 +93,7 @@ def _paste(shell: Shell) -> int:
         states = {dag_id: shell.state_of(dag_id) for dag_id in ("shop", "daily_sales", EXAMPLE)}
     print(states)
     rows = shell.run(
-        'python -c "from airflow_provider_ducklake.catalog.lake import Lake; import os; '
+        'python -c "from airflow_provider_ducklake.lake.catalog.lake import Lake; import os; '
         "lake = Lake.connect(f\\\"sqlite:///{os.environ['HOME']}/ducklake-demo/lake.sqlite\\\"); "
         "print('rows', *map(lake.row_count, ('sales.orders', 'sales.days')))\""
     )

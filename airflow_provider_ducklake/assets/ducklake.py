@@ -16,8 +16,8 @@ from urllib.parse import quote, unquote
 
 from airflow.providers.common.compat.sdk import Asset
 
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import AssetWatcher
 
-    from airflow_provider_ducklake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
 
 SCHEME = "ducklake"
 GROUP = "ducklake"

@@ -6,14 +6,14 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError, SourceNotFoundError, StorageError
-from airflow_provider_ducklake.spark.job.request import datasets_of
-from airflow_provider_ducklake.spec.names.paths import hadoop_uri
+from airflow_provider_ducklake.lake.errors import InvalidInputError, SourceNotFoundError, StorageError
+from airflow_provider_ducklake.lake.spark.job.request import datasets_of
+from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 
 
 _WILDCARDS = frozenset("*?[]{}\\")
@@ -52,7 +52,7 @@ def check_sources(request: JobRequest, master: str, storage_options: Mapping[str
     Raises:
         SourceNotFoundError: names the first that does not exist.
     """
-    from airflow_provider_ducklake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
+    from airflow_provider_ducklake.lake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
 
     for name, dataset in datasets_of(request.source).items():
         path = dataset.path

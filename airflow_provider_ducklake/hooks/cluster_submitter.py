@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError, SparkJobError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, can_be_sent, manager_of, why_none
 from airflow_provider_ducklake.hooks.clusters.standalone import ARCHIVE, FETCHED, JAVA_CLASS, Standalone
 from airflow_provider_ducklake.hooks.links import history_url
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.package_zip import runnable_zip
-from airflow_provider_ducklake.spec.names.paths import hadoop_uri
-from airflow_provider_ducklake.writes.verb import DetachedSubmitter, JobGoesOn, Results
+from airflow_provider_ducklake.lake.errors import ClusterUnavailableError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip
+from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
+from airflow_provider_ducklake.lake.writes.verb import DetachedSubmitter, JobGoesOn, Results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.hooks.clusters.cluster_manager import Application, ClusterManager
-    from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 
 Answer = TypeVar("Answer")
 _TAGS = "spark.yarn.tags"

@@ -11,18 +11,18 @@ from uuid import NAMESPACE_URL, uuid5
 
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.commit_key import FIRST_GENERATION, CommitKey, OnClear
-from airflow_provider_ducklake.spec.consumption import Consumer
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.commit_key import FIRST_GENERATION, CommitKey, OnClear
+from airflow_provider_ducklake.lake.spec.consumption import Consumer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow.sdk import BaseOperator, Context
 
-    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
-    from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.spec.snapshots import JsonValue
+    from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.spec.snapshots import JsonValue
 
 _NAMESPACE_LENGTH = 12
 _AIRFLOWS_DEFAULT_URL = "http://localhost:8080/"  # what Airflow's own links begin with where none is set

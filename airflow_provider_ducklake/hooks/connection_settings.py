@@ -16,7 +16,6 @@ from urllib.parse import quote, quote_plus
 
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_ducklake.errors import InvalidInputError, InvalidOptionError
 from airflow_provider_ducklake.hooks.connection_form import (
     CATALOG_TYPE,
     CATALOG_TYPES,
@@ -43,11 +42,12 @@ from airflow_provider_ducklake.hooks.connection_form import (
     ExtraField,
     StandardField,
 )
-from airflow_provider_ducklake.spec.encryption import KEY_BYTES as LENGTHS_OF_KEYS
-from airflow_provider_ducklake.spec.limits import Limits
-from airflow_provider_ducklake.spec.names.paths import directory_path
-from airflow_provider_ducklake.spec.names.quoting import written
-from airflow_provider_ducklake.spec.versions import WRITABLE, SpecVersion
+from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidOptionError
+from airflow_provider_ducklake.lake.spec.encryption import KEY_BYTES as LENGTHS_OF_KEYS
+from airflow_provider_ducklake.lake.spec.limits import Limits
+from airflow_provider_ducklake.lake.spec.names.paths import directory_path
+from airflow_provider_ducklake.lake.spec.names.quoting import written
+from airflow_provider_ducklake.lake.spec.versions import WRITABLE, SpecVersion
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -9,14 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.errors import (
-    AlreadyExistsError,
-    CatalogUnavailableError,
-    DuckLakeError,
-    InvalidInputError,
-    NotADuckLakeError,
-    UnsupportedVersionError,
-)
 from airflow_provider_ducklake.hooks.connection_form import (
     CATALOG_TYPES,
     CONNECTION_TYPE,
@@ -33,9 +25,17 @@ from airflow_provider_ducklake.hooks.version_pins import (
     newest_version,
     version_of_new_lake,
 )
-from airflow_provider_ducklake.spec.limits import Limits
-from airflow_provider_ducklake.spec.roles import DEFAULT_NAMES
-from airflow_provider_ducklake.spec.versions import READABLE, WRITABLE, opened_by
+from airflow_provider_ducklake.lake.errors import (
+    AlreadyExistsError,
+    CatalogUnavailableError,
+    DuckLakeError,
+    InvalidInputError,
+    NotADuckLakeError,
+    UnsupportedVersionError,
+)
+from airflow_provider_ducklake.lake.spec.limits import Limits
+from airflow_provider_ducklake.lake.spec.roles import DEFAULT_NAMES
+from airflow_provider_ducklake.lake.spec.versions import READABLE, WRITABLE, opened_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
     from sqlalchemy.engine import URL
 
-    from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-    from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.catalog.migrations.migrate import MigrationResult
-    from airflow_provider_ducklake.catalog.reports.column_bounds import ColumnBounds
-    from airflow_provider_ducklake.catalog.reports.table_info import TableInfo
-    from airflow_provider_ducklake.spec.commit_key import CommitKey
-    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot, JsonValue
-    from airflow_provider_ducklake.writes.session import LakeSession
-    from airflow_provider_ducklake.writes.staged import Staged
+    from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.migrations.migrate import MigrationResult
+    from airflow_provider_ducklake.lake.catalog.reports.column_bounds import ColumnBounds
+    from airflow_provider_ducklake.lake.catalog.reports.table_info import TableInfo
+    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, JsonValue
+    from airflow_provider_ducklake.lake.writes.session import LakeSession
+    from airflow_provider_ducklake.lake.writes.staged import Staged
 
 _TEST_TIMEOUT_SECONDS = 5  # for a connection
 _TEST_PATIENCE_SECONDS = 20.0  # for an answer
@@ -219,7 +219,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
         satisfy it. With ``staged``, the return values of tasks with ``stage_only=True``, the newest
         snapshot's rows as they would be if the staged writes to this table were committed.
         """
-        from airflow_provider_ducklake.writes.staged import read_staged  # noqa: PLC0415 - not always
+        from airflow_provider_ducklake.lake.writes.staged import read_staged  # noqa: PLC0415 - not always
 
         lake = self.lake()
         return lake.read_arrow(table, at=at, columns=columns, where=where, staged=read_staged(lake, staged))
@@ -240,7 +240,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
 
     def session(self, spark: Any, *, author: str | None = None) -> LakeSession:  # noqa: ANN401 - a SparkSession
         """Return the lake in your SparkSession: the operators' verbs without submitting a job."""
-        from airflow_provider_ducklake.writes.session import LakeSession  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.session import LakeSession  # noqa: PLC0415 - heavy
 
         return LakeSession(spark, self.lake(), author=author)
 
@@ -318,7 +318,7 @@ def _place(url: URL) -> str:
 
 
 def _look(settings: ConnectionSettings) -> str:
-    from airflow_provider_ducklake.storage.files.filesystem import check_writable  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.storage.files.filesystem import check_writable  # noqa: PLC0415
 
     lake = _open(settings, timeout_seconds=_TEST_TIMEOUT_SECONDS)
     try:
@@ -336,8 +336,8 @@ def _look(settings: ConnectionSettings) -> str:
 
 
 def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeError) -> str:
-    from airflow_provider_ducklake.catalog.database.connect import check_directory  # noqa: PLC0415
-    from airflow_provider_ducklake.storage.files.filesystem import check_writable  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.catalog.database.connect import check_directory  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.storage.files.filesystem import check_writable  # noqa: PLC0415
 
     check_directory(settings.url)
     data_path, version = _data_path(settings), version_of_new_lake(settings)
@@ -356,13 +356,13 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
 
 
 def _check_rights(settings: ConnectionSettings) -> None:
-    from airflow_provider_ducklake.catalog.reports.rights import check_creates_tables  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.catalog.reports.rights import check_creates_tables  # noqa: PLC0415
 
     check_creates_tables(_url(settings, _TEST_TIMEOUT_SECONDS), settings.metadata_schema)
 
 
 def _url(settings: ConnectionSettings, timeout_seconds: int | None) -> URL:
-    from airflow_provider_ducklake.catalog.database.connect import catalog_file  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.catalog.database.connect import catalog_file  # noqa: PLC0415
 
     if timeout_seconds is None:
         return settings.url
@@ -413,7 +413,7 @@ def open_catalog(connection: Connection, seconds: float = math.inf) -> Lake:
 def _open(
     settings: ConnectionSettings, timeout_seconds: int | None = None, *, to_migrate: bool = False
 ) -> Lake:
-    from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: PLC0415
 
     url, newest = _url(settings, timeout_seconds), newest_version(settings)
     with _naming_missing_driver(settings), _naming_field(settings):
@@ -454,7 +454,7 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        from airflow_provider_ducklake.catalog.database.connect import extra_of  # noqa: PLC0415
+        from airflow_provider_ducklake.lake.catalog.database.connect import extra_of  # noqa: PLC0415
 
         package = f"airflow-provider-ducklake-spark[{extra_of(settings.url)}]".removesuffix("[]")
         raise CatalogUnavailableError(
@@ -479,7 +479,7 @@ def _check(settings: ConnectionSettings, lake: Lake) -> None:
 
 
 def _create(settings: ConnectionSettings) -> Lake:
-    from airflow_provider_ducklake.catalog.lake import Lake  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: PLC0415
 
     data_path = _data_path(settings)
     with suppress(AlreadyExistsError):  # another task was faster

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.assets.ducklake import SCHEME
-from airflow_provider_ducklake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-    from airflow_provider_ducklake.spec.names.identifiers import FoldedName, QualifiedName
+    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName
 
 log = logger(__name__)
 

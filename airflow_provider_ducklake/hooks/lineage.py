@@ -17,27 +17,32 @@ from urllib.parse import urlsplit
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_provider_ducklake.assets.ducklake import table_of
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, InvalidNameError, NotFoundError
 from airflow_provider_ducklake.hooks.connection_settings import read_settings
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.hook_lineage import NAME
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath, fold
-from airflow_provider_ducklake.spec.types.ducklake_types import children_of
-from airflow_provider_ducklake.spec.versions import NEWEST, write_version
-from airflow_provider_ducklake.writes.arguments import is_template
+from airflow_provider_ducklake.lake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    InvalidNameError,
+    NotFoundError,
+)
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, fold
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import children_of
+from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
+from airflow_provider_ducklake.lake.writes.arguments import is_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from airflow.sdk import Asset
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings
     from airflow_provider_ducklake.hooks.task import Done
-    from airflow_provider_ducklake.planning.reading.watermark import RangeReport
-    from airflow_provider_ducklake.spec.names.identifiers import FoldedName
-    from airflow_provider_ducklake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport
+    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
+    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
 
 Facets = Any  # OpenLineage's classes are there only where it is installed
 
@@ -170,8 +175,8 @@ def flow_of_ddl(sql: str | Sequence[str]) -> Flow:
     Raises:
         DuckLakeError: they cannot be read.
     """
-    from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.sql.duckdb.statements import DropTable  # noqa: PLC0415 - as well
+    from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.sql.duckdb.statements import DropTable  # noqa: PLC0415 - as well
 
     texts = [sql] if isinstance(sql, str) else list(sql)
     statements = [one.statement for one in parse_ddl(texts, write_version(NEWEST))]
@@ -187,8 +192,8 @@ def flow_of_staged(staged: object) -> Flow:
 
 def flow_of_sql(sql: str | Sequence[str], sources: Mapping[str, object], schema: str, at: int | None) -> Flow:
     """Return what Spark SQL over the lake reads and writes; nothing of it where it cannot be read."""
-    from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.sql.spark.statements import ViewStatement  # noqa: PLC0415 - as well
+    from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.sql.spark.statements import ViewStatement  # noqa: PLC0415 - as well
 
     texts = [sql] if isinstance(sql, str) else list(sql)
     try:
@@ -401,7 +406,7 @@ class _Teller:
 
     def _column_lineage(self, table: QualifiedName, schema: TableSchema | None) -> dict[str, Facets]:
         """Return where the columns of a table come from; of several queries all say so."""
-        from airflow_provider_ducklake.sql.spark.column_lineage import column_lineage  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.sql.spark.column_lineage import column_lineage  # noqa: PLC0415 - heavy
 
         if schema is None:
             return {}

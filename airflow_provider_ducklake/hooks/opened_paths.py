@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.planning.reading.scan import FileHistory
-from airflow_provider_ducklake.spark.job.request import (
+from airflow_provider_ducklake.lake.planning.reading.scan import FileHistory
+from airflow_provider_ducklake.lake.spark.job.request import (
     LakeSource,
     OverwriteSource,
     RowChangeSource,
@@ -16,8 +16,8 @@ from airflow_provider_ducklake.spark.job.request import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from airflow_provider_ducklake.spark.job.request import JobRequest, Source
-    from airflow_provider_ducklake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest, Source
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
 
 
 def opened_by_jvm(request: JobRequest) -> dict[str, str]:

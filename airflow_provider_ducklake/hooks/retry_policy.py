@@ -6,7 +6,9 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.hooks.compat import RetryDecision, RetryPolicy
+from airflow_provider_ducklake.hooks.task import explained, is_incurable
+from airflow_provider_ducklake.lake.errors import (
     CatalogMigratedError,
     CatalogRefusedError,
     CatalogUnavailableError,
@@ -18,8 +20,6 @@ from airflow_provider_ducklake.errors import (
     StorageError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.hooks.compat import RetryDecision, RetryPolicy
-from airflow_provider_ducklake.hooks.task import explained, is_incurable
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

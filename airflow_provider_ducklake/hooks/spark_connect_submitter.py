@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError, UnsupportedFeatureError
 from airflow_provider_ducklake.hooks import before_submit
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.lake.errors import InvalidInputError, SparkJobError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.spark.jobs.here import SparkSession
-    from airflow_provider_ducklake.writes.verb import Results
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.spark.jobs.here import SparkSession
+    from airflow_provider_ducklake.lake.writes.verb import Results
 
 _DEFAULT_PORT = 15002
 _SECONDS_TO_CONNECT = 10.0
@@ -79,13 +79,13 @@ class SparkConnectSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Run the job's own code on a session of its own; see ``Submitter``."""
-        from airflow_provider_ducklake.spark.job.errors import typed  # noqa: PLC0415 - PySpark
-        from airflow_provider_ducklake.spark.sessions.remote import remote_mode  # noqa: PLC0415 - PySpark
-        from airflow_provider_ducklake.writes.verb import Results  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.spark.job.errors import typed  # noqa: PLC0415 - PySpark
+        from airflow_provider_ducklake.lake.spark.sessions.remote import remote_mode  # noqa: PLC0415 - PySpark
+        from airflow_provider_ducklake.lake.writes.verb import Results  # noqa: PLC0415 - no DAG file needs it
 
         try:
             with remote_mode(), self._started() as spark:
-                from airflow_provider_ducklake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
+                from airflow_provider_ducklake.lake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
 
                 self._log_start(spark)
                 results = Results.of(run_here(spark, request, storage_options, {}, is_ours=True))
@@ -105,7 +105,7 @@ class SparkConnectSubmitter:
 
     @contextmanager
     def _started(self) -> Iterator[SparkSession]:
-        from airflow_provider_ducklake.spark.sessions import remote  # noqa: PLC0415 - PySpark
+        from airflow_provider_ducklake.lake.spark.sessions import remote  # noqa: PLC0415 - PySpark
 
         conf = {str(name): str(value) for name, value in self._conf().items()}
         py_files = _files(self._operator.py_files)

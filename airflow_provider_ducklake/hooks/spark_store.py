@@ -11,15 +11,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.opened_paths import opened_by_jvm
-from airflow_provider_ducklake.spec.names.paths import hadoop_uri
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
-    from airflow_provider_ducklake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 
 _SCHEME = re.compile(r"([a-z][a-z0-9]+)://([^/]*)")
 

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.hooks import before_submit, cluster_driver, spark_store
+from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.hooks.links import application_said_in, history_url
+from airflow_provider_ducklake.hooks.submit_settings import submit_settings
+from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     InvalidInputError,
     SparkJobError,
     StorageError,
 )
-from airflow_provider_ducklake.hooks import before_submit, cluster_driver, spark_store
-from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-from airflow_provider_ducklake.hooks.links import application_said_in, history_url
-from airflow_provider_ducklake.hooks.submit_settings import submit_settings
-from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
-from airflow_provider_ducklake.spark.output.log import JobLog
-from airflow_provider_ducklake.spec.amounts import lasting
-from airflow_provider_ducklake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spark.job.package_zip import application_file, package_zip
+from airflow_provider_ducklake.lake.spark.output.log import JobLog
+from airflow_provider_ducklake.lake.spec.amounts import lasting
+from airflow_provider_ducklake.lake.spec.log_lines import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager
     from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
     from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
-    from airflow_provider_ducklake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.writes.verb import Results
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.writes.verb import Results
 
 log = logger(__name__)
 
@@ -226,8 +226,8 @@ class SparkSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Submit the job and read what it left; see ``Submitter``."""
-        from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
-        from airflow_provider_ducklake.writes.verb import Results  # noqa: PLC0415
+        from airflow_provider_ducklake.lake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.writes.verb import Results  # noqa: PLC0415
 
         try:
             self.submit(request, storage_options)
@@ -242,7 +242,7 @@ class SparkSubmitter:
             DuckLakeError: the job's own error.
             SparkJobError: there is none.
         """
-        from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
 
         if mismatch := before_submit.mismatch():
             self.operator.log.warning("%s", mismatch)
@@ -266,7 +266,7 @@ class SparkSubmitter:
 
     def _document_key(self, directory: str) -> list[str] | None:
         """Return the arguments by which the driver opens a sealed request; None: it cannot."""
-        from airflow_provider_ducklake.storage.files import sealing  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.storage.files import sealing  # noqa: PLC0415 - no DAG file needs it
 
         if self.settings().has_driver_here:  # it gets the key by its environment
             return []
@@ -283,7 +283,7 @@ class SparkSubmitter:
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Remove the documents of the job; see ``Submitter``."""
-        from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
 
         job_io.delete_job_files(request, storage_options)
 
@@ -309,8 +309,8 @@ class SparkSubmitter:
         self, request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
     ) -> dict[str, str]:
         """Return the environment of ``spark-submit`` on this machine, which nobody else is to see."""
-        from airflow_provider_ducklake.storage.files import sealing  # noqa: PLC0415 - not for DAG files
-        from airflow_provider_ducklake.storage.files.process_options import as_environment  # noqa: PLC0415 - as well
+        from airflow_provider_ducklake.lake.storage.files import sealing  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.lake.storage.files.process_options import as_environment  # noqa: PLC0415 - as well
 
         if not settings.has_driver_here:
             return cluster_driver.secrets_of_upload(request.directory, settings, storage_options)
@@ -338,7 +338,7 @@ class SparkSubmitter:
 
         ``unknown`` is all that is known else: Airflow's words for it, or those to use.
         """
-        from airflow_provider_ducklake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
 
         job_log = self.submission.job_log
         try:

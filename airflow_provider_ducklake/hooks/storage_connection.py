@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.errors import InvalidOptionError
+from airflow_provider_ducklake.lake.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

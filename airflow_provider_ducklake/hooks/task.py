@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     CatalogError,
     CatalogMigratedError,
@@ -28,7 +28,7 @@ from airflow_provider_ducklake.errors import (
     UntrustedValueError,
     ZombieCommitError,
 )
-from airflow_provider_ducklake.spec.log_lines import in_line
+from airflow_provider_ducklake.lake.spec.log_lines import in_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +144,7 @@ class ShownByName:
 
 _WORD = re.compile("[A-Z]+(?![a-z])|[A-Z][a-z]+")
 _LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
-_VERBS = logging.getLogger("airflow_provider_ducklake.writes")
+_VERBS = logging.getLogger("airflow_provider_ducklake.lake.writes")
 
 
 class _OfTask(logging.Handler):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.hooks.connection_form import DUCKLAKE_VERSION, MAX_VERSION
-from airflow_provider_ducklake.spec.versions import DEFAULT, SpecVersion, opened_by
+from airflow_provider_ducklake.lake.spec.versions import DEFAULT, SpecVersion, opened_by
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings

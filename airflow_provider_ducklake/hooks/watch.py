@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError
-from airflow_provider_ducklake.planning.reading.watch import wanted_words
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.tags import is_tag, tag_name
-from airflow_provider_ducklake.spec.types.times import parse_time, require_offset
+from airflow_provider_ducklake.lake.errors import InvalidInputError, SnapshotNotFoundError
+from airflow_provider_ducklake.lake.planning.reading.watch import wanted_words
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.tags import is_tag, tag_name
+from airflow_provider_ducklake.lake.spec.types.times import parse_time, require_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.planning.reading.watch import TableChanges
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.planning.reading.watch import TableChanges
 
 
 @dataclass(frozen=True, slots=True)

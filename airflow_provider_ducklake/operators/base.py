@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import Done, LogsInLines, ShownByName
-from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.writes.arguments import is_template, parse_word
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+from airflow_provider_ducklake.lake.writes.arguments import is_template, parse_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import FilesNotDeletedError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.lake.errors import FilesNotDeletedError
+from airflow_provider_ducklake.lake.planning.upkeep.retention import MIN_RETENTION
+from airflow_provider_ducklake.lake.writes.arguments import parse_age, parse_flag, parse_span
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
-from airflow_provider_ducklake.planning.upkeep.retention import MIN_RETENTION
-from airflow_provider_ducklake.writes.arguments import parse_age, parse_flag, parse_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

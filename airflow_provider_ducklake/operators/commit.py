@@ -9,19 +9,19 @@ from airflow_provider_ducklake.hooks.asset_events import announce
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.arguments import parse_word
 from airflow_provider_ducklake.operators.base import DuckLakeOperator, check_on_clear
-from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.arguments import parse_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 
 class DuckLakeCommitOperator(DuckLakeOperator):
@@ -69,7 +69,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit, or return the commit of an earlier try."""
-        from airflow_provider_ducklake.writes.staged import check_given  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.staged import check_given  # noqa: PLC0415 - heavy
 
         check_given(self.staged)
         with (
@@ -84,8 +84,8 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity) -> dict[str, Any]:
         """Commit on an open lake."""
-        from airflow_provider_ducklake.writes.staged import commit_staged  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.writes.verb import Commit  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.staged import commit_staged  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.verb import Commit  # noqa: PLC0415 - heavy
 
         on_clear = parse_word("on_clear", self.on_clear, OnClear)
         info = CommitInfo("airflow", self.commit_message or identity.message, identity.extra)
@@ -115,7 +115,7 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Discard the staged writes and return those that were removed."""
-        from airflow_provider_ducklake.writes.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
 
         uris = uris_of_ended(self.staged)
         with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:

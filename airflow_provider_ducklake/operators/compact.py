@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.writes.compaction import Compact
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.writes.compaction import Compact
 
 
 class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
@@ -81,7 +81,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Commit what earlier tries left, compact what is left to compact, and commit that."""
-        from airflow_provider_ducklake.writes.compaction import compact  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.compaction import compact  # noqa: PLC0415 - heavy
 
         attempts = [identity.attempt_id(number) for number in range(1, context["ti"].try_number + 1)]
         return compact(
@@ -140,7 +140,7 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
 
     def compaction(self) -> Compact:
         """Return which small files become one."""
-        from airflow_provider_ducklake.writes.compaction import Compact  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.compaction import Compact  # noqa: PLC0415 - heavy
 
         return Compact.merging(
             self.table,
@@ -180,7 +180,7 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
 
     def compaction(self) -> Compact:
         """Return which files are rewritten."""
-        from airflow_provider_ducklake.writes.compaction import Compact  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.compaction import Compact  # noqa: PLC0415 - heavy
 
         return Compact.rewriting(self.table, delete_threshold=self.delete_threshold, **self.shared())
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.asset_events import announce
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
+from airflow_provider_ducklake.lake.writes.arguments import parse_flag
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
-from airflow_provider_ducklake.spec.versions import NEWEST, write_version
-from airflow_provider_ducklake.writes.arguments import parse_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
-    from airflow_provider_ducklake.spec.versions import SpecVersion
-    from airflow_provider_ducklake.sql.duckdb.ddl import ParsedStatement
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
+    from airflow_provider_ducklake.lake.spec.versions import SpecVersion
+    from airflow_provider_ducklake.lake.sql.duckdb.ddl import ParsedStatement
 
 
 class DuckLakeDDLOperator(DuckLakeOperator):
@@ -103,7 +103,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
 
 
 def _parsed(sql: object, version: SpecVersion) -> tuple[ParsedStatement, ...]:
-    from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - not needed to parse a DAG
+    from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - not needed to parse a DAG
 
     texts = [sql] if isinstance(sql, str) else sql
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
@@ -117,7 +117,7 @@ def _parsed(sql: object, version: SpecVersion) -> tuple[ParsedStatement, ...]:
 def _run(
     lake: Lake, statements: Sequence[ParsedStatement], identity: CommitIdentity, message: str
 ) -> CommittedSnapshot | None:
-    from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl  # noqa: PLC0415 - not needed to parse a DAG
+    from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl  # noqa: PLC0415 - not needed to parse a DAG
 
     identity.keyed_commit(lake)  # what a deleted run of this name left behind is not this task's
     with lake.transaction("airflow", message, identity.extra, identity.key) as tx:

@@ -6,12 +6,12 @@ import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.planning.upkeep.retention import MIN_RETENTION, NO_FLOOR
+from airflow_provider_ducklake.lake.writes.arguments import parse_age, parse_flag, parse_span
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
-from airflow_provider_ducklake.planning.upkeep.retention import MIN_RETENTION, NO_FLOOR
-from airflow_provider_ducklake.writes.arguments import parse_age, parse_flag, parse_span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.upkeep.expiry import ExpireResult
+    from airflow_provider_ducklake.lake.catalog.upkeep.expiry import ExpireResult
 
 
 class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):

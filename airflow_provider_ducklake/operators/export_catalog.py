@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.lake.writes.arguments import parse_at, parse_flag
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
-from airflow_provider_ducklake.writes.arguments import parse_at, parse_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.spec.frozen import ExportResult
+    from airflow_provider_ducklake.lake.spec.frozen import ExportResult
 
 
 class DuckLakeExportCatalogOperator(DuckLakeOperator):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.lake.writes.arguments import parse_flag, parse_min_rows
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.writes.arguments import parse_flag, parse_min_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.planning.upkeep.flush import FlushResult
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.planning.upkeep.flush import FlushResult
 
 
 class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkOperator):

@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.asset_events import declare
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
-from airflow_provider_ducklake.operators.base import check_on_clear
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.writes.arguments import (
+from airflow_provider_ducklake.lake.writes.arguments import (
     GivenRows,
     InsertChoice,
     InsertMode,
     check_partition_by,
     is_template,
 )
+from airflow_provider_ducklake.operators.base import check_on_clear
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.writes.insert import Insert
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.writes.insert import Insert
 
 
 class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
@@ -141,7 +141,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Insert:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from airflow_provider_ducklake.writes.insert import Insert  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.insert import Insert  # noqa: PLC0415 - heavy
 
         return Insert(
             self.table, self._rows(), self._choice(), self.create_table, self.partition_by, self.engine
@@ -161,7 +161,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Insert exactly once, or stage."""
         if self.stage_only:
-            from airflow_provider_ducklake.writes.insert import stage  # noqa: PLC0415 - heavy
+            from airflow_provider_ducklake.lake.writes.insert import stage  # noqa: PLC0415 - heavy
 
             return stage(self.verb(identity), lake, self.submitter(context), self.attempt(identity))
         return self.run_once(self.verb, lake, identity, context, self.on_clear)

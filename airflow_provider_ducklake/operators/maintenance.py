@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, TaskGroup
 
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.writes.arguments import parse_flag, parse_min_rows, parse_word
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
 from airflow_provider_ducklake.operators.cleanup import (
     DuckLakeCleanupOldFilesOperator,
@@ -25,18 +27,16 @@ from airflow_provider_ducklake.operators.compact import (
 from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
 from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator, table_names
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.writes.arguments import parse_flag, parse_min_rows, parse_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.catalog.reports.health import TableHealth
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.reports.health import TableHealth
+    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-    from airflow_provider_ducklake.spec.names.identifiers import FoldedName
 
 
 class MaintenanceStep(StrEnum):

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.asset_events import declare, declare_read
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
-from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.writes.arguments import (
+from airflow_provider_ducklake.lake.writes.arguments import (
     SOURCE_ALIAS,
     TARGET_ALIAS,
     GivenRows,
@@ -16,16 +14,18 @@ from airflow_provider_ducklake.writes.arguments import (
     check_has_clause,
     clauses_of,
 )
+from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.writes.merge import Merge
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.writes.merge import Merge
 
 
 class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
@@ -133,7 +133,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Merge:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from airflow_provider_ducklake.writes.merge import Merge  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.merge import Merge  # noqa: PLC0415 - heavy
 
         return Merge(
             self.table,

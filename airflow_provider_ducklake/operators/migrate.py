@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.lake.spec.versions import DEFAULT
+from airflow_provider_ducklake.lake.writes.arguments import parse_flag
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
-from airflow_provider_ducklake.spec.versions import DEFAULT
-from airflow_provider_ducklake.writes.arguments import parse_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.migrations.migrate import MigrationResult
+    from airflow_provider_ducklake.lake.catalog.migrations.migrate import MigrationResult
 
 
 class DuckLakeMigrateOperator(DuckLakeOperator):

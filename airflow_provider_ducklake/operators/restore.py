@@ -6,13 +6,13 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.asset_events import announce, declare
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.writes.arguments import parse_at, parse_flag
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
-from airflow_provider_ducklake.writes.arguments import parse_at, parse_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.catalog.restoring.plan import RestoreResult
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult
 
 
 class DuckLakeRestoreTableOperator(DuckLakeOperator):
@@ -101,7 +101,7 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
             committed = result.committed
             announce(self, context, hook.lake(), () if committed is None else (int(committed.id),))
         if result.committed is not None and result.committed.is_earlier:
-            from airflow_provider_ducklake.writes.run import announce_earlier  # noqa: PLC0415 - heavy
+            from airflow_provider_ducklake.lake.writes.run import announce_earlier  # noqa: PLC0415 - heavy
 
             with verbs_logged_by(self.log):
                 announce_earlier(result.committed.records)
@@ -117,8 +117,8 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
             )
 
     def _restore(self, lake: Lake, scope: dict[str, Any], identity: CommitIdentity) -> RestoreResult:
-        from airflow_provider_ducklake.spec.commit_key import OnClear  # noqa: PLC0415 - not needed to parse a DAG
-        from airflow_provider_ducklake.spec.snapshots import CommitInfo  # noqa: PLC0415
+        from airflow_provider_ducklake.lake.spec.commit_key import OnClear  # noqa: PLC0415 - not needed to parse a DAG
+        from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo  # noqa: PLC0415
 
         message = self.commit_message or identity.message
         info = CommitInfo("airflow", message, identity.extra)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import TaskDeferred
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.asset_events import announce
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
@@ -17,10 +16,11 @@ from airflow_provider_ducklake.hooks.links import SparkApplicationLink
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter, Submission
 from airflow_provider_ducklake.hooks.task import Done, no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.arguments import parse_word
 from airflow_provider_ducklake.operators.base import LakeTask
-from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.arguments import parse_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.writes.verb import Attempt, Submitter, Verb
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+    from airflow_provider_ducklake.lake.writes.verb import Attempt, Submitter, Verb
 
 
 class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[override] # nobody sets log
@@ -156,7 +156,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _give_up(self, context: Context) -> None:
-        from airflow_provider_ducklake.writes.detached import give_up_all  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.detached import give_up_all  # noqa: PLC0415 - heavy
 
         with (
             closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,
@@ -167,7 +167,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _execute(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_ducklake.writes.verb import JobGoesOn  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.lake.writes.verb import JobGoesOn  # noqa: PLC0415 - not for DAG files
 
         try:
             return self._run_and_announce(context)
@@ -224,7 +224,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )
         if submitter.deploy_mode() != "client":
-            from airflow_provider_ducklake.storage.files import sealing  # noqa: PLC0415 - not for DAG files
+            from airflow_provider_ducklake.lake.storage.files import sealing  # noqa: PLC0415 - not for DAG files
 
             sealing.expect_drivers_without_key()
         elif not (self.deferrable or self.wants_durable):
@@ -243,7 +243,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     def attempt(self, identity: CommitIdentity) -> Attempt:
         """Return by which a later try finds the job of this one."""
-        from airflow_provider_ducklake.writes.verb import Attempt  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.lake.writes.verb import Attempt  # noqa: PLC0415 - not for DAG files
 
         return Attempt(identity.key, identity.try_id, identity.starts_over)
 
@@ -266,8 +266,8 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         Raises:
             InvalidInputError: ``on_clear`` is not one of the words.
         """
-        from airflow_provider_ducklake.writes.run import run  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.writes.verb import Commit  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.run import run  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.verb import Commit  # noqa: PLC0415 - heavy
 
         wanted = parse_word("on_clear", on_clear, OnClear)
         with identity.made_once(lake) as once:

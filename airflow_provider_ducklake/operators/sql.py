@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.asset_events import declare, declare_read
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.names.identifiers import DEFAULT_SCHEMA
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.spec.names.identifiers import DEFAULT_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.writes.sql import Sql
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.writes.sql import Sql
 
 
 class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
@@ -122,7 +122,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Sql:
         """Return the verb to run."""
-        from airflow_provider_ducklake.writes.sql import Sql  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.sql import Sql  # noqa: PLC0415 - heavy
 
         return Sql(
             sql=self.sql,

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.asset_events import declare
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
+from airflow_provider_ducklake.lake.writes.arguments import GivenRows
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
-from airflow_provider_ducklake.writes.arguments import GivenRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 
 class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
@@ -83,7 +83,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Append what is new."""
-        from airflow_provider_ducklake.writes.stream import Stream, stream  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.stream import Stream, stream  # noqa: PLC0415 - heavy
 
         rows = GivenRows(transform=self.transform, sources=self.sources)
         verb = Stream(self.table, rows, self.checkpoint, identity.task, self.engine)

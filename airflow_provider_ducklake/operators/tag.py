@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+from airflow_provider_ducklake.lake.writes.arguments import is_template, parse_at, parse_flag, parse_word
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
-from airflow_provider_ducklake.spec.commit_key import OnClear
-from airflow_provider_ducklake.writes.arguments import is_template, parse_at, parse_flag, parse_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.spec.tags import TagResult
+    from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.spec.tags import TagResult
 
 
 class TagAction(StrEnum):

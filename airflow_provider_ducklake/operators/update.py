@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.writes.row_changes import Update
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.writes.row_changes import Update
 
 
 class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
@@ -70,7 +70,7 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Update:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from airflow_provider_ducklake.writes.row_changes import Update  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.row_changes import Update  # noqa: PLC0415 - heavy
 
         return Update(self.table, self.set, self.where, self.engine)
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_ducklake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import Application, State
 from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments
 from airflow_provider_ducklake.hooks.task import LogsInLines
+from airflow_provider_ducklake.lake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.triggers.threads import in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from typing import Self
 
-    from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager
+    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
 
 _POLL_INTERVAL = 10.0  # seconds
 _LONGEST_WAIT = 60.0  # seconds between two tries while a manager cannot be asked
@@ -109,7 +109,7 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
 
     def _stop(self) -> None:
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook  # noqa: PLC0415 - needed here alone
-        from airflow_provider_ducklake.writes.detached import remove  # noqa: PLC0415 - as well
+        from airflow_provider_ducklake.lake.writes.detached import remove  # noqa: PLC0415 - as well
 
         found = from_arguments(self.manager).stop(self.application)
         self.log.info("%s was stopped: it is %s", self.application, found.state)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import NotFoundError
 from airflow_provider_ducklake.hooks.ducklake import connection_of, open_catalog
-from airflow_provider_ducklake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.errors import NotFoundError
+from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.triggers.threads import in_own_thread
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Connection
 
-    from airflow_provider_ducklake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 log = logger(__name__)
 

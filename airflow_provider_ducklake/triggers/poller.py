@@ -14,21 +14,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.hooks.ducklake import connection_of, open_catalog
+from airflow_provider_ducklake.lake.errors import (
     CatalogMigratedError,
     CatalogUnavailableError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.hooks.ducklake import connection_of, open_catalog
 from airflow_provider_ducklake.triggers.threads import LakeThreads, in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from airflow_provider_ducklake.catalog.lake import Lake
-    from airflow_provider_ducklake.catalog.reports.watch import News
-    from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.reports.watch import News
+    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError
 from airflow_provider_ducklake.hooks.compat import ACK_STREAMS, asset_state, store_name
 from airflow_provider_ducklake.hooks.task import LogsInLines, explained, is_incurable
 from airflow_provider_ducklake.hooks.watch import Looked, Watch, start_of
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError
 from airflow_provider_ducklake.triggers.poller import Interest, LakePoller
 from airflow_provider_ducklake.triggers.watcher import AssetStore, LakeStore, TableWatcher
 

@@ -8,19 +8,19 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_ducklake.catalog.ledger.watermarks import NAME
 from airflow_provider_ducklake.hooks.commit_identity import default_namespace
 from airflow_provider_ducklake.hooks.connection_settings import read_settings
 from airflow_provider_ducklake.hooks.ducklake import connection_of
-from airflow_provider_ducklake.planning.reading.watermark import RangeReport, Watermark
-from airflow_provider_ducklake.spec.consumption import Consumer
+from airflow_provider_ducklake.lake.catalog.ledger.watermarks import NAME
+from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport, Watermark
+from airflow_provider_ducklake.lake.spec.consumption import Consumer
 from airflow_provider_ducklake.triggers.poller import Interest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from airflow_provider_ducklake.catalog.lake import Lake
     from airflow_provider_ducklake.hooks.watch import Watch
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.triggers.poller import LakePoller, Polled
 
 _NOTED_EVERY = 300.0  # seconds, where nothing is to be reported

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from scaling.cpu import Server
 from tests.reference.catalogs import file_catalog
 from tests.scale.calls import CALLS, Call, Target

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import ProgrammingError
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from tests.airflow.dags import FakeTaskInstance

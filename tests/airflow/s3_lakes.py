@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.airflow.conftest import SetConnection, connection_fields
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase

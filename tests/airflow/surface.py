@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ducklake import errors
+from airflow_provider_ducklake import lake
+from airflow_provider_ducklake.lake import errors
+from airflow_provider_ducklake.lake.spec.options import OPTIONS
 from airflow_provider_ducklake.provider import get_provider_info
-from airflow_provider_ducklake.spec.options import OPTIONS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "surface.json"
 PACKAGE = "airflow_provider_ducklake"
@@ -22,17 +23,10 @@ PACKAGE = "airflow_provider_ducklake"
 # Where users import from beside the modules that the provider's metadata names: by module, the names.
 LIBRARY = {
     "assets.ducklake": ("create_asset", "sanitize_uri"),
-    "catalog.drafting.ddl": ("apply_ddl",),
-    "catalog.drafting.transaction": ("LakeTransaction",),
-    "catalog.lake": ("Lake",),
     "hooks.compat": ("PARTITION_EVENTS",),
     "hooks.retry_policy": ("DuckLakeRetryPolicy",),
-    "operators.maintenance": ("ducklake_maintenance",),
-    "spark.read": ("read_table", "read_changes"),
-    "spec.defaults": ("SqlExpression",),
-    "spec.types.variants": ("encode_variant", "decode_variant"),
-    "sql.duckdb.ddl": ("parse_ddl",),
-    "writes.session": ("LakeSession",),
+    "lake": tuple(name for name in lake.__all__ if name != "errors"),
+    "operators": ("ducklake_maintenance",),
 }
 _CLASSES = ("Operator", "Sensor", "Trigger", "Hook", "Link")
 _TEMPLATES = ("template_fields", "template_ext", "template_fields_renderers")

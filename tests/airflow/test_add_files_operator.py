@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.sdk import DAG
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
 from tests.airflow.dags import parse, run_next_try, start_run, sync_dag, xcom
 from tests.reference.catalogs import CatalogDatabase

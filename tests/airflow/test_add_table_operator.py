@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.add_table import DuckLakeAddTableOperator
 from tests.airflow.dags import parse, run_next_try, start_run, sync_dag, xcom
 from tests.interop.iceberg_source import append, data_paths, local, new_table, position_deletes, with_entries

@@ -22,10 +22,10 @@ import pytest
 from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 from airflow.sdk import DAG
 
-from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks import compat
 from airflow_provider_ducklake.hooks.connection_form import EXTRA_FIELDS
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
@@ -65,7 +65,7 @@ def test_every_module_imports():
         timeout=600,
     )
 
-    assert "airflow_provider_ducklake.spark.jobs.insert" in imported.split()
+    assert "airflow_provider_ducklake.lake.spark.jobs.insert" in imported.split()
 
 
 def test_airflow_shows_every_field_of_the_connection():

@@ -17,19 +17,19 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_provider_ducklake.assets.ducklake import create_asset, table_of, uri_of
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks import compat
 from airflow_provider_ducklake.hooks.asset_events import announce
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport, event_of
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
-from airflow_provider_ducklake.planning.reading.watermark import RangeReport, event_of
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.any_version import DROPS_USERS
 from tests.airflow.conftest import connection_fields

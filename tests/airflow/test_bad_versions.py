@@ -13,10 +13,11 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import text
 
-from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     CatalogError,
     DuckLakeError,
     NotADuckLakeError,
@@ -24,8 +25,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UnsupportedVersionError,
 )
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.interop.old_lakes import writing
 from tests.interop.vectors import container, vector
 from tests.reference.catalog_dump import dump_catalog

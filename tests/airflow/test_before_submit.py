@@ -2,7 +2,6 @@
 
 import pytest
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks import before_submit
 from airflow_provider_ducklake.hooks.cluster_driver import (
     check_submission,
@@ -11,6 +10,7 @@ from airflow_provider_ducklake.hooks.cluster_driver import (
     told_on_the_way,
 )
 from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 
 S3 = "s3://lake/files/main/t/ducklake-1/"
 DISK = "/data/files/main/t/"

@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.errors import FilesNotDeletedError
+from airflow_provider_ducklake.lake.errors import FilesNotDeletedError
 from airflow_provider_ducklake.operators.cleanup import (
     DuckLakeCleanupOldFilesOperator,
     DuckLakeDeleteOrphanedFilesOperator,

@@ -14,9 +14,9 @@ from threading import Event, Thread
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.storage.files.filesystem import write_bytes
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.storage.files.filesystem import write_bytes
 from tests.airflow.conftest import SetConnection, connection_fields
 from tests.airflow.dags import parse, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded

@@ -10,7 +10,6 @@ from uuid import uuid4
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError, UntrustedValueError
 from airflow_provider_ducklake.hooks.clusters import cluster_manager
 from airflow_provider_ducklake.hooks.clusters import kubernetes as kubernetes_manager
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager, State
@@ -19,6 +18,11 @@ from airflow_provider_ducklake.hooks.clusters.kubernetes import Kubernetes
 from airflow_provider_ducklake.hooks.clusters.standalone import Standalone
 from airflow_provider_ducklake.hooks.clusters.yarn import Yarn
 from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
+from airflow_provider_ducklake.lake.errors import (
+    ClusterUnavailableError,
+    InvalidInputError,
+    UntrustedValueError,
+)
 from tests.reference.silent import talking_server
 
 STATUS = "SubmissionStatusResponse"

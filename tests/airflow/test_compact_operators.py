@@ -9,18 +9,18 @@ from uuid import uuid4
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
+from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+from airflow_provider_ducklake.lake.spark.job.compaction_io import read_records
+from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, job_directory
+from airflow_provider_ducklake.lake.spark.jobs.compact import compact_bin
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
-from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule
-from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spark.job.compaction_io import read_records
-from airflow_provider_ducklake.spark.job.request import CompactionSource, job_directory
-from airflow_provider_ducklake.spark.jobs.compact import compact_bin
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.compaction import Compact, compact
 from tests.airflow.killed_workers import execute, run_until_done
 from tests.airflow.spark_submit import recorded
 from tests.concurrency.arrow_jobs import ArrowSubmitter

@@ -8,9 +8,9 @@ from uuid import uuid4
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.options import OPTIONS
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
-from airflow_provider_ducklake.spec.options import OPTIONS
 from tests.airflow.dags import parse, sync_dag, xcom
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

@@ -11,8 +11,8 @@ import structlog.testing
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.errors import NotADuckLakeError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.errors import NotADuckLakeError
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from tests.airflow.dags import clear, delete_run, rendered_fields, run_next_try, start_run, sync_dag, xcom
 from tests.reference.catalogs import CatalogDatabase

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogUnavailableError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CatalogUnavailableError
 from airflow_provider_ducklake.triggers import poller
 from airflow_provider_ducklake.triggers.poller import LakePoller
 from airflow_provider_ducklake.triggers.threads import LakeThreads, in_own_thread

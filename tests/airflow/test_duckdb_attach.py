@@ -8,14 +8,14 @@ from airflow.sdk import Connection
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL
 
-from airflow_provider_ducklake.catalog.database.connect import open_engine, parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.connection_settings import (
     ConnectionSettings,
     attach_statement,
     read_settings,
 )
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.airflow.conftest import connection_fields
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import load_extension, open_lake

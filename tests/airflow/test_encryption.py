@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.ledger import document_keys
-from airflow_provider_ducklake.errors import CatalogError, InvalidOptionError, StorageError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.storage.files import sealing
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.ledger import document_keys
+from airflow_provider_ducklake.lake.errors import CatalogError, InvalidOptionError, StorageError
+from airflow_provider_ducklake.lake.storage.files import sealing
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded

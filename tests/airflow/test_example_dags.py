@@ -17,8 +17,8 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
 
-from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks import compat
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import mapped_xcoms, parse, run_once, start_run, state_of, sync_dag, xcom
 from tests.airflow.recipes import answered, consumes, miss_deadlines, of_partition, watched

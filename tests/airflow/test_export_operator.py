@@ -11,7 +11,7 @@ import structlog.testing
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.export_catalog import DuckLakeExportCatalogOperator
 from tests.airflow.dags import FakeTaskInstance, clear, run_next_try, start_run, sync_dag, xcom
 from tests.reference.catalogs import CatalogDatabase

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.triggers.freshness import described, last_change
 from tests.airflow.test_snapshot_sensor import commit_to
 

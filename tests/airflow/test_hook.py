@@ -16,14 +16,14 @@ import structlog
 from airflow.models.connection import Connection as CoreConnection
 from sqlalchemy import NullPool, create_engine, inspect
 
-from airflow_provider_ducklake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
+from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailableError,
     InvalidInputError,
     InvalidOptionError,
     NotADuckLakeError,
 )
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.cleanup import (
     DuckLakeCleanupOldFilesOperator,
     DuckLakeDeleteOrphanedFilesOperator,

@@ -22,29 +22,29 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.ledger import document_keys
-from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob
-from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
-from airflow_provider_ducklake.errors import SparkJobError, UntrustedValueError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager
 from airflow_provider_ducklake.hooks.clusters.standalone import Standalone
 from airflow_provider_ducklake.hooks.clusters.yarn import Yarn
-from airflow_provider_ducklake.planning.writing.write import WritePlan
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.request import Dataset, DatasetSource, JobRequest, job_directory
-from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
-from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
-from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.storage.files import sealing
-from airflow_provider_ducklake.transaction.changes import CommentOnTable
-from airflow_provider_ducklake.writes import detached, staged
-from airflow_provider_ducklake.writes.arguments import GivenRows
-from airflow_provider_ducklake.writes.compaction import Compact, compact
-from airflow_provider_ducklake.writes.insert import Insert
-from airflow_provider_ducklake.writes.run import run
-from airflow_provider_ducklake.writes.verb import Attempt, Commit, DetachedSubmitter, JobGoesOn, Results
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.ledger import document_keys
+from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
+from airflow_provider_ducklake.lake.errors import SparkJobError, UntrustedValueError
+from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, job_directory
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
+from airflow_provider_ducklake.lake.spec.consumption import Consumer, Consumption
+from airflow_provider_ducklake.lake.spec.schema import TableSchema
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable
+from airflow_provider_ducklake.lake.writes import detached, staged
+from airflow_provider_ducklake.lake.writes.arguments import GivenRows
+from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
+from airflow_provider_ducklake.lake.writes.insert import Insert
+from airflow_provider_ducklake.lake.writes.run import run
+from airflow_provider_ducklake.lake.writes.verb import Attempt, Commit, DetachedSubmitter, JobGoesOn, Results
 from tests.concurrency.arrow_jobs import ArrowSubmitter, done
 from tests.interop.odd import Original, Outcomes, Verb
 from tests.interop.staging import rows_of, stage

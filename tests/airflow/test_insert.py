@@ -17,7 +17,7 @@ import pyspark
 import pytest
 from airflow.models.dagrun import DagRun
 
-from airflow_provider_ducklake.catalog.drafting import overwrite
+from airflow_provider_ducklake.lake.catalog.drafting import overwrite
 from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import parse, state_of, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded

@@ -21,23 +21,23 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.hooks.commit_identity import default_namespace
+from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
+from airflow_provider_ducklake.hooks.spark_installation import installation
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknownError,
     DuckLakeError,
     InvalidInputError,
     SparkJobError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.hooks.commit_identity import default_namespace
-from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-from airflow_provider_ducklake.hooks.spark_installation import installation
+from airflow_provider_ducklake.lake.spec.amounts import size
+from airflow_provider_ducklake.lake.storage.files import sealing
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
-from airflow_provider_ducklake.spec.amounts import size
-from airflow_provider_ducklake.storage.files import sealing
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import mapped_xcoms, parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, stand_in
@@ -365,8 +365,8 @@ def test_a_job_that_ends_well_without_a_result_is_not_believed(lake, rows, submi
 
 def test_an_error_that_no_retry_cures_fails_the_task_for_good(lake, rows, submit):
     submit.meanwhile(
-        "from airflow_provider_ducklake.errors import SchemaMismatchError\n"
-        "from airflow_provider_ducklake.spark.job import job_io\n"
+        "from airflow_provider_ducklake.lake.errors import SchemaMismatchError\n"
+        "from airflow_provider_ducklake.lake.spark.job import job_io\n"
         "job_io.write_error(request, SchemaMismatchError('main.orders', ['a is missing', 'b too']))\n"
         "raise SystemExit(1)"
     )

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import SparkJobError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import SparkJobError
+from airflow_provider_ducklake.lake.storage.files.filesystem import file_sizes, write_bytes
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from airflow_provider_ducklake.storage.files.filesystem import file_sizes, write_bytes
 from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import FakeTaskInstance
 from tests.airflow.s3_lakes import s3_lake

@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from airflow_provider_ducklake.hooks.lineage import dataset_of_path, flow_of_sql
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
@@ -23,7 +24,6 @@ from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOper
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from tests.airflow.openlineage_events import InvalidEventError, check_event
 from tests.airflow.services import airflow
 from tests.reference.duckdb_lake import open_lake

@@ -18,12 +18,12 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError, SparkJobError
+from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from airflow_provider_ducklake.spark.job.package_zip import runnable_zip
 from airflow_provider_ducklake.triggers.application import SparkApplicationTrigger
 from tests.airflow.dags import FakeTaskInstance
 from tests.airflow.long_jobs import (

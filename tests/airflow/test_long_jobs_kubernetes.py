@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.airflow.long_jobs import (
     PLANNED,
     ROWS,

@@ -9,8 +9,8 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.maintenance import (
     DuckLakeMaintenanceExpireOperator,
     ducklake_maintenance,

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.sdk import DAG
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import run_next_try, start_run, sync_dag
 from tests.airflow.mistakes import IN_A_TASK, IN_THE_DAG_FILE, Mistake

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.sdk import DAG, BaseOperator
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
 from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkMergeAdjacentFilesOperator,
@@ -29,7 +30,6 @@ from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
 from airflow_provider_ducklake.operators.verify import DuckLakeVerifyOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
 from tests.airflow.dags import sync_dag, xcom
 from tests.airflow.spark_submit import stand_in
 from tests.reference import ducklakepy_lake

@@ -5,8 +5,8 @@ import logging
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.lake import errors
 
 FOR_GOOD = [
     errors.InvalidInputError("no such word"),
@@ -81,7 +81,7 @@ def test_any_other_error_is_left_to_the_tasks_retries(error):
 
 
 def test_verbs_are_logged_by_their_task_as_long_as_it_runs(caplog):
-    verbs = logging.getLogger("airflow_provider_ducklake.writes.run")
+    verbs = logging.getLogger("airflow_provider_ducklake.lake.writes.run")
     tasks = [logging.getLogger("one"), logging.getLogger("two")]
     with caplog.at_level(logging.INFO):
         for task in tasks:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.triggers import poller
 from airflow_provider_ducklake.triggers.poller import LakePoller
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger

@@ -15,9 +15,9 @@ import structlog.testing
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from airflow_provider_ducklake.spec.commit_key import CommitKey
 from tests.airflow.dags import clear, delete_run, mapped_xcoms, run_next_try, start_run, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded, stand_in
 from tests.airflow.unlucky import (

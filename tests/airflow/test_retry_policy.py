@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from airflow.sdk import DAG
 
-from airflow_provider_ducklake import errors
 from airflow_provider_ducklake.hooks import compat
 from airflow_provider_ducklake.hooks.retry_policy import DuckLakeRetryPolicy
+from airflow_provider_ducklake.lake import errors
 from tests.airflow.dags import _scheduler_dag, run_next_try, start_run, sync_dag
 from tests.airflow.test_no_retry import FOR_GOOD
 

@@ -12,17 +12,17 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spark.job.request import Action, Clause, RowChangeSource
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.verb import Commit
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from airflow_provider_ducklake.spark.job.request import Action, Clause, RowChangeSource
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.verb import Commit
 from tests.airflow.dags import FakeTaskInstance, clear, parse, run_next_try, start_run, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded, stand_in
 from tests.airflow.unlucky import UnluckyCommits, dies_before_commit, loses_the_answer
@@ -138,7 +138,7 @@ def test_a_change_is_made_once_and_again_when_the_task_is_cleared(lake):
 def test_a_delete_in_between_is_a_conflict_that_leaves_nothing_behind(lake, others, sqlite_catalog):
     files = files_of(lake)
     others.meanwhile(
-        "from airflow_provider_ducklake.catalog.lake import Lake\n"
+        "from airflow_provider_ducklake.lake.catalog.lake import Lake\n"
         f"with Lake.connect({sqlite_catalog.sqlalchemy_url!r}) as lake, lake.transaction() as tx:\n"
         "    tx.delete_rows('t', 'id = 4')"
     )

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from tests.airflow.conftest import SetConnection, connection_fields
 from tests.airflow.dags import FakeTaskInstance, parse, state_of, sync_dag, xcom

@@ -8,6 +8,7 @@ from itertools import chain
 import pytest
 
 from airflow_provider_ducklake import operators
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkCompactionOperator,
     DuckLakeSparkMergeAdjacentFilesOperator,
@@ -20,7 +21,6 @@ from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from airflow_provider_ducklake.writes.session import LakeSession
 
 METHODS = {
     LakeSession.insert: (DuckLakeSparkInsertOperator,),

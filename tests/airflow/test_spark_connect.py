@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake import errors
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.lake import errors
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.lake.spark.sessions import remote
 from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkMergeAdjacentFilesOperator,
     DuckLakeSparkRewriteDataFilesOperator,
@@ -28,7 +29,6 @@ from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from airflow_provider_ducklake.spark.sessions import remote
 from tests.airflow.dags import FakeTaskInstance, parse, sync_dag, xcom
 from tests.airflow.spark_submit import ROOT
 from tests.reference.catalogs import CatalogDatabase

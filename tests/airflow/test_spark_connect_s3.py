@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import FakeTaskInstance, parse, state_of, sync_dag, xcom

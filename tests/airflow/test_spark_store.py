@@ -7,13 +7,13 @@ from types import MappingProxyType
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.spark_installation import installation
 from airflow_provider_ducklake.hooks.spark_store import check_store, missing_packages
 from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings, submit_settings
-from airflow_provider_ducklake.planning.writing.write import WritePlan
-from airflow_provider_ducklake.spark.job.request import Dataset, DatasetSource, JobRequest, SqlSource
-from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, SqlSource
+from airflow_provider_ducklake.lake.spec.schema import new_columns
 
 NO_OPTIONS = MappingProxyType({})
 AWS = "org.apache.hadoop:hadoop-aws:3.5.0"

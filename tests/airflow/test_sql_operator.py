@@ -10,8 +10,8 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from tests.airflow.dags import clear, run_next_try, start_run, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, stand_in

@@ -15,8 +15,9 @@ import pytest
 from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     CatalogRefusedError,
     CommitStateUnknownError,
     InvalidInputError,
@@ -24,7 +25,6 @@ from airflow_provider_ducklake.errors import (
     StorageError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.commit import DuckLakeCommitOperator, DuckLakeDiscardStagedOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import clear, mapped_xcoms, parse, run_next_try, start_run, state_of, sync_dag, xcom
@@ -140,7 +140,7 @@ def discard(*staged: Any) -> list[str]:
 def test_a_staged_write_is_invisible_until_its_commit(lake, rows, submit, tmp_path):
     before = head(lake)
     submit.meanwhile(
-        "from airflow_provider_ducklake.catalog.lake import Lake\n"
+        "from airflow_provider_ducklake.lake.catalog.lake import Lake\n"
         f"opened = Lake.connect({lake.sqlalchemy_url!r})\n"
         f"open({str(tmp_path / 'seen')!r}, 'w').write(' '.join(opened.protected_prefixes()))"
     )

@@ -7,9 +7,9 @@ from typing import Any
 import boto3
 import pytest
 
-from airflow_provider_ducklake.errors import InvalidOptionError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.storage.files.filesystem import exists
+from airflow_provider_ducklake.lake.errors import InvalidOptionError
+from airflow_provider_ducklake.lake.storage.files.filesystem import exists
 from tests.airflow.conftest import SetConnection
 from tests.reference import s3
 

@@ -22,17 +22,17 @@ from uuid import uuid4
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CommitStateUnknownError, SparkJobError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CommitStateUnknownError, SparkJobError
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.errors import typed
+from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.stream import commit_batches
+from airflow_provider_ducklake.lake.writes.verb import Results
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.errors import typed
-from airflow_provider_ducklake.spark.job.request import JobRequest
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.stream import commit_batches
-from airflow_provider_ducklake.writes.verb import Results
 from tests.airflow import streams
 from tests.airflow.dags import parse
 from tests.airflow.spark_submit import ROOT, recorded
@@ -74,7 +74,7 @@ class Here:
     def run(self, request: JobRequest, storage_options: dict[str, Any]) -> Results:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - the fixture has started it
 
-        from airflow_provider_ducklake.spark.jobs.stream import run_stream  # noqa: PLC0415
+        from airflow_provider_ducklake.lake.spark.jobs.stream import run_stream  # noqa: PLC0415
 
         request = job_io.read_request(job_io.write_request(request, storage_options))
         try:

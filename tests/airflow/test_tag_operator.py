@@ -10,8 +10,8 @@ import structlog.testing
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
 from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
 from airflow_provider_ducklake.operators.tag import DuckLakeTagOperator

@@ -3,13 +3,13 @@
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     InvalidOptionError,
     UnsupportedVersionError,
 )
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
 from tests.reference.catalogs import CATALOG_KINDS, CatalogDatabase
 

@@ -14,12 +14,12 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from sqlalchemy import update
 
-from airflow_provider_ducklake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError, UnsupportedVersionError
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError, UnsupportedVersionError
+from airflow_provider_ducklake.lake.spec.versions import SpecVersion
 from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
-from airflow_provider_ducklake.spec.versions import SpecVersion
 from tests.interop.old_lakes import writing
 from tests.reference import duckdb_lake
 from tests.reference.catalog_dump import dump_catalog, dump_schema

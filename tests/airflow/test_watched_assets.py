@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.airflow.conftest import connection_fields
 from tests.airflow.services import SERVICES, Airflow
 from tests.airflow.test_snapshot_sensor import commit_to

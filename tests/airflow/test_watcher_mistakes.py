@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from airflow_provider_ducklake.catalog.ledger.watermarks import NAME
+from airflow_provider_ducklake.lake.catalog.ledger.watermarks import NAME
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.conftest import connection_fields
 from tests.airflow.test_sensor_modes import elsewhere  # noqa: F401 - a fixture

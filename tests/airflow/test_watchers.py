@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.test_sensor_modes import elsewhere  # noqa: F401 - a fixture
 from tests.airflow.test_snapshot_sensor import commit_to

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.storage.files.filesystem import write_bytes
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from airflow_provider_ducklake.storage.files.filesystem import write_bytes
 from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import FakeTaskInstance
 from tests.airflow.s3_lakes import s3_lake

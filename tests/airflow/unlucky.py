@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 
 class WorkerDiedError(Exception):

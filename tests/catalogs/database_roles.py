@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import psycopg
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference import mariadb
 from tests.reference.catalogs import CatalogDatabase
 

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 if __name__ == "__main__":
     with Lake.connect(sys.argv[1]) as lake, lake._lake.catalog.dialect.writing():

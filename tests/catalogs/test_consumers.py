@@ -2,15 +2,15 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.ledger.consumers import Consumed
-from airflow_provider_ducklake.errors import ChangesExpiredError, TransactionConflictError
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.consumption import Consumer, Consumption
-from airflow_provider_ducklake.spec.ids import SnapshotId
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.transaction.changes import Truncate
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
+from airflow_provider_ducklake.lake.errors import ChangesExpiredError, TransactionConflictError
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.consumption import Consumer, Consumption
+from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.transaction.changes import Truncate
 
 pytestmark = pytest.mark.every_catalog
 US = Consumer("counts", "airflow")

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, text
 
-from airflow_provider_ducklake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CounterBehindError
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CounterBehindError
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.interop.compacting import merge_adjacent
 
 pytestmark = pytest.mark.every_catalog

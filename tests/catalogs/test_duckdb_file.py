@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog.database.connect import open_engine
-from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.database.connect import open_engine
+from airflow_provider_ducklake.lake.catalog.dialects.duckdb import DuckDbDialect
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     CatalogRefusedError,
     CatalogUnavailableError,

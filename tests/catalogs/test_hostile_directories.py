@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogUnavailableError, UntrustedValueError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CatalogUnavailableError, UntrustedValueError
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 
 ROWS = pa.table({"id": pa.array([1], pa.int64())})

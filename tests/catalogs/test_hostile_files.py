@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.catalog.database.connect import open_engine, parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.upkeep.frozen_file import mark_of
-from airflow_provider_ducklake.errors import UntrustedValueError
+from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.upkeep.frozen_file import mark_of
+from airflow_provider_ducklake.lake.errors import UntrustedValueError
 from tests.reference.catalogs import CatalogDatabase
 
 VIEW = (

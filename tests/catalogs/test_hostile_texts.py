@@ -2,10 +2,10 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats
 
 TEXTS = [
     "NULL",

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError, UntrustedValueError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError, UntrustedValueError
 from tests.catalogs.database_roles import Users, run, users
 from tests.reference import mariadb, postgres
 from tests.reference.catalogs import CatalogDatabase, data_directory

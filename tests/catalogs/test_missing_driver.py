@@ -8,7 +8,7 @@ import pytest
 SCRIPT = """
 import sys
 sys.modules[sys.argv[2]] = None
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 try:
     Lake.create(sys.argv[1], "/data")
 except Exception as error:
@@ -19,7 +19,7 @@ except Exception as error:
 EXPORT = """
 import sys
 sys.modules["duckdb"] = sys.modules["duckdb_engine"] = None
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 lake = Lake.create(f"sqlite:///{sys.argv[1]}/lake.sqlite", f"{sys.argv[1]}/data/")
 print(lake.export_catalog(f"{sys.argv[1]}/frozen.sqlite").format)
 try:

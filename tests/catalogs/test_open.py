@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     CatalogError,
     CatalogUnavailableError,

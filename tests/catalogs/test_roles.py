@@ -15,8 +15,8 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     CatalogError,
     CatalogRefusedError,
     InvalidInputError,
@@ -24,8 +24,8 @@ from airflow_provider_ducklake.errors import (
     MigrationRefusedError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.compaction import Compact, compact
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from tests.catalogs.database_roles import ROLES, Users, as_user, drop_roles, run, users
 from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.concurrency.test_concurrent_verbs import Lakes

@@ -5,8 +5,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import NotADuckLakeError, TableNotFoundError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import NotADuckLakeError, TableNotFoundError
 from tests.catalogs.round_trips import round_trips
 
 WHERE = "i > 10 AND price < 400"

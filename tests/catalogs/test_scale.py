@@ -7,7 +7,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.postgres import libpq
 from tests.scale.calls import CALLS, FOUND, Target

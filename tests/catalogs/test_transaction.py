@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     ColumnNotFoundError,
     InvalidInputError,
@@ -18,9 +18,9 @@ from airflow_provider_ducklake.errors import (
     SchemaNotFoundError,
     TableNotFoundError,
 )
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.transaction.changes_made import ChangeKind
+from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 

@@ -7,16 +7,16 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import IntegrityError
 
-from airflow_provider_ducklake.catalog.database.connect import open_engine, parse_url
-from airflow_provider_ducklake.catalog.dialects.retry import RetryPolicy
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CommitRetriesExceededError
-from airflow_provider_ducklake.spec.encryption import FileKey
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.spec.stats import ColumnStats
-from airflow_provider_ducklake.transaction.changes import AppendFiles
+from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url
+from airflow_provider_ducklake.lake.catalog.dialects.retry import RetryPolicy
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CommitRetriesExceededError
+from airflow_provider_ducklake.lake.spec.encryption import FileKey
+from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.transaction.changes import AppendFiles
 
 KEY = FileKey.of_length(16)
 BOUND = "a value of the table"

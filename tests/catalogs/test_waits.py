@@ -22,9 +22,9 @@ import pytest
 from sqlalchemy import event, make_url
 from sqlalchemy.engine import URL
 
-from airflow_provider_ducklake.catalog.database import connect
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.database import connect
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailableError,
     CommitStateUnknownError,
     LockTimeoutError,

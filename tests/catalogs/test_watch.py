@@ -2,9 +2,9 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.planning.reading.watch import wanted_words
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.planning.reading.watch import wanted_words
 from tests.reference.duckdb_lake import open_lake
 
 INLINED_DELETE = "DELETE FROM t WHERE i = 1"

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.planning.reading.predicates import (
+from airflow_provider_ducklake.lake.planning.reading.predicates import (
     ALWAYS,
     NEVER,
     AllOf,
@@ -20,12 +20,12 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     Operator,
     Predicate,
 )
-from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan, ScanPlan
-from airflow_provider_ducklake.planning.writing.evolution import evolved
-from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.request import (
+from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
+from airflow_provider_ducklake.lake.planning.writing.evolution import evolved
+from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
     Clause,
     DatasetSource,
@@ -33,19 +33,23 @@ from airflow_provider_ducklake.spark.job.request import (
     LakeSource,
     RowChangeSource,
 )
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.partitioning import parse_partition_by
-from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.spec.types.ducklake_types import can_promote
-from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type, check_and_cast, fields_of_arrow
-from airflow_provider_ducklake.storage.parquet.partition_split import split_by_partition
-from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.storage.rows.change_reader import read_changes
-from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
-from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, read_rows, visible_rows
-from airflow_provider_ducklake.writes.verb import Results
+from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.spec.partitioning import parse_partition_by
+from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import can_promote
+from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
+    arrow_type,
+    check_and_cast,
+    fields_of_arrow,
+)
+from airflow_provider_ducklake.lake.storage.parquet.partition_split import split_by_partition
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.lake.storage.rows.change_reader import read_changes
+from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
+from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, read_rows, visible_rows
+from airflow_provider_ducklake.lake.writes.verb import Results
 
 
 class ArrowSubmitter:

@@ -31,8 +31,8 @@ import sqlalchemy.dialects.postgresql.psycopg
 import sqlalchemy.dialects.sqlite.pysqlite  # noqa: F401
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference import mariadb
 
 Fault = Literal["none", "killed", "cut", "killed at any time"]

@@ -14,7 +14,7 @@ import sys
 import pyarrow as pa
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 ROWS = pa.table({"i": pa.array(range(20), pa.int64())})  # more than are inlined
 

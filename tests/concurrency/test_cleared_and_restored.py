@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.planning.writing.write import append_to_existing, plan_write
-from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
-from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing, plan_write
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
 from tests.concurrency.arrow_jobs import write
 from tests.reference.duckdb_lake import open_lake
 

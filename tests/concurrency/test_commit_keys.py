@@ -14,21 +14,25 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.committing.planned import KeyedCommit, Stage
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.ledger import commit_keys
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit, Stage
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.ledger import commit_keys
+from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknownError,
     TransactionConflictError,
     UntrustedValueError,
     ZombieCommitError,
 )
-from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WriteResult, append_to_existing
-from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
-from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.storage.rows.row_ids import ROW_ID_COLUMN
-from airflow_provider_ducklake.transaction.changes import Change
+from airflow_provider_ducklake.lake.planning.writing.write import (
+    ParquetSettings,
+    WriteResult,
+    append_to_existing,
+)
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.lake.storage.rows.row_ids import ROW_ID_COLUMN
+from airflow_provider_ducklake.lake.transaction.changes import Change
 from tests.concurrency.faults import before_commit
 from tests.concurrency.keyed_writer import ROWS, append_once
 from tests.interop import job_columns

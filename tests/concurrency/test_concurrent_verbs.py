@@ -15,9 +15,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError, TransactionConflictError
-from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError, TransactionConflictError
+from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
 from tests.concurrency.drawn_verbs import LAYOUTS, draw_statement, draw_verb
 from tests.concurrency.serial_model import Order, State, in_order, order, state_of
 from tests.concurrency.verbs import (

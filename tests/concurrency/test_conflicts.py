@@ -7,10 +7,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.lake_reads import LakeReads
-from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
+from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 ROWS = pa.table({"i": pa.array(range(20), pa.int32()), "j": pa.nulls(20, pa.int32())})

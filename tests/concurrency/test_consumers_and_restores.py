@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import ChangesExpiredError, ChangesUndoneError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import ChangesExpiredError, ChangesUndoneError
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.consumption import Consumer
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.sql import PlannedSql, Sql
+from airflow_provider_ducklake.lake.writes.verb import Commit, Results
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.consumption import Consumer
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.sql import PlannedSql, Sql
-from airflow_provider_ducklake.writes.verb import Commit, Results
 from tests.concurrency import arrow_jobs
 from tests.concurrency.verbs import operate
 

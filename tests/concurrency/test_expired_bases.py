@@ -17,14 +17,14 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.database.connect import WRITES
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError, TransactionConflictError
 from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+from airflow_provider_ducklake.lake.catalog.database.connect import WRITES
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError, TransactionConflictError
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.writes.run import run
+from airflow_provider_ducklake.lake.writes.verb import Commit
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.writes.run import run
-from airflow_provider_ducklake.writes.verb import Commit
 from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.concurrency.serial_model import Order, in_order, order, sql
 from tests.concurrency.verbs import INFO, VERBS, Pair, PausingLake, Verb, write_given

@@ -16,19 +16,19 @@ import pymysql
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.dialects.retry import RetryPolicy
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.dialects.retry import RetryPolicy
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     CatalogRefusedError,
     CatalogUnavailableError,
     CommitStateUnknownError,
     LockTimeoutError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.spec.ids import SnapshotId
-from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.transaction.changes import CreateSchema, NewSchemaRef
+from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.transaction.changes import CreateSchema, NewSchemaRef
 from tests.concurrency.faults import before_commit
 from tests.reference import mariadb
 from tests.reference.catalog_dump import dump_catalog
@@ -321,14 +321,14 @@ def test_an_expiry_that_fails_at_any_statement_changes_nothing(catalog, lake, st
 
 @pytest.mark.every_catalog
 def test_an_interruption_right_after_commit_keeps_the_files(lake, caplog):
-    caplog.set_level(logging.DEBUG, "airflow_provider_ducklake.catalog.committing.commit")
+    caplog.set_level(logging.DEBUG, "airflow_provider_ducklake.lake.catalog.committing.commit")
 
     def interrupt(record: logging.LogRecord) -> bool:
         if record.msg.startswith("Committed snapshot"):
             raise InjectedError  # as a signal handler would
         return True
 
-    logger = logging.getLogger("airflow_provider_ducklake.catalog.committing.commit")
+    logger = logging.getLogger("airflow_provider_ducklake.lake.catalog.committing.commit")
     logger.addFilter(interrupt)
     try:
         with pytest.raises(CommitStateUnknownError):

@@ -24,7 +24,7 @@ import psycopg
 import pymysql
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.concurrency.faulty_writer import SCENARIOS, Fault, Job, Outcome, Report, Rows, make_base
 from tests.reference.catalog_dump import Dump, catalog_differences, dump_catalog
 from tests.reference.catalogs import CatalogDatabase, CatalogKind

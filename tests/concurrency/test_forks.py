@@ -5,7 +5,7 @@ import os
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference.duckdb_lake import open_lake
 
 

@@ -14,24 +14,28 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.ledger.applications import SubmittedJob, application_table
-from airflow_provider_ducklake.catalog.ledger.jobs import job_table
-from airflow_provider_ducklake.errors import CatalogUnavailableError, ClusterUnavailableError, SparkJobError
-from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.request import JobRequest
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.arguments import GivenRows, InsertChoice
-from airflow_provider_ducklake.writes.detached import take
-from airflow_provider_ducklake.writes.insert import Insert, stage
-from airflow_provider_ducklake.writes.merge import Merge
-from airflow_provider_ducklake.writes.row_changes import Delete, Update
-from airflow_provider_ducklake.writes.run import run
-from airflow_provider_ducklake.writes.sql import Sql
-from airflow_provider_ducklake.writes.staged import commit_staged
-from airflow_provider_ducklake.writes.verb import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob, application_table
+from airflow_provider_ducklake.lake.catalog.ledger.jobs import job_table
+from airflow_provider_ducklake.lake.errors import (
+    CatalogUnavailableError,
+    ClusterUnavailableError,
+    SparkJobError,
+)
+from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.arguments import GivenRows, InsertChoice
+from airflow_provider_ducklake.lake.writes.detached import take
+from airflow_provider_ducklake.lake.writes.insert import Insert, stage
+from airflow_provider_ducklake.lake.writes.merge import Merge
+from airflow_provider_ducklake.lake.writes.row_changes import Delete, Update
+from airflow_provider_ducklake.lake.writes.run import run
+from airflow_provider_ducklake.lake.writes.sql import Sql
+from airflow_provider_ducklake.lake.writes.staged import commit_staged
+from airflow_provider_ducklake.lake.writes.verb import (
     Attempt,
     Commit,
     DetachedSubmitter,

@@ -11,11 +11,11 @@ import pymysql
 import pytest
 from sqlalchemy.exc import ProgrammingError
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import LockTimeoutError, TransactionConflictError
-from airflow_provider_ducklake.spec.names.identifiers import SchemaPath
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.transaction.changes import CreateSchema, NewSchemaRef
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import LockTimeoutError, TransactionConflictError
+from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.transaction.changes import CreateSchema, NewSchemaRef
 from tests.reference import mariadb
 from tests.reference.catalogs import CatalogDatabase
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import SparkJobError
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.arguments import GivenRows
-from airflow_provider_ducklake.writes.insert import Insert
-from airflow_provider_ducklake.writes.run import run
-from airflow_provider_ducklake.writes.verb import Commit, Summary
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import SparkJobError
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.arguments import GivenRows
+from airflow_provider_ducklake.lake.writes.insert import Insert
+from airflow_provider_ducklake.lake.writes.run import run
+from airflow_provider_ducklake.lake.writes.verb import Commit, Summary
 from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.committing import overlap
-from airflow_provider_ducklake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.catalog.committing import overlap
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
+from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.sql.predicate import read_predicate
+from airflow_provider_ducklake.lake.transaction import conflicts, declared
+from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable, ReadRows
+from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
+from airflow_provider_ducklake.lake.transaction.conflicts import Operation, Rule
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule
-from airflow_provider_ducklake.planning.writing.scope import RowScope
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.sql.predicate import read_predicate
-from airflow_provider_ducklake.transaction import conflicts, declared
-from airflow_provider_ducklake.transaction.changes import CommentOnTable, ReadRows
-from airflow_provider_ducklake.transaction.changes_made import ChangeKind
-from airflow_provider_ducklake.transaction.conflicts import Operation, Rule
 from tests.concurrency.verbs import PausingLake, operate
 from tests.interop.compacting import compacted_files
 from tests.reference.catalogs import CatalogDatabase

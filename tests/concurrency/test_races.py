@@ -16,8 +16,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from tests.concurrency.writer import Done, Task
 from tests.reference.catalog_dump import Dump, dump_catalog
 from tests.reference.catalogs import CatalogDatabase

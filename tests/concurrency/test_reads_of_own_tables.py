@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
-from airflow_provider_ducklake.writes.sql_plan import Reads, find_target, rows_read, steps_of
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
+from airflow_provider_ducklake.lake.writes.sql_plan import Reads, find_target, rows_read, steps_of
 
 JOB = "01a214b0-005d-7a75-9966-2ec304b4ac3e"
 ROWS = pa.table({"id": [1]})

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogRefusedError, StorageError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CatalogRefusedError, StorageError
 from tests.reference.catalog_dump import dump_catalog
 
 ROWS = pa.table({"k": ["a secret"] * 20, "i": pa.array(range(20), pa.int64())})

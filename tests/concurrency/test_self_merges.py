@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from tests.concurrency.verbs import PausingLake, operate
 

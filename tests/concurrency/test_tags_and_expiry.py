@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import SnapshotNotFoundError, SnapshotTaggedError, TagExistsError
-from airflow_provider_ducklake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import SnapshotNotFoundError, SnapshotTaggedError, TagExistsError
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
 
 SNAPSHOTS = 40
 

@@ -13,8 +13,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError
 from tests.corpora.comparison import is_table, other_arrow, other_table
 from tests.corpora.outcomes import Outcome, of_error
 from tests.reference.catalogs import CatalogDatabase, file_catalog
@@ -186,7 +186,7 @@ def serve_plain() -> Callable[..., Any]:
 
 def serve_spark() -> Callable[..., Any]:
     """Return what a process with one Spark session for all its files does."""
-    from airflow_provider_ducklake.writes.session import LakeSession  # noqa: PLC0415 - PySpark
+    from airflow_provider_ducklake.lake.writes.session import LakeSession  # noqa: PLC0415 - PySpark
     from tests.corpora.spark import local_session  # noqa: PLC0415 - PySpark
 
     spark = local_session()

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_ducklake.errors import InvalidInputError, NotFoundError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.errors import InvalidInputError, NotFoundError, UnsupportedFeatureError
 
 
 class Outcome(StrEnum):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.errors import InvalidInputError, SparkJobError, StorageError
+from airflow_provider_ducklake.lake.errors import InvalidInputError, SparkJobError, StorageError
 from tests.corpora.listing import KNOWN, public_files
 from tests.corpora.outcomes import AtDoor, FileReport, Outcome, failures, lines, of_error, summary
 from tests.corpora.workers import TaskError, TimeLimitError, Worker, WorkerEndedError

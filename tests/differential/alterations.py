@@ -7,7 +7,7 @@ so what is compared is what the tables are in the end, as the reference sees the
 from collections import Counter
 from typing import Any
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.differential.drawn_changes import Change, Changes
 from tests.differential.drawn_lake import ID, Table
 from tests.differential.free_changes import ALTERATIONS, APPENDS, FreeChanges

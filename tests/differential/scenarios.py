@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference.duckdb_lake import DuckLakeConnection
 
 

@@ -13,8 +13,8 @@ from typing import Self
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.snapshot.read import TableRow
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
 from tests.differential.drawn_changes import KINDS, Change, Changes
 from tests.differential.histories import HISTORY, play
 from tests.differential.twin import OurLake

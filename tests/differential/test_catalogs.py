@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.differential.ddl_scenarios import DDL_SCENARIOS
 from tests.differential.scenarios import SCENARIOS, Scenario
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog, dump_schema

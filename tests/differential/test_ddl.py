@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.sql.duckdb.statements import Truncate
+from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.sql.duckdb.statements import Truncate
 from tests.differential.ddl_scenarios import DDL_SCENARIOS, NESTED
 from tests.differential.scenarios import Scenario
 from tests.differential.test_catalogs import compare

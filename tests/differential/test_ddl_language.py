@@ -7,21 +7,21 @@ import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.errors import DuckLakeError
-from airflow_provider_ducklake.spec.defaults import SqlExpression
-from airflow_provider_ducklake.spec.names.identifiers import quote
-from airflow_provider_ducklake.spec.names.keywords import RESERVED
-from airflow_provider_ducklake.spec.names.quoting import written
-from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS
-from airflow_provider_ducklake.sql.duckdb.column_types import (
+from airflow_provider_ducklake.lake.errors import DuckLakeError
+from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
+from airflow_provider_ducklake.lake.spec.names.identifiers import quote
+from airflow_provider_ducklake.lake.spec.names.keywords import RESERVED
+from airflow_provider_ducklake.lake.spec.names.quoting import written
+from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE, SCALARS
+from airflow_provider_ducklake.lake.sql.duckdb.column_types import (
     DECIMAL_SPELLINGS,
     NOT_IN_THE_FORMAT,
     SCALAR_SPELLINGS,
     STRUCT_SPELLINGS,
 )
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.sql.duckdb.defaults import BARE_FUNCTIONS, FUNCTIONS
-from airflow_provider_ducklake.sql.lexer import split_statements
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.sql.duckdb.defaults import BARE_FUNCTIONS, FUNCTIONS
+from airflow_provider_ducklake.lake.sql.lexer import split_statements
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_core import open_core
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_ducklake.spec.defaults import SqlExpression, default_of
-from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.sql.duckdb.statements import CreateTable
+from airflow_provider_ducklake.lake.spec.defaults import SqlExpression, default_of
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.sql.duckdb.statements import CreateTable
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidInputError
-from airflow_provider_ducklake.spec.macros import MacroDefinition, MacroOverload, MacroParameter
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError
+from airflow_provider_ducklake.lake.spec.macros import MacroDefinition, MacroOverload, MacroParameter
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.differential.scenarios import Scenario
 from tests.differential.test_catalogs import compare
 from tests.differential.test_ddl import run, transactions

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import ColumnNotFoundError, DuckLakeError, InvalidInputError
-from airflow_provider_ducklake.spec.expressions.computed import computed
-from airflow_provider_ducklake.spec.expressions.parse import parse_expression
-from airflow_provider_ducklake.spec.sorting import FUNCTIONS, SortField
-from airflow_provider_ducklake.storage.parquet.computed_values import NotComputableError, values_of
-from airflow_provider_ducklake.storage.parquet.sorted_rows import sorted_rows
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, DuckLakeError, InvalidInputError
+from airflow_provider_ducklake.lake.spec.expressions.computed import computed
+from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
+from airflow_provider_ducklake.lake.spec.sorting import FUNCTIONS, SortField
+from airflow_provider_ducklake.lake.storage.parquet.computed_values import NotComputableError, values_of
+from airflow_provider_ducklake.lake.storage.parquet.sorted_rows import sorted_rows
 from tests.differential.scenarios import Scenario
 from tests.differential.test_catalogs import compare
 from tests.differential.test_ddl import run, transactions

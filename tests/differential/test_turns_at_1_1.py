@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import VariantVal
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.differential.turns import ARROW, DOCS, Names, TableModel, Turns, located, numbers_of, physical
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog

@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.sql.duckdb.statements import CreateView
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.sql.duckdb.statements import CreateView
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 QUERIES = [

@@ -17,16 +17,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spec.names.identifiers import quote
-from airflow_provider_ducklake.spec.types.variants import encode_variant
-from airflow_provider_ducklake.spec.versions import NEWEST, write_version
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet.variants import VARIANT
-from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, visible_rows
+from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+from airflow_provider_ducklake.lake.spec.names.identifiers import quote
+from airflow_provider_ducklake.lake.spec.types.variants import encode_variant
+from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT
+from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, visible_rows
 from tests.concurrency import arrow_jobs
 from tests.interop.changed_rows import commit_changes, row_changes
 from tests.interop.compacting import merge_adjacent, rewrite

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.differential.drawn_lake import ID
 from tests.reference.catalog_dump import Dump, catalog_differences, dump_catalog
 from tests.reference.catalogs import CatalogDatabase

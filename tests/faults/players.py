@@ -18,9 +18,11 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
+from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailableError,
     CommitError,
     CommitStateUnknownError,
@@ -28,18 +30,16 @@ from airflow_provider_ducklake.errors import (
     SparkJobError,
     StorageError,
 )
-from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.storage.files.process_options import as_environment
+from airflow_provider_ducklake.lake.writes.run import run
+from airflow_provider_ducklake.lake.writes.verb import Commit, Submitter
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.storage.files.process_options import as_environment
-from airflow_provider_ducklake.writes.run import run
-from airflow_provider_ducklake.writes.verb import Commit, Submitter
 from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.faults.journal import Journal, Op
 from tests.faults.model import TABLES, Row, Rows, broken, digest, draw, rows_of

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 ROOT = Path(__file__).parents[2]
 SIZE = 2 * 2**20

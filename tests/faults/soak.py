@@ -13,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Lock
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.faults.journal import Journal
 from tests.faults.model import TABLES, Model, Rows, broken, differences
 from tests.faults.players import Place, Player, play

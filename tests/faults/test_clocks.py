@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 

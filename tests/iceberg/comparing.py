@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.comparison import multiset
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

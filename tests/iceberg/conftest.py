@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spark.sessions.settings import prepare
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spark.sessions.settings import prepare
 from scripts import spark_peers
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 

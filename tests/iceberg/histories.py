@@ -6,18 +6,18 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spark.job.request import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
     Clause,
     JobRequest,
     RowChangeSource,
     job_directory,
 )
-from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.arguments import InsertChoice
+from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert
 

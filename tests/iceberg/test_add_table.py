@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from tests.reference.duckdb_lake import open_lake
 
 MERGE_ON_READ = "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read'"

@@ -7,18 +7,18 @@ from functools import partial
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WriteResult
-from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId
-from airflow_provider_ducklake.spec.partitioning import hive_directory
-from airflow_provider_ducklake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
-from airflow_provider_ducklake.storage.parquet.partition_split import split_by_partition
-from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.storage.rows.row_ids import ROW_ID_COLUMN, ROW_ID_FIELD_ID
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WriteResult
+from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId
+from airflow_provider_ducklake.lake.spec.partitioning import hive_directory
+from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
+from airflow_provider_ducklake.lake.storage.parquet.partition_split import split_by_partition
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.lake.storage.rows.row_ids import ROW_ID_COLUMN, ROW_ID_FIELD_ID
 
 _ROW_ID = Column(ColumnId(ROW_ID_FIELD_ID), ROW_ID_COLUMN, ScalarType("int64"))
 _INFO = CommitInfo()

@@ -3,12 +3,12 @@
 import uuid
 from dataclasses import replace
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
-from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.storage.moving.compact_files import compactor
-from airflow_provider_ducklake.transaction.changes import MergedFile, RewrittenFile
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
+from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.lake.storage.moving.compact_files import compactor
+from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
 
 
 def compacted_files(lake: Lake, planned: Compaction) -> list[MergedFile | RewrittenFile]:

@@ -8,10 +8,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
-from airflow_provider_ducklake.spec.types.variants import decode_variant
-from airflow_provider_ducklake.storage.parquet.variants import is_variant
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, quote
+from airflow_provider_ducklake.lake.spec.types.variants import decode_variant
+from airflow_provider_ducklake.lake.storage.parquet.variants import is_variant
 from tests.reference.duckdb_lake import DuckLakeConnection
 
 BOUNDS_EVERY = 4  # snapshots

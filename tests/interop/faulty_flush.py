@@ -3,9 +3,9 @@
 python -m tests.interop.faulty_flush
 """
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.storage.deletes import merged_deletes  # noqa: F401 - imported late otherwise
-from airflow_provider_ducklake.storage.moving import flush_files  # noqa: F401 - imported late otherwise
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.storage.deletes import merged_deletes  # noqa: F401 - imported late otherwise
+from airflow_provider_ducklake.lake.storage.moving import flush_files  # noqa: F401 - imported late otherwise
 from tests.concurrency.faulty_writer import Outcome, serve
 
 

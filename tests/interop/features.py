@@ -15,13 +15,17 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidNameError, InvalidStatementError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.types.variants import decode_variant, encode_variant
-from airflow_provider_ducklake.spec.versions import write_version
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.storage.parquet.variants import VARIANT
+from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
+    InvalidNameError,
+    InvalidStatementError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant
+from airflow_provider_ducklake.lake.spec.versions import write_version
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake

@@ -13,25 +13,25 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.errors import DuckLakeError
-from airflow_provider_ducklake.spec.expressions.parse import parse_expression
-from airflow_provider_ducklake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.spec.types import times
-from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.spec.types.geometry import GeometryStats
-from airflow_provider_ducklake.spec.types.intervals import parse_interval
-from airflow_provider_ducklake.spec.types.json_texts import is_json
-from airflow_provider_ducklake.spec.types.literals import parse_cast, parse_literal
-from airflow_provider_ducklake.spec.types.values import parse_physical
-from airflow_provider_ducklake.spec.types.variant_bytes import check_variant
-from airflow_provider_ducklake.spec.types.variants import decode_variant, encode_variant
-from airflow_provider_ducklake.spec.types.wkb import box_of_wkb, check_wkb, is_finite
-from airflow_provider_ducklake.spec.types.wkt import box_of_wkt
-from airflow_provider_ducklake.storage.deletes.deletion_vectors import vector_of
-from airflow_provider_ducklake.storage.deletes.puffin import container_of, vectors_of
-from airflow_provider_ducklake.storage.deletes.roaring import bitmap_of, positions
-from airflow_provider_ducklake.storage.parquet.footer_end import footer_length
-from airflow_provider_ducklake.storage.parquet.thrift import read_struct, write_struct
+from airflow_provider_ducklake.lake.errors import DuckLakeError
+from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
+from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
+from airflow_provider_ducklake.lake.spec.types import times
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
+from airflow_provider_ducklake.lake.spec.types.intervals import parse_interval
+from airflow_provider_ducklake.lake.spec.types.json_texts import is_json
+from airflow_provider_ducklake.lake.spec.types.literals import parse_cast, parse_literal
+from airflow_provider_ducklake.lake.spec.types.values import parse_physical
+from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
+from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant
+from airflow_provider_ducklake.lake.spec.types.wkb import box_of_wkb, check_wkb, is_finite
+from airflow_provider_ducklake.lake.spec.types.wkt import box_of_wkt
+from airflow_provider_ducklake.lake.storage.deletes.deletion_vectors import vector_of
+from airflow_provider_ducklake.lake.storage.deletes.puffin import container_of, vectors_of
+from airflow_provider_ducklake.lake.storage.deletes.roaring import bitmap_of, positions
+from airflow_provider_ducklake.lake.storage.parquet.footer_end import footer_length
+from airflow_provider_ducklake.lake.storage.parquet.thrift import read_struct, write_struct
 
 MEMORY = 256 * 2**20  # beside what the imports took
 MOST = 100_000  # rows of the data file of a vector

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, Table, create_engine
 
-from airflow_provider_ducklake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
-from airflow_provider_ducklake.spec.schema import TableSchema
-from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType
-from airflow_provider_ducklake.spec.versions import DEFAULT
+from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import inlined_table
+from airflow_provider_ducklake.lake.spec.schema import TableSchema
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+from airflow_provider_ducklake.lake.spec.versions import DEFAULT
 from tests.interop.reference_table import schema_of
 from tests.interop.type_values import NULL_STRUCTS, TYPES
 from tests.reference.catalogs import CatalogDatabase

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from sqlalchemy import create_engine, text
 
-from airflow_provider_ducklake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference.catalogs import CatalogDatabase
 
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlalchemy import create_engine, text
 
-from airflow_provider_ducklake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 FIRST_DAY = date(2000, 1, 1)
 POINT_FILTERS = {  # each is met by the one row that exists, number 5

@@ -1,8 +1,8 @@
 """What restored lakes show, at every snapshot, and what is left of them when all else is gone."""
 
-from airflow_provider_ducklake.catalog.committing.committer import Committer
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.names.identifiers import quote
+from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.names.identifiers import quote
 from tests.interop.comparison import arrow_of, differences, multiset, tables_of
 from tests.reference.duckdb_lake import open_lake
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     SchemaMismatchError,
     SourceNotFoundError,
@@ -24,7 +24,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.storage.foreign import delta_table
+from airflow_provider_ducklake.lake.storage.foreign import delta_table
 from tests.interop.footers import CODEC, chunks_of, edited
 from tests.interop.iceberg_source import plain
 from tests.reference.duckdb_lake import open_lake

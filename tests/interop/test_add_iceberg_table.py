@@ -36,9 +36,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_ducklake.catalog.drafting import add_table
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.drafting import add_table
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     InvalidInputError,
     SchemaMismatchError,
@@ -48,7 +48,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.storage.foreign import lake_file_io
+from airflow_provider_ducklake.lake.storage.foreign import lake_file_io
 from tests.interop.iceberg_source import (
     append,
     changed,

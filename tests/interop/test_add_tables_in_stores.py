@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.storage.files.filesystem import exists, write_bytes
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.storage.files.filesystem import exists, write_bytes
 from tests.interop.test_add_delta_table import RECORDED
 from tests.interop.test_odd_stores import read_by_duckdb
 from tests.reference import s3

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake, opens_1_0
 

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, InvalidValueError, SchemaMismatchError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidValueError, SchemaMismatchError
 from tests.reference.duckdb_lake import open_lake
 
 LATIN = "café".encode("latin-1")

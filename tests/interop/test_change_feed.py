@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.snapshot.read_snapshots import RecordedSnapshot
-from airflow_provider_ducklake.errors import InvalidInputError, SnapshotNotFoundError, TableNotFoundError
-from airflow_provider_ducklake.transaction.changes_made import ChangeKind
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
+from airflow_provider_ducklake.lake.errors import InvalidInputError, SnapshotNotFoundError, TableNotFoundError
+from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 from tests.interop.comparison import arrow_of, multiset, with_texts_of_variants
 from tests.interop.corpus import History, drawn_catalog
 from tests.interop.test_reads_at_every_snapshot import FILES_ONLY, MERGE, SCENARIOS, TABLE, as_multiset, fill

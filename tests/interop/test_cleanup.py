@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import create_engine, text
 
-from airflow_provider_ducklake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, StorageError, UntrustedValueError
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError, UntrustedValueError
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 import s3fs
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.files.deletion import Deletion, delete_files
-from airflow_provider_ducklake.storage.files.filesystem import bucket_and_key, exists, write_bytes
-from airflow_provider_ducklake.storage.files.listing import list_files
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.storage.files.deletion import Deletion, delete_files
+from airflow_provider_ducklake.lake.storage.files.filesystem import bucket_and_key, exists, write_bytes
+from airflow_provider_ducklake.lake.storage.files.listing import list_files
 from tests.reference import s3
 from tests.reference.s3_proxy import Fault, Refuse, Request, proxy
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference.duckdb_lake import open_lake
 
 

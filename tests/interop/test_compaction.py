@@ -6,17 +6,17 @@ from contextlib import suppress
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.upkeep.compaction import compaction_change
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.upkeep.compaction import compaction_change
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     StorageError,
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.transaction.changes import Truncate
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.transaction.changes import Truncate
 from tests.interop.compacting import compacted_files, merge_adjacent, rewrite
 from tests.interop.comparison import differences, multiset, tables_of
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests import corpus_summary as summary
 from tests.interop import corpus
 from tests.interop.comparison import Tables, differences, tables_of

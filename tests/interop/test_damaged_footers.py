@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.damaged_footers import outcomes
 from tests.interop.footers import parquet
 

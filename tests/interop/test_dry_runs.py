@@ -7,7 +7,7 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 NOTHING = timedelta(0)
 DRY_RUNS: dict[str, Callable[[Lake], object]] = {

@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.catalog.database.connect import duckdb_engine, parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogUnavailableError
+from airflow_provider_ducklake.lake.catalog.database.connect import duckdb_engine, parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CatalogUnavailableError
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -25,7 +25,7 @@ import json, sys
 from pathlib import Path
 import duckdb
 import pyarrow as pa
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 row = pa.table({"who": [duckdb.__version__]})
 make, work = json.loads(sys.argv[1])
@@ -47,7 +47,7 @@ print(json.dumps(lake.read_arrow("t")["who"].to_pylist()))
 """
 MIGRATE = """
 import json, sys
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 
 with Lake.connect(f"duckdb:///{json.loads(sys.argv[1])}/lake.duckdb") as lake:
     print(json.dumps(lake.migrate("1.1").backup))

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.storage.files.filesystem import write_bytes
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.storage.files.filesystem import write_bytes
 from tests.interop.synced import before_commit, needed, recorded
 
 ROWS = pa.table({"i": pa.array(range(100), pa.int64()), "p": ["a"] * 50 + ["b"] * 50})

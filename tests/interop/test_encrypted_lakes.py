@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import create_engine
 
-from airflow_provider_ducklake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     CatalogError,
     InvalidInputError,
     StorageError,

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.reading.bounds import TextBounds, covers
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.stats import ColumnStats, TableColumnStats
-from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.reading.bounds import TextBounds, covers
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats, TableColumnStats
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from tests.interop.compacting import rewrite
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import create_engine, text
 
-from airflow_provider_ducklake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     ExportExistsError,
     FrozenLakeError,
     InvalidInputError,
@@ -22,7 +22,7 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.spec.frozen import ExportFormat, ExportResult
+from airflow_provider_ducklake.lake.spec.frozen import ExportFormat, ExportResult
 from tests.interop.frozen import HISTORY, all_rows, attached, columns_of, rows_at
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase

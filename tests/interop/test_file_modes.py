@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.test_encrypted_lakes import keys
 from tests.reference.duckdb_lake import open_lake
 

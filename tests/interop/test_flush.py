@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.upkeep.flush import Flush, FlushRule
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.upkeep.flush import Flush, FlushRule
+from airflow_provider_ducklake.lake.errors import (
     FilesReleasedError,
     InvalidInputError,
     SchemaNotFoundError,
@@ -20,11 +21,10 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.transaction.changes import InlineDeletes
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.transaction.changes import InlineDeletes
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
 from tests.interop.flushing import assert_flushed_without_a_trace, feeds, seen_by_the_reference
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog

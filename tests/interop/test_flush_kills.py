@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.committer import Committer
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.concurrency.faulty_writer import Job, Report
 from tests.concurrency.test_fault_injection import FAULTS, FaultyWriter, kept, roll_back_what_was_killed
 from tests.interop.flushing import feeds, seen_by_the_reference

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.deletes.roaring import positions
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.storage.deletes.roaring import positions
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 
 ROWS = pa.table({"id": pa.array(range(50), pa.int64())})

@@ -20,48 +20,48 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     FilesReleasedError,
     InvalidInputError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.planning.upkeep.compaction import Compaction, RewriteRule
-from airflow_provider_ducklake.planning.writing.job_target import (
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, RewriteRule
+from airflow_provider_ducklake.lake.planning.writing.job_target import (
     JobTarget,
     target_of_compaction,
     target_of_stream,
     target_of_write,
 )
-from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.planning.writing.staged import StagedBatch
-from airflow_provider_ducklake.planning.writing.write import WritePlan, WriteResult, plan_write
-from airflow_provider_ducklake.spark.job import job_io, stream_io
-from airflow_provider_ducklake.spark.job.codec import FORMAT_VERSION
-from airflow_provider_ducklake.spark.job.request import (
+from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
+from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult, plan_write
+from airflow_provider_ducklake.lake.spark.job import job_io, stream_io
+from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
+from airflow_provider_ducklake.lake.spark.job.request import (
     CompactionSource,
     Dataset,
     DatasetSource,
     JobRequest,
     job_directory,
 )
-from airflow_provider_ducklake.spark.jobs.compact import compact_bin
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.snapshots import CommitInfo, TableSnapshot
-from airflow_provider_ducklake.storage.deletes.delete_files import write_delete_file
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.writes.compaction import CommittedCompaction, commit_compacted
-from airflow_provider_ducklake.writes.staged import (
+from airflow_provider_ducklake.lake.spark.jobs.compact import compact_bin
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, TableSnapshot
+from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.lake.writes.compaction import CommittedCompaction, commit_compacted
+from airflow_provider_ducklake.lake.writes.staged import (
     commit_writes,
     discard,
     read_staged,
     tidy_up,
     uris_of_ended,
 )
-from airflow_provider_ducklake.writes.stream import commit_batches
-from airflow_provider_ducklake.writes.verb import Commit
+from airflow_provider_ducklake.lake.writes.stream import commit_batches
+from airflow_provider_ducklake.lake.writes.verb import Commit
 from tests.interop.compacting import compacted_files
 from tests.interop.hostile import FOREIGN, Place
 from tests.interop.staging import rows_of, stage

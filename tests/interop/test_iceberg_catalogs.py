@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     SourceNotFoundError,
     StorageError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.storage.foreign import iceberg_catalog, lake_file_io
+from airflow_provider_ducklake.lake.storage.foreign import iceberg_catalog, lake_file_io
 from tests.interop.iceberg_source import append, local, new_table
 from tests.reference.silent import silent_server, talking_server
 

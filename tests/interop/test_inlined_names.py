@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
+from airflow_provider_ducklake.lake.catalog.dialects.postgres import PostgresDialect
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.names.keywords import KEYWORDS
 from tests.reference.duckdb_lake import open_lake
 
 

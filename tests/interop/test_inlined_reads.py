@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import text
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.snapshot.inlined_read import inlined_delete_marks, read_inlined
-from airflow_provider_ducklake.errors import CatalogError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_marks, read_inlined
+from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatureError
 from tests.interop.inlined_lake import database, shown
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 

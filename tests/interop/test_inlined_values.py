@@ -6,23 +6,23 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect
-from airflow_provider_ducklake.catalog.dialects.mysql import MySqlDialect
-from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
-from airflow_provider_ducklake.catalog.dialects.sqlite import SqliteDialect
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import (
+from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.lake.catalog.dialects.duckdb import DuckDbDialect
+from airflow_provider_ducklake.lake.catalog.dialects.mysql import MySqlDialect
+from airflow_provider_ducklake.lake.catalog.dialects.postgres import PostgresDialect
+from airflow_provider_ducklake.lake.catalog.dialects.sqlite import SqliteDialect
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     cell_key,
     inlined_delete_table,
     inlined_table,
     why_not_inlined,
 )
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spec.names.keywords import KEYWORDS
-from airflow_provider_ducklake.spec.versions import DEFAULT, write_version
-from airflow_provider_ducklake.storage.parquet.arrow_values import values_of
-from airflow_provider_ducklake.storage.rows.inlined_values import (
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.names.keywords import KEYWORDS
+from airflow_provider_ducklake.lake.spec.versions import DEFAULT, write_version
+from airflow_provider_ducklake.lake.storage.parquet.arrow_values import values_of
+from airflow_provider_ducklake.lake.storage.rows.inlined_values import (
     cells,
     inlined_stats,
     rows_of,

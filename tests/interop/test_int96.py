@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import SchemaMismatchError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import SchemaMismatchError
 from tests.interop.comparison import multiset
 from tests.interop.restoring import run
 from tests.reference.duckdb_lake import open_lake

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.transaction.changes_made import ChangeKind
+from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 from tests.interop.history import (
     DUCKDB,
     WIDER,

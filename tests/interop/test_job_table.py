@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogRefusedError
-from airflow_provider_ducklake.planning.writing.job_target import JobTarget
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.writes.staged import discard, read_staged
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CatalogRefusedError
+from airflow_provider_ducklake.lake.planning.writing.job_target import JobTarget
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.writes.staged import discard, read_staged
 from tests.interop.job_columns import another_user, as_before, run
 from tests.interop.staging import rows_of, stage
 from tests.reference.duckdb_lake import open_lake

@@ -6,8 +6,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidValueError, SchemaMismatchError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
+    InvalidValueError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.reference.catalogs import USUAL_KINDS
 from tests.reference.duckdb_lake import open_lake

@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import AlreadyExistsError, InvalidInputError, MacroNotFoundError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import AlreadyExistsError, InvalidInputError, MacroNotFoundError
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_lake import open_lake
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference import s3
 from tests.reference.s3_proxy import Request, proxy
 
@@ -33,8 +33,8 @@ ROOT = Path(__file__).parents[2]
 LIST = """
 import json, logging, resource, sys
 from datetime import timedelta
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.storage.files.listing import list_files
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.storage.files.listing import list_files
 
 logging.basicConfig(level=logging.WARNING)
 logging.getLogger("airflow_provider_ducklake").setLevel(logging.INFO)

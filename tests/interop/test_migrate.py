@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CatalogError
 from tests.golden.old_lakes.record import rows_at_every_snapshot
 from tests.interop.old_lakes import OLD_VERSIONS, OldLake, Rows, copy_lake, old_lake, read_alike
 from tests.reference.catalogs import CATALOG_KINDS

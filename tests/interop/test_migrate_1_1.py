@@ -10,8 +10,8 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogError, UnsupportedVersionError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedVersionError
 from tests.interop.old_lakes import OLD_VERSIONS, copy_lake, old_lake, read_alike, writing
 from tests.interop.test_migrate import our_rows, texts
 from tests.reference import duckdb_lake, ducklakepy_lake

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CatalogMigratedError, TransactionConflictError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CatalogMigratedError, TransactionConflictError
 from tests.golden.old_lakes.record import rows_at_every_snapshot
 from tests.interop.old_lakes import OLD_VERSIONS, OldLake, copy_lake, old_lake
 from tests.reference.catalog_dump import KEYS, assert_catalogs_equal, dump_catalog, dump_schema

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import inlined_table
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import inlined_table
 from tests.concurrency.faulty_writer import Job
 from tests.concurrency.test_fault_injection import FaultyWriter, roll_back_what_was_killed
 from tests.conftest import NewCatalog

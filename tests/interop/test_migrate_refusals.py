@@ -11,9 +11,9 @@ import pymysql
 import pytest
 from sqlalchemy import event, text
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.migrations import migrate as migrating
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.migrations import migrate as migrating
+from airflow_provider_ducklake.lake.errors import (
     CatalogError,
     StorageError,
     TransactionConflictError,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.restoring import assert_read_alike, run
 
 # narrow type, wide type, a value that only the wide one has

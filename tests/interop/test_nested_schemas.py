@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     CatalogError,
     InvalidInputError,
@@ -17,10 +17,10 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.spec.versions import NEWEST, write_version
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.reference import ducklakepy_lake
 from tests.reference.as_1_0 import as_1_0
 from tests.reference.catalog_dump import dump_catalog

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.planning.writing.write import ParquetSettings
-from airflow_provider_ducklake.spec.files import LiveDataFile
-from airflow_provider_ducklake.spec.ids import DataFileId, SnapshotId
-from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.storage.files.deletion import delete_tree
-from airflow_provider_ducklake.storage.files.filesystem import (
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+from airflow_provider_ducklake.lake.spec.ids import DataFileId, SnapshotId
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.storage.files.deletion import delete_tree
+from airflow_provider_ducklake.lake.storage.files.filesystem import (
     Location,
     check_writable,
     delete_file,
@@ -23,10 +23,10 @@ from airflow_provider_ducklake.storage.files.filesystem import (
     read_bytes,
     write_bytes,
 )
-from airflow_provider_ducklake.storage.files.output_file import OutputFile
-from airflow_provider_ducklake.storage.parquet.footer import read_footer
-from airflow_provider_ducklake.storage.parquet.reader import read_data_file
-from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.lake.storage.files.output_file import OutputFile
+from airflow_provider_ducklake.lake.storage.parquet.footer import read_footer
+from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from tests.reference import s3
 
 BUCKET = "lake-bucket"

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import TableNotFoundError
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import TableNotFoundError
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from tests.reference.duckdb_lake import open_lake
 
 ROWS = pa.table({"i": pa.array([1, 2], pa.int64())})

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.given_files import write_given
 from tests.interop.odd import Original, Outcomes, Verb
 from tests.reference.catalogs import CatalogDatabase, file_catalog

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.odd import Original, Outcomes, Verb
 from tests.interop.test_odd_documents import paths, replaced
 from tests.interop.vectors import container, vector

@@ -12,9 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, StorageError
-from airflow_provider_ducklake.storage.files.filesystem import exists, file_sizes, read_bytes, write_bytes
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError
+from airflow_provider_ducklake.lake.storage.files.filesystem import (
+    exists,
+    file_sizes,
+    read_bytes,
+    write_bytes,
+)
 from tests.interop.test_cleanup import run_sql
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase

@@ -6,9 +6,9 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import UnsupportedVersionError
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import UnsupportedVersionError
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.interop.old_lakes import RECORDED, OldLake, old_lake, read_alike, recorded
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import file_catalog

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spec.ids import ColumnId, SnapshotId
-from airflow_provider_ducklake.spec.schema import Column, TableSchema, assemble
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_schema
-from airflow_provider_ducklake.storage.parquet.reader import read_data_file
-from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.ids import ColumnId, SnapshotId
+from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from tests.interop.reference_table import live_files, put_in_place, schema_of
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase

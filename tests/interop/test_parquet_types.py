@@ -9,17 +9,17 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.planning.writing.write import ParquetSettings
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.ids import SnapshotId
-from airflow_provider_ducklake.spec.stats import ColumnStats
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_schema
-from airflow_provider_ducklake.storage.parquet.footer import read_footer
-from airflow_provider_ducklake.storage.parquet.geometries import WKB
-from airflow_provider_ducklake.storage.parquet.reader import read_data_file
-from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.lake.storage.parquet.footer import read_footer
+from airflow_provider_ducklake.lake.storage.parquet.geometries import WKB
+from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from tests.interop.reference_table import WrittenTable, put_in_place, write_by_reference
 from tests.interop.type_values import NULL_STRUCTS, TYPES
 from tests.reference.catalogs import CatalogDatabase, file_catalog

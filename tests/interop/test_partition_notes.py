@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidPartitionError
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidPartitionError
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.interop.iceberg_source import append, new_table
 from tests.reference.duckdb_lake import open_lake
 

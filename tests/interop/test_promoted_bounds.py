@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, text
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.reading.predicates import Comparison, Operator
-from airflow_provider_ducklake.planning.reading.pruning import all_match, may_match
-from airflow_provider_ducklake.planning.writing.overwrite import Partitions
-from airflow_provider_ducklake.spec.partitioning import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.reading.predicates import Comparison, Operator
+from airflow_provider_ducklake.lake.planning.reading.pruning import all_match, may_match
+from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
+from airflow_provider_ducklake.lake.spec.partitioning import (
     PartitionField,
     Transform,
     TransformKind,
     partition_value,
 )
-from airflow_provider_ducklake.storage.parquet.arrow_values import values_of
+from airflow_provider_ducklake.lake.storage.parquet.arrow_values import values_of
 from tests.reference.duckdb_lake import open_lake
 
 _DAYS = ("0044-03-15 (BC)", "1500-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31")

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.encryption import FileKey
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.schema import Column
-from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.spec.types.variants import decode_variant, encode_variant, split_variant
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet.opening import open_parquet
-from airflow_provider_ducklake.storage.parquet.reader import in_schema
+from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.encryption import FileKey
+from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.schema import Column
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant, split_variant
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "parquet-testing"
 if not FOLDER.is_dir():

@@ -10,14 +10,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.parquet import encryption
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     InvalidInputError,
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.storage.parquet.readable import CODECS, ENCODINGS, READ_CODECS, READ_ENCODINGS
+from airflow_provider_ducklake.lake.storage.parquet.readable import (
+    CODECS,
+    ENCODINGS,
+    READ_CODECS,
+    READ_ENCODINGS,
+)
 from tests.interop import footers
 from tests.interop.footers import (
     BYTE_ARRAY,

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import StorageError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import StorageError
 from tests.reference.duckdb_lake import open_lake
 
 FILES_ONLY = "CALL lake.set_option('data_inlining_row_limit', 0)"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     CatalogRefusedError,
     InvalidInputError,
     SchemaNotFoundError,
@@ -23,8 +23,8 @@ from airflow_provider_ducklake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.spec.commit_key import CommitKey, OnClear
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
 from tests.interop.job_columns import another_user
 from tests.interop.restoring import (

@@ -5,8 +5,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import AlreadyExistsError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import AlreadyExistsError
 from tests.interop.restoring import assert_read_alike, forget_all_but_the_newest, newest, run
 from tests.reference.duckdb_lake import open_lake
 

@@ -6,8 +6,8 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     TransactionConflictError,
     UnsupportedFeatureError,

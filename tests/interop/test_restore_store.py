@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.files.copying import copy_file
-from airflow_provider_ducklake.storage.files.filesystem import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.storage.files.copying import copy_file
+from airflow_provider_ducklake.lake.storage.files.filesystem import (
     exists,
     open_filesystem,
     read_bytes,

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.interop.flushing import feeds, seen_by_the_reference, seen_by_us
 from tests.interop.restoring import assert_read_alike

@@ -19,20 +19,20 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.catalog.upkeep import cleanup, expiry, orphans
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.upkeep import cleanup, expiry, orphans
+from airflow_provider_ducklake.lake.errors import (
     FilesReleasedError,
     SnapshotNotFoundError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.planning.writing.staged import StagedWrite
-from airflow_provider_ducklake.planning.writing.write import append_to_existing
-from airflow_provider_ducklake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.storage.rows.table_reader import read_rows
+from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
+from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing
+from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.storage.rows.table_reader import read_rows
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase

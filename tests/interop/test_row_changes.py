@@ -7,16 +7,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.commit import commit
-from airflow_provider_ducklake.catalog.committing.planned import PlannedCommit
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.committing.commit import commit
+from airflow_provider_ducklake.lake.catalog.committing.planned import PlannedCommit
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.storage.rows.row_ids import ROW_ID_COLUMN
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.storage.rows.row_ids import ROW_ID_COLUMN
 from tests.interop.changed_rows import commit_changes, row_changes
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase

@@ -4,11 +4,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting import given_rows
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, TransactionConflictError
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.transaction.changes import Truncate
+from airflow_provider_ducklake.lake.catalog.drafting import given_rows
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError, TransactionConflictError
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.transaction.changes import Truncate
 from tests.interop.compacting import merge_adjacent
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.duckdb_lake import open_lake

@@ -4,8 +4,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 from tests.interop.inlined_lake import shown
 from tests.reference.duckdb_lake import open_lake
 

@@ -14,8 +14,8 @@ from threading import Barrier
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     FilesReleasedError,
     InvalidInputError,
     SchemaNotFoundError,
@@ -25,14 +25,14 @@ from airflow_provider_ducklake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.planning.writing.staged import StagedWrite
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.codec import FORMAT_VERSION
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.snapshots import CommitInfo, CommittedSnapshot
-from airflow_provider_ducklake.storage.files import sealing
-from airflow_provider_ducklake.writes.staged import commit_writes, discard, read_staged, tidy_up
-from airflow_provider_ducklake.writes.verb import Commit
+from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.writes.staged import commit_writes, discard, read_staged, tidy_up
+from airflow_provider_ducklake.lake.writes.verb import Commit
 from tests.interop.staging import rows_of, stage
 from tests.reference.catalog_dump import assert_catalogs_equal, dump_catalog
 from tests.reference.catalogs import CatalogDatabase

@@ -5,9 +5,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.moving.stamped_copy import check_copyable, is_stamped, write_stamped
+from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.moving.stamped_copy import (
+    check_copyable,
+    is_stamped,
+    write_stamped,
+)
 
 VALUES = {
     "b": "n % 2 = 0",

@@ -8,9 +8,9 @@ from typing import Any
 import boto3
 import pytest
 
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.files.deletion import delete_files, delete_tree
-from airflow_provider_ducklake.storage.files.filesystem import (
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.storage.files.deletion import delete_files, delete_tree
+from airflow_provider_ducklake.lake.storage.files.filesystem import (
     check_writable,
     delete_file,
     exists,

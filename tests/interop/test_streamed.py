@@ -5,8 +5,8 @@ import gc
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, func, select
 
-from airflow_provider_ducklake.catalog.database.questions import streamed, streamed_parts
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.database.questions import streamed, streamed_parts
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference.catalogs import CATALOG_KINDS
 
 COUNT = 25_000

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, text
 
-from airflow_provider_ducklake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     InvalidNameError,
     SnapshotNotFoundError,
@@ -21,8 +21,8 @@ from airflow_provider_ducklake.errors import (
     TaggedSnapshotLostError,
     TagNotFoundError,
 )
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.spec.tags import LONGEST_NAME
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.spec.tags import LONGEST_NAME
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

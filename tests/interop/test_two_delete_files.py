@@ -2,10 +2,10 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.spark.job.codec import decode, encode
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
+from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from tests.reference.duckdb_lake import open_lake
 
 STATEMENTS = (

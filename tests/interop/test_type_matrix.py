@@ -7,7 +7,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.interop.reference_table import schema_of
 from tests.interop.type_values import TYPES
 from tests.reference.catalog_dump import Dump, dump_catalog

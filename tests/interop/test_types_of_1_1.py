@@ -3,15 +3,15 @@
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidStatementError,
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.spec.versions import write_version
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.spec.versions import write_version
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from tests.golden.lakes_1_1.recorded import recorded_lake, rows_of
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog

@@ -8,9 +8,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.spec.types.ducklake_types import DuckLakeType, parse_type
-from airflow_provider_ducklake.spec.types.values import Physical, identity_text, order_key
-from airflow_provider_ducklake.storage.parquet.arrow_types import from_physical
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, parse_type
+from airflow_provider_ducklake.lake.spec.types.values import Physical, identity_text, order_key
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import from_physical
 
 DAY = 86_400
 YEARS = 9000 * 365 * DAY

@@ -6,9 +6,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.types.variants import encode_variant
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.types.variants import encode_variant
 from tests.reference.duckdb_lake import open_lake
 
 SCALARS = (

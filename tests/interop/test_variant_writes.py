@@ -12,26 +12,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     InvalidPartitionError,
     InvalidValueError,
     SchemaMismatchError,
 )
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.schema import Column
-from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.spec.types.variants import Instant, encode_variant
-from airflow_provider_ducklake.spec.variant_stats import (
+from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.schema import Column
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.spec.types.variants import Instant, encode_variant
+from airflow_provider_ducklake.lake.spec.variant_stats import (
     format_path_stats,
     merge_path_stats,
     read_path_stats,
 )
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.moving.stamped_copy import write_stamped
-from airflow_provider_ducklake.storage.parquet.reader import in_schema
-from airflow_provider_ducklake.storage.parquet.variants import VARIANT
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.moving.stamped_copy import write_stamped
+from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
+from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.interop.test_variants import in_json
 from tests.reference import ducklakepy_lake

@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql.types import VariantVal
 from sqlalchemy import NullPool, create_engine, text
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     CatalogError,
     InvalidInputError,
     StorageError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.spec.types.variants import Instant, decode_variant
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.spec.types.variants import Instant, decode_variant
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import file_catalog

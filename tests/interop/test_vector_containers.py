@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.deletes.delete_files import deleted_rows
-from airflow_provider_ducklake.storage.deletes.deletion_vectors import vector_of
-from airflow_provider_ducklake.storage.deletes.roaring import bitmap_of, positions
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.storage.deletes.delete_files import deleted_rows
+from airflow_provider_ducklake.lake.storage.deletes.deletion_vectors import vector_of
+from airflow_provider_ducklake.lake.storage.deletes.roaring import bitmap_of, positions
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from tests.interop.vectors import container, vector
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.golden.lakes_1_1.histories import HISTORIES
 from tests.golden.lakes_1_1.recorded import recorded_lake
 from tests.reference import ducklakepy_lake

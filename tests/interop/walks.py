@@ -20,17 +20,17 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     InvalidInputError,
     NotFoundError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.storage.rows.inlined_values import inlined_in_schema
-from airflow_provider_ducklake.storage.rows.table_reader import ROW_ID, visible_rows
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
+from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, visible_rows
 from tests.interop.changed_rows import commit_changes, row_changes
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.interop.comparison import differences, multiset, tables_of

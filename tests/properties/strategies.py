@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.spec.names.identifiers import fold
-from airflow_provider_ducklake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     Field,
@@ -12,8 +12,8 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.spec.types.intervals import INTERVAL
-from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS, Kind
+from airflow_provider_ducklake.lake.spec.types.intervals import INTERVAL
+from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE, SCALARS, Kind
 
 INT_RANGES = {
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64, 128)},

@@ -5,29 +5,34 @@ import struct
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.errors import one_line
-from airflow_provider_ducklake.spec.names.identifiers import (
+from airflow_provider_ducklake.lake.errors import one_line
+from airflow_provider_ducklake.lake.spec.names.identifiers import (
     QualifiedName,
     SchemaPath,
     quote,
     quote_if_needed,
     split_parts,
 )
-from airflow_provider_ducklake.spec.names.paths import CatalogPath, directory_path, is_absolute, relative_to
-from airflow_provider_ducklake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.spec.names.paths import (
+    CatalogPath,
+    directory_path,
+    is_absolute,
+    relative_to,
+)
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     catalog_name,
     children_of,
     parse_type,
     with_children,
 )
-from airflow_provider_ducklake.spec.types.values import (
+from airflow_provider_ducklake.lake.spec.types.values import (
     civil_from_days,
     days_from_civil,
     format_float32,
     format_physical,
     parse_physical,
 )
-from airflow_provider_ducklake.transaction.changes_made import (
+from airflow_provider_ducklake.lake.transaction.changes_made import (
     ChangeKind,
     ChangeRecord,
     format_changes,

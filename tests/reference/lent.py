@@ -16,8 +16,8 @@ from pathlib import Path
 import psycopg
 import sqlalchemy as sa
 
-from airflow_provider_ducklake.catalog.database.connect import open_engine, parse_url
-from airflow_provider_ducklake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url
+from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference import postgres
 from tests.reference.as_1_0 import as_1_0
 from tests.reference.catalog_dump import KEYS, Dump, dump_catalog, dump_schema

@@ -6,9 +6,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import CommitStateUnknownError
-from airflow_provider_ducklake.planning.upkeep.findings import FindingCode
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import CommitStateUnknownError
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.postgres_proxy import ends_transaction, postgres_proxy

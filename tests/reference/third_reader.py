@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
 from tests.interop.comparison import multiset, with_texts_of_variants
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase

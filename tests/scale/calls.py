@@ -7,14 +7,14 @@ from typing import Self
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.consumption import Consumer
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.writes.arguments import GivenRows
-from airflow_provider_ducklake.writes.merge import Merge
-from airflow_provider_ducklake.writes.row_changes import Delete, Update
-from airflow_provider_ducklake.writes.verb import Commit
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.consumption import Consumer
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.arguments import GivenRows
+from airflow_provider_ducklake.lake.writes.merge import Merge
+from airflow_provider_ducklake.lake.writes.row_changes import Delete, Update
+from airflow_provider_ducklake.lake.writes.verb import Commit
 from tests.scale.models import FIRST_ROW_AT, TABLE, Model
 
 FOUND = "id = -1"  # only the newest data file can hold the row

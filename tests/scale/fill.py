@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, Row, create_engine, text
 
-from airflow_provider_ducklake.catalog.database.connect import parse_url
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from tests.reference.catalogs import CatalogDatabase
 
 _FIRST_TIME = 1_735_689_600  # 2025-01-01, of snapshot 0; a second later each

@@ -7,16 +7,16 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.writing.row_changes import RowChanges
-from airflow_provider_ducklake.planning.writing.write import WriteResult
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.request import JobRequest
-from airflow_provider_ducklake.spark.jobs.here import run_here
-from airflow_provider_ducklake.spec.snapshots import CommittedSnapshot
-from airflow_provider_ducklake.writes.arguments import InsertChoice
-from airflow_provider_ducklake.writes.session import LakeSession, SessionSubmitter
-from airflow_provider_ducklake.writes.verb import Results
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+from airflow_provider_ducklake.lake.spark.jobs.here import run_here
+from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
+from airflow_provider_ducklake.lake.writes.session import LakeSession, SessionSubmitter
+from airflow_provider_ducklake.lake.writes.verb import Results
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 

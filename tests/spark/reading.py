@@ -5,9 +5,9 @@ import re
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spark.read import read_table
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, quote
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spark.read import read_table
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, quote
 from tests.interop.comparison import with_texts_of_variants
 from tests.reference.duckdb_lake import DuckLakeConnection
 

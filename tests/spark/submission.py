@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow
 import pyspark
 
-from airflow_provider_ducklake.planning.writing.write import WritePlan
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.package_zip import application_file, package_zip
-from airflow_provider_ducklake.spark.job.request import JobRequest, Source
+from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.package_zip import application_file, package_zip
+from airflow_provider_ducklake.lake.spark.job.request import JobRequest, Source
 
 SLIM_PACKAGES = ("pyspark", "pyarrow", "py4j")
 

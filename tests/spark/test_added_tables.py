@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spark.read import read_table
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spark.read import read_table
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.iceberg_source import append, data_paths, new_table, plain, position_deletes, with_entries
 from tests.reference.duckdb_lake import open_lake
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.storage.parquet.codings import undecodable
-from airflow_provider_ducklake.storage.parquet.thrift import Field, Items, Kind
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.storage.parquet.codings import undecodable
+from airflow_provider_ducklake.lake.storage.parquet.thrift import Field, Items, Kind
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.added_types import FILES, TAKEN
 from tests.interop.comparison import multiset
 from tests.interop.footers import KEYS, edited, parquet

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from airflow_provider_ducklake.errors import InvalidInputError, InvalidValueError
-from airflow_provider_ducklake.planning.writing.write import WritePlan
-from airflow_provider_ducklake.spark.job.errors import typed
-from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.writes.arguments import InsertChoice
+from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidValueError
+from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.lake.spark.job.errors import typed
+from airflow_provider_ducklake.lake.spark.jobs.insert import write
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.spark.inserting import insert, new_lake, rows_of
 
 LATIN = "CASE id % 10 WHEN 3 THEN CAST(X'636166E9' AS STRING) ELSE concat('café', id) END"

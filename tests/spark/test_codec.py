@@ -9,14 +9,14 @@ from math import isnan
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError, SparkJobError
-from airflow_provider_ducklake.planning.reading.predicates import Overlap, Predicate
-from airflow_provider_ducklake.planning.upkeep.compaction import Compaction
-from airflow_provider_ducklake.planning.writing.write import Evolution, plan_write
-from airflow_provider_ducklake.spark.job.codec import DocumentError, decode, dumps, encode, loads
-from airflow_provider_ducklake.spark.job.forms import decode_cell, encode_cell
-from airflow_provider_ducklake.spark.job.request import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.lake.planning.reading.predicates import Overlap, Predicate
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
+from airflow_provider_ducklake.lake.planning.writing.write import Evolution, plan_write
+from airflow_provider_ducklake.lake.spark.job.codec import DocumentError, decode, dumps, encode, loads
+from airflow_provider_ducklake.lake.spark.job.forms import decode_cell, encode_cell
+from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
     Clause,
     CompactionSource,
@@ -32,10 +32,10 @@ from airflow_provider_ducklake.spark.job.request import (
     TransformSource,
     job_directory,
 )
-from airflow_provider_ducklake.spark.job.results import Done, Part, Stage
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.options import Options
-from airflow_provider_ducklake.spec.types.geometry import Box
+from airflow_provider_ducklake.lake.spark.job.results import Done, Part, Stage
+from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.options import Options
+from airflow_provider_ducklake.lake.spec.types.geometry import Box
 from tests.interop.test_odd_documents import ODD, paths, replaced
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.reference.duckdb_lake import open_lake

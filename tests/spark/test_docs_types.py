@@ -7,22 +7,22 @@ import pytest
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spark.types.scalars import INTERVAL
-from airflow_provider_ducklake.spark.types.spark_types import (
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spark.types.scalars import INTERVAL
+from airflow_provider_ducklake.lake.spark.types.spark_types import (
     presented,
     read_type,
     scalar_of_spark,
 )
-from airflow_provider_ducklake.spark.writing.assignment import _fits
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.schema import Column
-from airflow_provider_ducklake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.spark.writing.assignment import _fits
+from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.schema import Column
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DuckLakeType,
     parse_type,
 )
-from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS
-from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_type
+from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE, SCALARS
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
 SPARK_TYPES = [

@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.synced import before_commit, needed, recorded
 
 

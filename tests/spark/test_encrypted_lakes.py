@@ -2,9 +2,9 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.test_encrypted_lakes import COLUMNS, SELECT, check_sealed, keys, rows
 from tests.reference.duckdb_lake import open_lake
 

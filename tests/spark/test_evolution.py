@@ -2,15 +2,15 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.lake.errors import (
     InvalidNameError,
     SchemaMismatchError,
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice, InsertMode, SchemaEvolution
 from tests.differential.twin import Twin
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, new_lake, rows_of

@@ -8,11 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.errors import SparkJobError
-from airflow_provider_ducklake.planning.writing.write import ParquetSettings
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.request import source_of
-from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.errors import SparkJobError
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.request import source_of
+from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.engines import ENGINES
 from tests.spark.submission import log_of, make_request, start, task_ends
 

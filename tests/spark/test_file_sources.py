@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     InvalidTypeError,
     SourceNotFoundError,
     SparkJobError,
 )
-from airflow_provider_ducklake.spark import parquet_sources
-from airflow_provider_ducklake.storage.parquet.thrift import Field, Kind, read_struct
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.spark import parquet_sources
+from airflow_provider_ducklake.lake.storage.parquet.thrift import Field, Kind, read_struct
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.corpora.outcomes import Outcome, of_error
 from tests.interop.test_int96 import without_logical_type
 from tests.reference.catalogs import CatalogDatabase

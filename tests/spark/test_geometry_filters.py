@@ -6,18 +6,18 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.catalog.drafting import overwrite
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.drafting import overwrite
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidPredicateError,
     StorageError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.spark.job.errors import typed
-from airflow_provider_ducklake.spark.reading.row_filter import condition
-from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.sql.predicate import read_predicate
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.spark.job.errors import typed
+from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.sql.predicate import read_predicate
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
 
 GEOMETRIES = (

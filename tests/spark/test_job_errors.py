@@ -5,8 +5,8 @@ import os
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from airflow_provider_ducklake.errors import SparkJobError
-from airflow_provider_ducklake.spark.job.errors import typed
+from airflow_provider_ducklake.lake.errors import SparkJobError
+from airflow_provider_ducklake.lake.spark.job.errors import typed
 
 OUT_OF_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake import errors
-from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WritePlan, WriteResult
-from airflow_provider_ducklake.spark.job import job_io, results
-from airflow_provider_ducklake.spark.job.codec import decode, dumps, encode, loads
-from airflow_provider_ducklake.spark.job.documents import reading
-from airflow_provider_ducklake.spark.job.request import (
+from airflow_provider_ducklake.lake import errors
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan, WriteResult
+from airflow_provider_ducklake.lake.spark.job import job_io, results
+from airflow_provider_ducklake.lake.spark.job.codec import decode, dumps, encode, loads
+from airflow_provider_ducklake.lake.spark.job.documents import reading
+from airflow_provider_ducklake.lake.spark.job.request import (
     Dataset,
     DatasetSource,
     JobRequest,
@@ -25,18 +25,18 @@ from airflow_provider_ducklake.spark.job.request import (
     job_directory,
     source_of,
 )
-from airflow_provider_ducklake.spark.job.results import Batch, decode_error, encode_error, summary
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.partitioning import (
+from airflow_provider_ducklake.lake.spark.job.results import Batch, decode_error, encode_error, summary
+from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.partitioning import (
     PartitionField,
     Transform,
     TransformKind,
     parse_partition_by,
 )
-from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.spec.stats import ColumnStats
-from airflow_provider_ducklake.spec.types.ducklake_types import (
+from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     Field,
     ListType,
@@ -45,7 +45,7 @@ from airflow_provider_ducklake.spec.types.ducklake_types import (
     StructType,
     parse_type,
 )
-from airflow_provider_ducklake.storage.files import sealing
+from airflow_provider_ducklake.lake.storage.files import sealing
 
 JOB_ID = "0190f3c1-0000-7000-8000-000000000001"
 
@@ -432,7 +432,7 @@ def test_options_become_the_texts_that_spark_reads():
 def test_what_dag_files_load_of_jobs_is_light():
     modules = "request, package_zip"
     unwanted = {"pyspark", "pyarrow", "fsspec", "airflow", "sqlalchemy"}
-    code = f"import sys; from airflow_provider_ducklake.spark.job import {modules}\n"
+    code = f"import sys; from airflow_provider_ducklake.lake.spark.job import {modules}\n"
     code += f"sys.exit(','.join({unwanted} & set(sys.modules)))"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).stderr == b"\n"

@@ -1,18 +1,18 @@
 """Files of both engines, committed to a lake: DuckDB's filters find what a plain scan finds."""
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.planning.writing.write import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.writing.write import (
     append_to_existing,
     create_and_append,
     plan_create,
     plan_write,
 )
-from airflow_provider_ducklake.spark.job.request import job_directory
-from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.types.spark_types import why_not_native
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spark.job.request import job_directory
+from airflow_provider_ducklake.lake.spark.jobs.insert import write
+from airflow_provider_ducklake.lake.spark.types.spark_types import why_not_native
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 from tests.spark.engines import ENGINES
 from tests.spark.type_values import VALUES

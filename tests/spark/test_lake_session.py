@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     SchemaMismatchError,
     SourceNotFoundError,
     StorageError,
 )
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
 
 KILLS = {"ci": 2, "full": 20}

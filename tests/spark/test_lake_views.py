@@ -8,16 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, NotFoundError, UnsupportedFeatureError
-from airflow_provider_ducklake.spark.job.request import LakeSource, Step
-from airflow_provider_ducklake.spark.jobs.sql import rows_of
-from airflow_provider_ducklake.spark.sessions.settings import no_named_files
-from airflow_provider_ducklake.spark.sources import query
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.sql.spark.lake_views import checked_text
-from airflow_provider_ducklake.sql.spark.view_functions import FUNCTIONS
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError, NotFoundError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spark.job.request import LakeSource, Step
+from airflow_provider_ducklake.lake.spark.jobs.sql import rows_of
+from airflow_provider_ducklake.lake.spark.sessions.settings import no_named_files
+from airflow_provider_ducklake.lake.spark.sources import query
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.sql.spark.lake_views import checked_text
+from airflow_provider_ducklake.lake.sql.spark.view_functions import FUNCTIONS
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.unit.sql.view_texts import ORDINARY
 
 NAME = QualifiedName.of("main.v")

@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import VariantType, VariantVal
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.storage.parquet.partition_split import partition_of_rows
-from airflow_provider_ducklake.storage.parquet.variants import VARIANT
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.storage.parquet.partition_split import partition_of_rows
+from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.golden.lakes_1_1.recorded import NAMES, recorded_lake
 from tests.interop.test_epoch_partitions import UNITS, drawn
 from tests.interop.test_types_of_1_1 import COLUMNS, ROWS

@@ -5,15 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from airflow_provider_ducklake.spark.job.package_zip import application_file
+from airflow_provider_ducklake.lake.spark.job.package_zip import application_file
 
 RUN = "import sys\ndef main(arguments):\n    print(*sys.path, *arguments, sep='\\n')\n    return 7\n"
 
 
 def test_large_jars_are_no_place_for_modules(tmp_path: Path):
-    jobs = tmp_path / "airflow_provider_ducklake" / "spark" / "jobs"
+    jobs = tmp_path / "airflow_provider_ducklake" / "lake" / "spark" / "jobs"
     jobs.mkdir(parents=True)
-    for folder in (jobs, *jobs.parents[:2]):
+    for folder in (jobs, *jobs.parents[:3]):
         (folder / "__init__.py").touch()
     (jobs / "run.py").write_text(RUN)
     jars = {size: tmp_path / f"{size}.jar" for size in ("small", "large")}

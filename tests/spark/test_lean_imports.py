@@ -6,11 +6,11 @@ import sys
 for absent in ("airflow", "fsspec", "numpy", "pandas", "pyspark", "sqlalchemy"):
     sys.modules[absent] = None
 import pyarrow as pa
-from airflow_provider_ducklake.spec.files import LiveDataFile
-from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_schema
-from airflow_provider_ducklake.storage.parquet.reader import read_data_file
-from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 
 schema = new_columns({"x": "float64", "l": "struct(s varchar, d decimal(38,2))[]", "n": "timestamp_ns"})
 rows = [{"x": float(n), "l": [{"s": "y" * 5000, "d": None}], "n": None} for n in range(9)]

@@ -5,11 +5,14 @@ import re
 import pytest
 from pyspark import SparkConf
 
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.spark.jobs.run import unreadable_request
-from airflow_provider_ducklake.spark.sessions.object_store import reach_buckets, s3a_settings
-from airflow_provider_ducklake.spark.sessions.start import own_settings
-from airflow_provider_ducklake.storage.files.process_options import address_as_environment, as_environment
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.spark.jobs.run import unreadable_request
+from airflow_provider_ducklake.lake.spark.sessions.object_store import reach_buckets, s3a_settings
+from airflow_provider_ducklake.lake.spark.sessions.start import own_settings
+from airflow_provider_ducklake.lake.storage.files.process_options import (
+    address_as_environment,
+    as_environment,
+)
 
 PROVIDER = "org.apache.hadoop.fs.s3a."
 

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.storage.parquet.codings import undecodable
-from airflow_provider_ducklake.storage.parquet.opening import open_parquet
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.storage.parquet.codings import undecodable
+from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.reading import shown
 

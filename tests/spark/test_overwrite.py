@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.catalog.drafting import overwrite
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.drafting import overwrite
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.spark.job.errors import typed
-from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode
+from airflow_provider_ducklake.lake.spark.job.errors import typed
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice, InsertMode
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of

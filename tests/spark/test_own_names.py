@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake import spark as package
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.planning.upkeep.compaction import MergeRule
-from airflow_provider_ducklake.planning.writing.write import RowOrder
-from airflow_provider_ducklake.spark.read import read_changes, read_table
-from airflow_provider_ducklake.spark.types.names import MatchNames, ReadNames
-from airflow_provider_ducklake.writes.arguments import InsertChoice
+from airflow_provider_ducklake.lake import spark as package
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
+from airflow_provider_ducklake.lake.planning.writing.write import RowOrder
+from airflow_provider_ducklake.lake.spark.read import read_changes, read_table
+from airflow_provider_ducklake.lake.spark.types.names import MatchNames, ReadNames
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, rows_of

@@ -2,7 +2,7 @@
 
 import zipfile
 
-from airflow_provider_ducklake.spark.job import package_zip
+from airflow_provider_ducklake.lake.spark.job import package_zip
 
 
 def test_the_same_sources_give_the_same_file(tmp_path):
@@ -18,9 +18,10 @@ def test_it_holds_what_a_job_imports_and_nothing_of_airflow_or_the_catalog(tmp_p
     with zipfile.ZipFile(package_zip.package_zip(tmp_path)) as archive:
         names = archive.namelist()
 
-    folders = {name.split("/")[1] for name in names}
+    folders = {name.split("/")[2] for name in names if name.startswith("airflow_provider_ducklake/lake/")}
     assert folders == {"__init__.py", "errors.py", "planning", "spark", "spec", "storage", "transaction"}
-    assert "airflow_provider_ducklake/spark/job/job_io.py" in names
+    assert [name for name in names if "/lake/" not in name] == ["airflow_provider_ducklake/__init__.py"]
+    assert "airflow_provider_ducklake/lake/spark/job/job_io.py" in names
     assert all(name.endswith(".py") for name in names)
 
 

@@ -1,6 +1,6 @@
 """Files of one partition lie where the reference looks for them when it compacts."""
 
-from airflow_provider_ducklake.writes.arguments import InsertChoice
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice, InsertMode
 from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of
 from tests.spark.test_row_changes import Twins, update

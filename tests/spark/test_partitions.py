@@ -6,13 +6,13 @@ import re
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.planning.writing.write import ParquetSettings
-from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.types.spark_types import why_not_native
-from airflow_provider_ducklake.spark.writing.assignment import assign
-from airflow_provider_ducklake.spark.writing.partitions import with_keys
-from airflow_provider_ducklake.spec.partitioning import murmur3_32, parse_partition_by
-from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.spark.jobs.insert import write
+from airflow_provider_ducklake.lake.spark.types.spark_types import why_not_native
+from airflow_provider_ducklake.lake.spark.writing.assignment import assign
+from airflow_provider_ducklake.lake.spark.writing.partitions import with_keys
+from airflow_provider_ducklake.lake.spec.partitioning import murmur3_32, parse_partition_by
+from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.conftest import make_plan

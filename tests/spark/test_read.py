@@ -14,24 +14,24 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     SparkJobError,
     StorageError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.planning.reading.scan import ChangeFeedPlan
-from airflow_provider_ducklake.planning.writing.write import append_to_existing, plan_write
-from airflow_provider_ducklake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.spark.job.request import job_directory
-from airflow_provider_ducklake.spark.jobs.insert import write
-from airflow_provider_ducklake.spark.read import read_changes, read_error, read_table
-from airflow_provider_ducklake.spark.reading.read_deletes import numbered, place
-from airflow_provider_ducklake.spark.reading.read_files import scan
-from airflow_provider_ducklake.spark.reading.read_layout import present_layout
-from airflow_provider_ducklake.spark.types.names import ReadNames
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan
+from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing, plan_write
+from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
+from airflow_provider_ducklake.lake.spark.job.request import job_directory
+from airflow_provider_ducklake.lake.spark.jobs.insert import write
+from airflow_provider_ducklake.lake.spark.read import read_changes, read_error, read_table
+from airflow_provider_ducklake.lake.spark.reading.read_deletes import numbered, place
+from airflow_provider_ducklake.lake.spark.reading.read_files import scan
+from airflow_provider_ducklake.lake.spark.reading.read_layout import present_layout
+from airflow_provider_ducklake.lake.spark.types.names import ReadNames
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from tests.interop.filtered_lake import COLUMNS, NOW, fill_by_the_reference
 from tests.interop.test_old_versions import old  # noqa: F401 - a fixture
 from tests.interop.test_parquet_evolution import HISTORIES, write_history

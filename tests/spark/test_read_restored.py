@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spark.read import read_changes
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spark.read import read_changes
 from tests.interop.comparison import multiset
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.reading import assert_same_rows

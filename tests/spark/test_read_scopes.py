@@ -5,12 +5,12 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
-from airflow_provider_ducklake.sql.spark.statements import WriteMode
-from airflow_provider_ducklake.storage.rows.row_filter import matching
-from airflow_provider_ducklake.writes.sql_plan import Reads, find_target, rows_read
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
+from airflow_provider_ducklake.lake.sql.spark.statements import WriteMode
+from airflow_provider_ducklake.lake.storage.rows.row_filter import matching
+from airflow_provider_ducklake.lake.writes.sql_plan import Reads, find_target, rows_read
 
 JOB = "01a214b0-005d-7a75-9966-2ec304b4ac3e"
 DAYS = [date(2026, 1, 1), date(2026, 1, 2), date(2026, 1, 3), None]

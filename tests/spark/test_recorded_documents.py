@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.errors import SparkJobError
-from airflow_provider_ducklake.planning.reading.predicates import AllOf, Comparison, NullTest, Operator
-from airflow_provider_ducklake.planning.writing.row_changes import NewDeletes
-from airflow_provider_ducklake.planning.writing.staged import StagedWrite
-from airflow_provider_ducklake.planning.writing.write import NewTable, WriteResult
-from airflow_provider_ducklake.spark.job import job_io
-from airflow_provider_ducklake.spark.job.codec import FORMAT_VERSION, decode, encode
-from airflow_provider_ducklake.spark.job.documents import check_filter, reading
-from airflow_provider_ducklake.spark.job.request import job_directory
-from airflow_provider_ducklake.spark.job.results import (
+from airflow_provider_ducklake.lake.errors import SparkJobError
+from airflow_provider_ducklake.lake.planning.reading.predicates import AllOf, Comparison, NullTest, Operator
+from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes
+from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
+from airflow_provider_ducklake.lake.planning.writing.write import NewTable, WriteResult
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION, decode, encode
+from airflow_provider_ducklake.lake.spark.job.documents import check_filter, reading
+from airflow_provider_ducklake.lake.spark.job.request import job_directory
+from airflow_provider_ducklake.lake.spark.job.results import (
     Batch,
     DeletesPart,
     Done,
@@ -29,10 +29,10 @@ from airflow_provider_ducklake.spark.job.results import (
     Written,
     summary,
 )
-from airflow_provider_ducklake.spark.job.stream_io import StreamOwner
-from airflow_provider_ducklake.spec.encryption import FileKey
-from airflow_provider_ducklake.spec.files import DataFile
-from airflow_provider_ducklake.spec.ids import (
+from airflow_provider_ducklake.lake.spark.job.stream_io import StreamOwner
+from airflow_provider_ducklake.lake.spec.encryption import FileKey
+from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.spec.ids import (
     ColumnId,
     DataFileId,
     DeleteFileId,
@@ -41,13 +41,13 @@ from airflow_provider_ducklake.spec.ids import (
     SnapshotId,
     TableId,
 )
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.options import Options
-from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform
-from airflow_provider_ducklake.spec.schema import Default, TableSchema, new_columns
-from airflow_provider_ducklake.spec.snapshots import Snapshot, TableSnapshot
-from airflow_provider_ducklake.spec.stats import ColumnStats
-from airflow_provider_ducklake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.options import Options
+from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
+from airflow_provider_ducklake.lake.spec.schema import Default, TableSchema, new_columns
+from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 
 RECORDED = json.loads(
     (Path(__file__).parent.parent / "golden" / "job_documents" / "version_4.json").read_text()

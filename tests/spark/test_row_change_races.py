@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ducklake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spark.job.request import (
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
     Clause,
     JobRequest,
@@ -17,8 +17,8 @@ from airflow_provider_ducklake.spark.job.request import (
     SqlSource,
     job_directory,
 )
-from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
-from airflow_provider_ducklake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidInputError
-from airflow_provider_ducklake.spark.jobs import insert as insert_job
-from airflow_provider_ducklake.writes.arguments import InsertChoice
+from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidInputError
+from airflow_provider_ducklake.lake.spark.jobs import insert as insert_job
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of

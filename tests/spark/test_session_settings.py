@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_ducklake.spark.sessions.settings import prepare
-from airflow_provider_ducklake.writes.arguments import InsertChoice, InsertMode
+from airflow_provider_ducklake.lake.spark.sessions.settings import prepare
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice, InsertMode
 from tests.spark.inserting import insert
 from tests.spark.test_row_changes import Twins, delete, update
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spark.job.request import (
+from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
     Clause,
     JobRequest,
@@ -19,11 +19,11 @@ from airflow_provider_ducklake.spark.job.request import (
     TransformSource,
     job_directory,
 )
-from airflow_provider_ducklake.spark.jobs.insert import insert, write
-from airflow_provider_ducklake.spark.jobs.row_changes import change_rows
-from airflow_provider_ducklake.spark.jobs.sql import run_sql
-from airflow_provider_ducklake.spark.read import read_table
-from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.spark.jobs.insert import insert, write
+from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
+from airflow_provider_ducklake.lake.spark.jobs.sql import run_sql
+from airflow_provider_ducklake.lake.spark.read import read_table
+from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.engines import ENGINES
 from tests.spark.inserting import new_lake
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.corpora import writers
 from tests.corpora.comparison import other_arrow, other_table
 from tests.corpora.outcomes import Outcome, of_error

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     InvalidInputError,
     SchemaMismatchError,
     SourceNotFoundError,
     SparkJobError,
 )
-from airflow_provider_ducklake.spark.job.errors import typed
-from airflow_provider_ducklake.spark.job.request import source_of
-from airflow_provider_ducklake.spark.jobs.insert import insert
-from airflow_provider_ducklake.spark.sources import load
-from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.spark.job.errors import typed
+from airflow_provider_ducklake.lake.spark.job.request import source_of
+from airflow_provider_ducklake.lake.spark.jobs.insert import insert
+from airflow_provider_ducklake.lake.spark.sources import load
+from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.engines import ENGINES
 from tests.spark.submission import make_request
 

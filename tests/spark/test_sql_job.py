@@ -10,16 +10,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import InvalidInputError, SchemaMismatchError, StorageError
-from airflow_provider_ducklake.planning.writing.write import plan_write
-from airflow_provider_ducklake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.spark.job.request import Dataset, JobRequest, LakeSource, Step, job_directory
-from airflow_provider_ducklake.spark.jobs.sql import run_sql
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
-from airflow_provider_ducklake.sql.spark.statements import WriteMode
-from airflow_provider_ducklake.writes.sql_plan import Reads, find_target, steps_of
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidInputError, SchemaMismatchError, StorageError
+from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
+from airflow_provider_ducklake.lake.spark.job.request import (
+    Dataset,
+    JobRequest,
+    LakeSource,
+    Step,
+    job_directory,
+)
+from airflow_provider_ducklake.lake.spark.jobs.sql import run_sql
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
+from airflow_provider_ducklake.lake.sql.spark.statements import WriteMode
+from airflow_provider_ducklake.lake.writes.sql_plan import Reads, find_target, steps_of
 
 JOB = "01a214b0-005d-7a75-9966-2ec304b4ac3e"
 ROWS = pa.table(

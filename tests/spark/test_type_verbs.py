@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidValueError, SchemaMismatchError
-from airflow_provider_ducklake.spec.types.scalars import SCALARS
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidValueError, SchemaMismatchError
+from airflow_provider_ducklake.lake.spec.types.scalars import SCALARS
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.comparison import difference, tables_of
 from tests.reference.duckdb_lake import open_lake
 

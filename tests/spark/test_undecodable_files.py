@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.storage.parquet.reader import naming_file
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.storage.parquet.reader import naming_file
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.comparison import multiset
 from tests.interop.restoring import run
 from tests.interop.test_int96 import VALUES, write_int96

@@ -6,8 +6,8 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql.types import VariantType
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.writes.session import LakeSession
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.test_variants import SHREDDED, in_json
 from tests.reference.duckdb_lake import open_lake
 from tests.type_matrix import noted

@@ -7,12 +7,12 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.planning.writing.write import ParquetSettings, WritePlan
-from airflow_provider_ducklake.spark.jobs.insert import choose_engine, write
-from airflow_provider_ducklake.spark.sessions.progress import progress_lines
-from airflow_provider_ducklake.spec.options import Options
-from airflow_provider_ducklake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan
+from airflow_provider_ducklake.lake.spark.jobs.insert import choose_engine, write
+from airflow_provider_ducklake.lake.spark.sessions.progress import progress_lines
+from airflow_provider_ducklake.lake.spec.options import Options
+from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.conftest import make_plan
 from tests.spark.engines import ENGINES
 

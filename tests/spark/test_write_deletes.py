@@ -2,7 +2,7 @@
 
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.spark.writing import write_deletes
+from airflow_provider_ducklake.lake.spark.writing import write_deletes
 
 
 def test_tasks_write_what_one_process_writes(spark, tmp_path):

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.catalog.database import column_types, connect
-from airflow_provider_ducklake.catalog.dialects import dialect_of
-from airflow_provider_ducklake.catalog.dialects.dialect import CatalogDialect
-from airflow_provider_ducklake.catalog.dialects.duckdb import DuckDbDialect
-from airflow_provider_ducklake.catalog.dialects.mysql import MySqlDialect
-from airflow_provider_ducklake.catalog.dialects.postgres import PostgresDialect
-from airflow_provider_ducklake.catalog.dialects.sqlite import SqliteDialect
 from airflow_provider_ducklake.hooks.connection_form import CATALOG_TYPES
+from airflow_provider_ducklake.lake.catalog.database import column_types, connect
+from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
+from airflow_provider_ducklake.lake.catalog.dialects.duckdb import DuckDbDialect
+from airflow_provider_ducklake.lake.catalog.dialects.mysql import MySqlDialect
+from airflow_provider_ducklake.lake.catalog.dialects.postgres import PostgresDialect
+from airflow_provider_ducklake.lake.catalog.dialects.sqlite import SqliteDialect
 
 PACKAGE = Path(__file__).parents[2] / "airflow_provider_ducklake"
 DIALECTS = {

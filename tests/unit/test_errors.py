@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_ducklake import errors
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake import errors
+from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     CatalogMigratedError,
     CatalogRefusedError,

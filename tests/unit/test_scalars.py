@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.catalog.snapshot.inlined_tables import INLINED_SCALARS
-from airflow_provider_ducklake.spark.types.scalars import SPARK_SCALARS
-from airflow_provider_ducklake.spec import defaults
-from airflow_provider_ducklake.spec.types import values
-from airflow_provider_ducklake.spec.types.scalars import SCALARS, Kind
-from airflow_provider_ducklake.storage.parquet.scalars import ARROW_SCALARS
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import INLINED_SCALARS
+from airflow_provider_ducklake.lake.spark.types.scalars import SPARK_SCALARS
+from airflow_provider_ducklake.lake.spec import defaults
+from airflow_provider_ducklake.lake.spec.types import values
+from airflow_provider_ducklake.lake.spec.types.scalars import SCALARS, Kind
+from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS
 
 PACKAGE = Path(values.__file__).parents[2]
 TABLES = {

@@ -13,8 +13,8 @@ from urllib.parse import quote, urlsplit
 
 import requests
 
-from airflow_provider_ducklake.errors import ClusterUnavailableError, UntrustedValueError
-from airflow_provider_ducklake.storage.files.parallel import within
+from airflow_provider_ducklake.lake.errors import ClusterUnavailableError, UntrustedValueError
+from airflow_provider_ducklake.lake.storage.files.parallel import within
 
 if TYPE_CHECKING:
     import re

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import InvalidInputError
 from airflow_provider_ducklake.hooks.clusters.kubernetes import Kubernetes
 from airflow_provider_ducklake.hooks.clusters.standalone import Standalone
 from airflow_provider_ducklake.hooks.clusters.yarn import Yarn
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from urllib3.exceptions import HTTPError
 
-from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
     ANSWER_SECONDS,
     TAG,
@@ -20,7 +19,8 @@ from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
     ClusterManager,
     State,
 )
-from airflow_provider_ducklake.storage.files.parallel import within
+from airflow_provider_ducklake.lake.errors import ClusterUnavailableError, InvalidInputError
+from airflow_provider_ducklake.lake.storage.files.parallel import within
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -12,13 +12,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
     Application,
     ClusterManager,
     State,
     answer,
 )
+from airflow_provider_ducklake.lake.errors import ClusterUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.errors import ClusterUnavailableError, InvalidInputError
 from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
     TAG,
     Application,
@@ -18,6 +17,7 @@ from airflow_provider_ducklake.hooks.clusters.cluster_manager import (
     answer,
     web_page,
 )
+from airflow_provider_ducklake.lake.errors import ClusterUnavailableError, InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ducklake import errors
-from airflow_provider_ducklake.catalog.drafting.ddl import apply_ddl
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake import errors
+from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
-from airflow_provider_ducklake.catalog.dialects.grants import Wanted, mysql_grants
-from airflow_provider_ducklake.errors import InvalidInputError, InvalidNameError
-from airflow_provider_ducklake.spec.roles import Role, RoleNames
+from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted, mysql_grants
+from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidNameError
+from airflow_provider_ducklake.lake.spec.roles import Role, RoleNames
 
 RIGHTS = {"ducklake_table": ("SELECT", "INSERT", "UPDATE")}
 

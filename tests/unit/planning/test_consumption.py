@@ -2,12 +2,12 @@
 
 import pytest
 
-from airflow_provider_ducklake.errors import ChangesUndoneError
-from airflow_provider_ducklake.planning.reading.consumption import Log, Stretch
-from airflow_provider_ducklake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.spec.consumption import Consumption
-from airflow_provider_ducklake.spec.ids import SnapshotId, TableId
-from airflow_provider_ducklake.spec.restores import RestoredTable
+from airflow_provider_ducklake.lake.errors import ChangesUndoneError
+from airflow_provider_ducklake.lake.planning.reading.consumption import Log, Stretch
+from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+from airflow_provider_ducklake.lake.spec.consumption import Consumption
+from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
+from airflow_provider_ducklake.lake.spec.restores import RestoredTable
 
 KEY = CommitKey(("task",))
 HEAD = SnapshotId(99)

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from airflow_provider_ducklake.catalog.verify.repair import MENDINGS
-from airflow_provider_ducklake.planning.upkeep.findings import MENDABLE, NOTES, Finding, FindingCode
+from airflow_provider_ducklake.lake.catalog.verify.repair import MENDINGS
+from airflow_provider_ducklake.lake.planning.upkeep.findings import MENDABLE, NOTES, Finding, FindingCode
 
 GUIDE = Path(__file__).parents[3] / "docs" / "verify.md"
 

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from airflow_provider_ducklake.planning.reading.pruning import may_match
-from airflow_provider_ducklake.spec.files import LiveDataFile, MappedColumn
-from airflow_provider_ducklake.spec.partitioning import PartitionField, PartitionSpec, Transform, bucket
-from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.spec.stats import ColumnStats
-from airflow_provider_ducklake.sql.predicate import read_predicate
+from airflow_provider_ducklake.lake.planning.reading.pruning import may_match
+from airflow_provider_ducklake.lake.spec.files import LiveDataFile, MappedColumn
+from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform, bucket
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 
 def stays(type_: str, where: str, *, transform=None, value=None, mapping=None, path="/a.parquet", **stats):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.spark.output.causes import OF_EXCEPTIONS, told_by
-from airflow_provider_ducklake.spark.output.log import JobLog
+from airflow_provider_ducklake.lake.spark.output.causes import OF_EXCEPTIONS, told_by
+from airflow_provider_ducklake.lake.spark.output.log import JobLog
 
 RECORDS = Path(__file__).parents[2] / "spark" / "failed_logs"
 TOLD = {

@@ -2,20 +2,20 @@
 
 import pytest
 
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     InvalidOptionError,
     SparkJobError,
     StorageError,
 )
-from airflow_provider_ducklake.spark.job.request import (
+from airflow_provider_ducklake.lake.spark.job.request import (
     OverwriteSource,
     RowChangeSource,
     StreamSource,
     datasets_of,
     source_of,
 )
-from airflow_provider_ducklake.spark.job.stream_io import query_id
+from airflow_provider_ducklake.lake.spark.job.stream_io import query_id
 
 PLACE = {"sources": {"o": "/in/o.csv"}}
 

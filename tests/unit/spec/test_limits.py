@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.limits import Limits
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.limits import Limits
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,18 @@ from decimal import Decimal
 
 import pytest
 
-from airflow_provider_ducklake.catalog.snapshot.read_files import stamped_max
-from airflow_provider_ducklake.errors import CatalogError, DuckLakeError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.defaults import literal_physical
-from airflow_provider_ducklake.spec.expressions.parse import parse_expression
-from airflow_provider_ducklake.spec.options import parse_bytes
-from airflow_provider_ducklake.spec.partitioning import Transform
-from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType, ScalarType, parse_type
-from airflow_provider_ducklake.spec.types.scalars import SCALARS
-from airflow_provider_ducklake.spec.types.times import parse_age
-from airflow_provider_ducklake.spec.types.values import order_key, parse_physical
-from airflow_provider_ducklake.spec.versions import WRITABLE, SpecVersion, is_locked_out, refused
-from airflow_provider_ducklake.transaction.changes_made import parse_changes
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import stamped_max
+from airflow_provider_ducklake.lake.errors import CatalogError, DuckLakeError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.defaults import literal_physical
+from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
+from airflow_provider_ducklake.lake.spec.options import parse_bytes
+from airflow_provider_ducklake.lake.spec.partitioning import Transform
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, ScalarType, parse_type
+from airflow_provider_ducklake.lake.spec.types.scalars import SCALARS
+from airflow_provider_ducklake.lake.spec.types.times import parse_age
+from airflow_provider_ducklake.lake.spec.types.values import order_key, parse_physical
+from airflow_provider_ducklake.lake.spec.versions import WRITABLE, SpecVersion, is_locked_out, refused
+from airflow_provider_ducklake.lake.transaction.changes_made import parse_changes
 
 DIGITS = "9" * 30_000
 LONG = (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_ducklake.errors import UntrustedValueError
-from airflow_provider_ducklake.spec.names.paths import (
+from airflow_provider_ducklake.lake.errors import UntrustedValueError
+from airflow_provider_ducklake.lake.spec.names.paths import (
     MAX_LENGTH,
     CatalogPath,
     is_below,

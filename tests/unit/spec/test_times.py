@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.types.times import parse_interval, parse_time, require_offset
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.types.times import parse_interval, parse_time, require_offset
 
 
 @pytest.mark.parametrize(

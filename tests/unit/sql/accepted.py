@@ -3,16 +3,16 @@
 from dataclasses import replace
 from decimal import Decimal
 
-from airflow_provider_ducklake.spec.defaults import SqlExpression
-from airflow_provider_ducklake.spec.macros import (
+from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
+from airflow_provider_ducklake.lake.spec.macros import (
     MacroDefault,
     MacroDefinition,
     MacroOverload,
     MacroParameter,
 )
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.sql.duckdb.statements import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.sql.duckdb.statements import (
     AddColumn,
     ColumnDefinition,
     CommentOnColumn,

@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidStatementError, UnsupportedFeatureError
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.sql.duckdb.statements import CreateSchema, DropTable, Statement
+from airflow_provider_ducklake.lake.errors import (
+    DuckLakeError,
+    InvalidStatementError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.sql.duckdb.statements import CreateSchema, DropTable, Statement
 from tests.unit.sql.accepted import ACCEPTED, BEYOND_THE_REFERENCE
 
 ALL = [*ACCEPTED, *BEYOND_THE_REFERENCE]

@@ -8,39 +8,39 @@ from contextlib import suppress
 
 import pytest
 
-from airflow_provider_ducklake.catalog.ledger.restore_notes import RestoreNote
-from airflow_provider_ducklake.errors import (
+from airflow_provider_ducklake.lake.catalog.ledger.restore_notes import RestoreNote
+from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     InvalidInputError,
     InvalidStatementError,
     InvalidTypeError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.spec.commit_key import is_said_in
-from airflow_provider_ducklake.spec.expressions.computed import computed
-from airflow_provider_ducklake.spec.expressions.names import columns_of
-from airflow_provider_ducklake.spec.expressions.parse import parse_expression
-from airflow_provider_ducklake.spec.expressions.printing import printed
-from airflow_provider_ducklake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.spec.frozen import FrozenMark
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.macros import Macro, MacroDefinition, MacroOverload, MacroParameter
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.spec.schema import Column, TableSchema, assemble
-from airflow_provider_ducklake.spec.sorting import SortField, parse_sort_by
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, parse_type
-from airflow_provider_ducklake.spec.types.geometry import GeometryStats
-from airflow_provider_ducklake.spec.variant_stats import read_path_stats
-from airflow_provider_ducklake.spec.views import ViewDefinition
-from airflow_provider_ducklake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.sql.duckdb.view_columns import stored_name
-from airflow_provider_ducklake.sql.predicate import read_predicate
-from airflow_provider_ducklake.sql.spark import conditions, expressions
-from airflow_provider_ducklake.sql.spark.column_lineage import column_lineage
-from airflow_provider_ducklake.sql.spark.lake_views import checked_text
-from airflow_provider_ducklake.sql.spark.macros import LakeMacros, with_macros
-from airflow_provider_ducklake.sql.spark.parse import parse_query, parse_spark_sql
-from airflow_provider_ducklake.writes.staged import uris_of, uris_of_ended
+from airflow_provider_ducklake.lake.spec.commit_key import is_said_in
+from airflow_provider_ducklake.lake.spec.expressions.computed import computed
+from airflow_provider_ducklake.lake.spec.expressions.names import columns_of
+from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
+from airflow_provider_ducklake.lake.spec.expressions.printing import printed
+from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
+from airflow_provider_ducklake.lake.spec.frozen import FrozenMark
+from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.macros import Macro, MacroDefinition, MacroOverload, MacroParameter
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
+from airflow_provider_ducklake.lake.spec.sorting import SortField, parse_sort_by
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, parse_type
+from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
+from airflow_provider_ducklake.lake.spec.variant_stats import read_path_stats
+from airflow_provider_ducklake.lake.spec.views import ViewDefinition
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.sql.duckdb.view_columns import stored_name
+from airflow_provider_ducklake.lake.sql.predicate import read_predicate
+from airflow_provider_ducklake.lake.sql.spark import conditions, expressions
+from airflow_provider_ducklake.lake.sql.spark.column_lineage import column_lineage
+from airflow_provider_ducklake.lake.sql.spark.lake_views import checked_text
+from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, with_macros
+from airflow_provider_ducklake.lake.sql.spark.parse import parse_query, parse_spark_sql
+from airflow_provider_ducklake.lake.writes.staged import uris_of, uris_of_ended
 
 A, S = Column(ColumnId(1), "a", ScalarType("int64")), Column(ColumnId(2), "s", ScalarType("varchar"))
 SCHEMA = TableSchema((A, S))

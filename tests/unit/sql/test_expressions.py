@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.sql.spark.expressions import check_expression, equal_columns, may_look_at
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.sql.spark.expressions import check_expression, equal_columns, may_look_at
 from tests.unit.sql.conditions import ACCEPTED
 
 STARS = (

@@ -1,8 +1,8 @@
 import pytest
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.sql.spark.lake_views import checked_text
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.sql.spark.lake_views import checked_text
 from tests.unit.sql.view_texts import HOSTILE, ORDINARY
 
 NAME = QualifiedName.of("sales.v")

@@ -4,16 +4,16 @@ from itertools import pairwise
 
 import pytest
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spec.macros import (
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.macros import (
     Macro,
     MacroDefault,
     MacroDefinition,
     MacroOverload,
     MacroParameter,
 )
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.sql.spark.macros import LakeMacros, with_macros
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, with_macros
 
 
 def _macro(name: str, sql: str) -> Macro:

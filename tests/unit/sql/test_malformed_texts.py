@@ -7,13 +7,13 @@ from types import FrameType
 
 import pytest
 
-from airflow_provider_ducklake.errors import DuckLakeError, InvalidStatementError
-from airflow_provider_ducklake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.spec.macros import Macro, MacroDefinition, MacroOverload, MacroParameter
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.sql.spark.lake_views import checked_text
-from airflow_provider_ducklake.sql.spark.macros import LakeMacros, may_call_macros, with_macros
-from airflow_provider_ducklake.sql.spark.parse import parse_query, parse_spark_sql
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidStatementError
+from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
+from airflow_provider_ducklake.lake.spec.macros import Macro, MacroDefinition, MacroOverload, MacroParameter
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.sql.spark.lake_views import checked_text
+from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, may_call_macros, with_macros
+from airflow_provider_ducklake.lake.sql.spark.parse import parse_query, parse_spark_sql
 from tests.unit.sql.test_deep_texts import OF_EXPRESSIONS, OF_QUERIES
 from tests.unit.sql.view_texts import HOSTILE, ORDINARY
 

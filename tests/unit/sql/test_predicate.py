@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_ducklake.errors import ColumnNotFoundError, InvalidPredicateError
-from airflow_provider_ducklake.planning.reading.predicates import (
+from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidPredicateError
+from airflow_provider_ducklake.lake.planning.reading.predicates import (
     ALWAYS,
     NEVER,
     AllOf,
@@ -17,10 +17,10 @@ from airflow_provider_ducklake.planning.reading.predicates import (
     PathComparison,
     TypedValue,
 )
-from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.spec.types.ducklake_types import DecimalType
-from airflow_provider_ducklake.spec.types.geometry import Box
-from airflow_provider_ducklake.sql.predicate import read_predicate
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType
+from airflow_provider_ducklake.lake.spec.types.geometry import Box
+from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 SCHEMA = new_columns(
     {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.sql.spark.parse import parse_spark_sql
+from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
 
 # A query, and for each table t in it, in the order in which they are read, what holds for its rows.
 SAID = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from airflow_provider_ducklake.errors import InvalidStatementError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.sql.spark.parse import parse_query, parse_spark_sql
-from airflow_provider_ducklake.sql.spark.statements import ViewStatement, WriteMode, WriteStatement
+from airflow_provider_ducklake.lake.errors import InvalidStatementError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.sql.spark.parse import parse_query, parse_spark_sql
+from airflow_provider_ducklake.lake.sql.spark.statements import ViewStatement, WriteMode, WriteStatement
 
 
 def the_one(text: str, **arguments) -> WriteStatement:

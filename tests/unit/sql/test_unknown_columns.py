@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.sql.spark.conditions import unknown_column
+from airflow_provider_ducklake.lake.sql.spark.conditions import unknown_column
 from tests.unit.sql.conditions import ACCEPTED, COLUMNS, UNKNOWN
 
 

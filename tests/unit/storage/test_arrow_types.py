@@ -4,19 +4,23 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.spec.types.ducklake_types import ScalarType, parse_type
-from airflow_provider_ducklake.spec.types.scalars import NOT_STORABLE, SCALARS
-from airflow_provider_ducklake.spec.types.values import parse_physical
-from airflow_provider_ducklake.storage.parquet.arrow_types import (
+from airflow_provider_ducklake.lake.errors import (
+    InvalidTypeError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, parse_type
+from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE, SCALARS
+from airflow_provider_ducklake.lake.spec.types.values import parse_physical
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
     arrow_schema,
     arrow_type,
     check_and_cast,
     fields_of_arrow,
     from_physical,
 )
-from airflow_provider_ducklake.storage.parquet.reshape import field_id
+from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id
 
 # (DuckLake type, Arrow type): each the other's
 BOTH_WAYS = [

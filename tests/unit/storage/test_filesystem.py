@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.catalog.lake import Lake
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.files.copying import copy_file
-from airflow_provider_ducklake.storage.files.deletion import delete_tree
-from airflow_provider_ducklake.storage.files.filesystem import (
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.storage.files.copying import copy_file
+from airflow_provider_ducklake.lake.storage.files.deletion import delete_tree
+from airflow_provider_ducklake.lake.storage.files.filesystem import (
     MOST_READ_BYTES,
     check_writable,
     delete_file,
@@ -20,8 +20,8 @@ from airflow_provider_ducklake.storage.files.filesystem import (
     split_scheme,
     write_bytes,
 )
-from airflow_provider_ducklake.storage.files.output_file import OutputFile
-from airflow_provider_ducklake.storage.files.process_options import as_environment, process_options
+from airflow_provider_ducklake.lake.storage.files.output_file import OutputFile
+from airflow_provider_ducklake.lake.storage.files.process_options import as_environment, process_options
 
 ODD = "a b/%20/ü#?=&"
 

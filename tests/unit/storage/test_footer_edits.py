@@ -4,16 +4,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet import thrift
-from airflow_provider_ducklake.storage.parquet.footer_edits import (
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.parquet import thrift
+from airflow_provider_ducklake.lake.storage.parquet.footer_edits import (
     Annotations,
     annotations_of,
     read_plain_footer,
 )
-from airflow_provider_ducklake.storage.parquet.opening import ParquetOutput, open_parquet
-from airflow_provider_ducklake.storage.parquet.thrift import read_struct
+from airflow_provider_ducklake.lake.storage.parquet.opening import ParquetOutput, open_parquet
+from airflow_provider_ducklake.lake.storage.parquet.thrift import read_struct
 
 GROUP = pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 SCHEMA = pa.schema(

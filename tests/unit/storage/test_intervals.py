@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.errors import InvalidInputError
-from airflow_provider_ducklake.spec.types.intervals import INTERVAL
-from airflow_provider_ducklake.storage.parquet.intervals import (
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.types.intervals import INTERVAL
+from airflow_provider_ducklake.lake.storage.parquet.intervals import (
     ARROW_INTERVAL,
     INTERVAL_PARTS,
     STORED_INTERVAL,

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from airflow_provider_ducklake.storage.files.parallel import in_threads, in_threads_ahead, made_ahead
+from airflow_provider_ducklake.lake.storage.files.parallel import in_threads, in_threads_ahead, made_ahead
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])

@@ -5,18 +5,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.spec.encryption import FileKey
-from airflow_provider_ducklake.spec.files import LiveDataFile
-from airflow_provider_ducklake.spec.ids import ColumnId, DataFileId, SnapshotId
-from airflow_provider_ducklake.spec.schema import new_columns
-from airflow_provider_ducklake.spec.stats import ColumnStats
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_schema
-from airflow_provider_ducklake.storage.parquet.footer import NanRule, read_footer, read_metadata
-from airflow_provider_ducklake.storage.parquet.opening import open_parquet, open_plain_parquet
-from airflow_provider_ducklake.storage.parquet.reader import read_data_file
-from airflow_provider_ducklake.storage.parquet.reshape import by_name
+from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.encryption import FileKey
+from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, SnapshotId
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.lake.storage.parquet.footer import NanRule, read_footer, read_metadata
+from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet, open_plain_parquet
+from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.lake.storage.parquet.reshape import by_name
 
 RECORDED = Path(__file__).parents[2] / "golden" / "parquet_mr"
 # recorded file → (type, value_count, null_count, min, max, contains_nan, only_nan)

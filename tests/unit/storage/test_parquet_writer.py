@@ -6,13 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.planning.writing.write import ParquetSettings
-from airflow_provider_ducklake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.storage.parquet.arrow_types import arrow_schema
-from airflow_provider_ducklake.storage.parquet.footer import read_footer
-from airflow_provider_ducklake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema
+from airflow_provider_ducklake.lake.storage.parquet.footer import read_footer
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 
 SCHEMA = new_columns({"id": "int64", "word": "varchar", "amount": "decimal(12,2)", "tags": "varchar[]"})
 

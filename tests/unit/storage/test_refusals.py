@@ -6,8 +6,8 @@ import os
 import pyarrow.fs as pafs
 import pytest
 
-from airflow_provider_ducklake.errors import StorageError
-from airflow_provider_ducklake.storage.files.filesystem import naming_errors
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors
 
 FULL = "/dev/full"  # each write to it fails as one to a full disk
 

@@ -8,13 +8,13 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.spec.ids import ColumnId
-from airflow_provider_ducklake.spec.schema import Column
-from airflow_provider_ducklake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.spec.types.variants import Instant, decode_variant, encode_variant
-from airflow_provider_ducklake.storage.parquet.reader import in_schema
-from airflow_provider_ducklake.storage.parquet.variants import VARIANT, read_variants
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.schema import Column
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.spec.types.variants import Instant, decode_variant, encode_variant
+from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
+from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT, read_variants
 
 METADATA = encode_variant({"a": 0, "b": 0, "c": 0})[0]
 UUIDS = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([UUID(int=7).bytes], pa.binary(16)))

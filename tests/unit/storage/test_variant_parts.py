@@ -10,18 +10,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_ducklake.spec.types.variant_bytes import DamagedVariantError, check_variant, value_end
-from airflow_provider_ducklake.spec.types.variants import Instant, decode_variant, encode_variant
-from airflow_provider_ducklake.storage.parquet.variant_checks import are_sound
-from airflow_provider_ducklake.storage.parquet.variant_cuts import VALUES
-from airflow_provider_ducklake.storage.parquet.variant_parts import (
+from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
+    DamagedVariantError,
+    check_variant,
+    value_end,
+)
+from airflow_provider_ducklake.lake.spec.types.variants import Instant, decode_variant, encode_variant
+from airflow_provider_ducklake.lake.storage.parquet.variant_checks import are_sound
+from airflow_provider_ducklake.lake.storage.parquet.variant_cuts import VALUES
+from airflow_provider_ducklake.lake.storage.parquet.variant_parts import (
     ARRAY,
     OBJECT,
     elements_of,
     kinds_of,
     objects_of,
 )
-from airflow_provider_ducklake.storage.parquet.variant_scalars import scalars_of
+from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import scalars_of
 
 SCALARS = (
     True, False, 0, -1, 127, 300, -70_000, 2**40, 1.5, -math.inf, Decimal("1.25"), Decimal("-123456789.5"),

@@ -9,13 +9,13 @@ from typing import ClassVar, get_args
 
 import pytest
 
-from airflow_provider_ducklake.catalog import effects
-from airflow_provider_ducklake.catalog.committing import locked_facts
-from airflow_provider_ducklake.errors import TransactionConflictError
-from airflow_provider_ducklake.spec.ids import SchemaId, SnapshotId, TableId
-from airflow_provider_ducklake.spec.names.identifiers import MAIN, QualifiedName, SchemaPath
-from airflow_provider_ducklake.transaction import kinds
-from airflow_provider_ducklake.transaction.changes import (
+from airflow_provider_ducklake.lake.catalog import effects
+from airflow_provider_ducklake.lake.catalog.committing import locked_facts
+from airflow_provider_ducklake.lake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.spec.ids import SchemaId, SnapshotId, TableId
+from airflow_provider_ducklake.lake.spec.names.identifiers import MAIN, QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.transaction import kinds
+from airflow_provider_ducklake.lake.transaction.changes import (
     Change,
     CommentOnTable,
     CreateSchema,
@@ -26,8 +26,8 @@ from airflow_provider_ducklake.transaction.changes import (
     RenameTable,
     Truncate,
 )
-from airflow_provider_ducklake.transaction.changes_made import ChangeKind, ChangeRecord, parse_changes
-from airflow_provider_ducklake.transaction.conflicts import (
+from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord, parse_changes
+from airflow_provider_ducklake.lake.transaction.conflicts import (
     CONFLICTS,
     Claim,
     Operation,
@@ -36,8 +36,8 @@ from airflow_provider_ducklake.transaction.conflicts import (
     claim_of_new,
     rule_of,
 )
-from airflow_provider_ducklake.transaction.declared import Declared, Stage
-from airflow_provider_ducklake.transaction.facts import Needs
+from airflow_provider_ducklake.lake.transaction.declared import Declared, Stage
+from airflow_provider_ducklake.lake.transaction.facts import Needs
 
 NAME = QualifiedName.of(("main", "t"))
 

@@ -1,0 +1,55 @@
+"""DuckLake lakes from Python and Spark, for notebooks, scripts and ``@task`` functions, without Airflow.
+
+The names below and ``errors`` are public. Every module behind them may change with any release.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake import imported_when_used
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake import errors
+    from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
+    from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip
+    from airflow_provider_ducklake.lake.spark.read import read_changes, read_table
+    from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
+    from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant
+    from airflow_provider_ducklake.lake.spec.versions import write_version
+    from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+    from airflow_provider_ducklake.lake.writes.session import LakeSession
+
+__all__ = [
+    "Lake",
+    "LakeSession",
+    "LakeTransaction",
+    "SqlExpression",
+    "apply_ddl",
+    "decode_variant",
+    "encode_variant",
+    "errors",
+    "parse_ddl",
+    "read_changes",
+    "read_table",
+    "runnable_zip",
+    "write_version",
+]
+_MODULES = {
+    "Lake": "catalog.lake",
+    "LakeSession": "writes.session",
+    "LakeTransaction": "catalog.drafting.transaction",
+    "SqlExpression": "spec.defaults",
+    "apply_ddl": "catalog.drafting.ddl",
+    "decode_variant": "spec.types.variants",
+    "encode_variant": "spec.types.variants",
+    "parse_ddl": "sql.duckdb.ddl",
+    "read_changes": "spark.read",
+    "read_table": "spark.read",
+    "runnable_zip": "spark.job.package_zip",
+    "write_version": "spec.versions",
+}
+
+__getattr__ = imported_when_used(__name__, _MODULES)

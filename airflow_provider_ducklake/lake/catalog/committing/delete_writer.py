@@ -1,0 +1,221 @@
+"""Delete files that a commit writes itself, because they contain the id of the new snapshot.
+
+That id is certain only under the commit lock, under which no writer should wait for a store. So they are
+written before, for the next snapshot, and again when another commit came first.
+
+A data file that ends while inlined deletes name rows of it gets them as a delete file first. *Source:* the
+reference's change feed says of a file that ends with inlined deletes that all its rows go then, also those
+that went before; with the delete file that a flush makes of them it does not (observed on 1.5.5). It never
+ends such a file itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.lake.catalog.database.questions import in_parts
+from airflow_provider_ducklake.lake.catalog.snapshot import read
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_snapshots
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import WantedFiles
+from airflow_provider_ducklake.lake.errors import StorageError, TransactionConflictError
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.transaction.changes import (
+    AddDeletes,
+    EndFiles,
+    Positions,
+    RewriteDeletes,
+    Truncate,
+    UnwrittenDeletes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.lake.spec.ids import DataFileId, SnapshotId
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.lake.transaction.changes import Change, FileDeletes
+
+
+log = logger(__name__)
+
+_ROUNDS_OUTSIDE = 2
+
+
+class OtherSnapshotError(Exception):
+    """The files were written for another snapshot than the commit became; never leaves ``catalog.commit``."""
+
+
+class DeleteWriter:
+    """Writes the delete files of one commit, as often as it takes, and removes what is left over."""
+
+    def __init__(
+        self,
+        changes: Collection[Change],
+        locate: Callable[[str], Location],
+        check_writable: Callable[[str], None],
+    ) -> None:
+        self._changes = changes
+        self._locate = locate
+        self._check_writable = check_writable
+        self._wanted = [
+            file
+            for change in changes
+            if isinstance(change, AddDeletes)
+            for file in change.files
+            if isinstance(file, UnwrittenDeletes)
+        ]
+        self._written: dict[DataFileId, tuple[str, FileDeletes]] = {}
+        self._paths: list[str] = []
+        self._rounds = 0
+
+    @property
+    def may_write_outside(self) -> bool:
+        """Whether there is something to write, and it need not happen under the lock yet."""
+        return bool(self._wanted) and self._rounds < _ROUNDS_OUTSIDE
+
+    def write_for(self, snapshot_id: SnapshotId) -> None:
+        """Write the files that are missing or hold the id of another snapshot.
+
+        Raises:
+            StorageError: one cannot be written, or a delete file that it repeats not be read.
+            InvalidInputError: a row was deleted before.
+            UntrustedValueError: the lake must not write where a table has its directory.
+        """
+        from airflow_provider_ducklake.lake.storage.deletes.merged_deletes import write_deletes  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415
+
+        missing = [file for file in self._wanted if not self._is_written(file, snapshot_id)]
+        if not missing:
+            return
+        for root in {file.root for file in missing}:
+            self._check_writable(root)
+        self._rounds += 1
+        paths = [f"{file.root}ducklake-{uuid7()}-delete.{file.format}" for file in missing]
+        self._paths += paths
+        made = in_threads(
+            lambda one: write_deletes(one[0], one[1], snapshot_id, self._locate),
+            zip(missing, paths, strict=True),
+        )
+        for file, path, written in zip(missing, paths, made, strict=True):
+            self._written[file.data_file_id] = path, written
+
+    def _is_written(self, file: UnwrittenDeletes, snapshot_id: SnapshotId) -> bool:
+        if file.data_file_id not in self._written:
+            return False
+        _, written = self._written[file.data_file_id]
+        return written.stamped_for in (None, snapshot_id)
+
+    def changes_for(self, snapshot_id: SnapshotId) -> tuple[Change, ...]:
+        """Return the changes with their delete files as the snapshot is to have them.
+
+        Raises:
+            OtherSnapshotError: they have to be rewritten first, outside the lock.
+        """
+        if not all(self._is_written(file, snapshot_id) for file in self._wanted):
+            if self.may_write_outside:
+                raise OtherSnapshotError
+            self.write_for(snapshot_id)
+        return tuple(
+            replace(change, files=tuple(map(self._as_written, change.files)))
+            if isinstance(change, AddDeletes)
+            else change
+            for change in self._changes
+        )
+
+    def _as_written(self, file: FileDeletes | UnwrittenDeletes) -> FileDeletes:
+        return self._written[file.data_file_id][1] if isinstance(file, UnwrittenDeletes) else file
+
+    def discard(self) -> None:
+        """Remove all that was written: nothing landed."""
+        remove_unused(self._paths, self._locate)
+
+    def tidy_up(self) -> None:
+        """Remove what was written for other snapshots than the one that landed."""
+        kept = {path for path, _ in self._written.values()}
+        remove_unused((path for path in self._paths if path not in kept), self._locate)
+
+
+def remove_unused(paths: Iterable[str], locate: Callable[[str], Location]) -> None:
+    """Remove files; one that cannot be removed is left behind and logged."""
+    if not (paths := list(paths)):
+        return
+    from airflow_provider_ducklake.lake.storage.files.filesystem import delete_file_at  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415
+
+    def remove(path: str) -> None:
+        try:
+            delete_file_at(locate(path))
+        except (StorageError, OSError) as error:
+            log.warning("Cannot remove %s, which no snapshot refers to: %s", path, error)
+
+    in_threads(remove, paths)
+
+
+Ending: TypeAlias = EndFiles | Truncate | RewriteDeletes
+
+
+def with_marks_in_files(catalog: Catalog, stage: Stage) -> Stage:
+    """Return a stage that writes the marks of the files that it ends."""
+    ending = [change for change in stage.changes if isinstance(change, EndFiles | Truncate | RewriteDeletes)]
+    if not ending:
+        return stage
+    with catalog.dialect.reading() as connection:
+        folds = [fold for change in ending for fold in _folds(connection, catalog, stage.base, change)]
+    return replace(stage, changes=(*stage.changes, *folds)) if folds else stage
+
+
+def _folds(
+    connection: Connection, catalog: Catalog, base: SnapshotId, change: Ending
+) -> Iterator[AddDeletes]:
+    marks = inlined_delete_snapshots(connection, catalog, change.table_id, base)
+    ids = list(marks) if isinstance(change, Truncate) else [one for one in change.file_ids if one in marks]
+    if not ids:
+        return
+    root, files = _files(connection, catalog, base, change, ids)
+    if files:
+        written = tuple(
+            UnwrittenDeletes(
+                file.id, file.path, file.record_count, root, Positions(b""), file.delete_file, marks[file.id]
+            )
+            for file in files
+        )
+        folded = tuple(file.id for file in files)
+        is_rewrite = isinstance(change, RewriteDeletes)
+        yield AddDeletes(change.table_id, change.name, written, folded, of_rewrite=is_rewrite)
+
+
+def _files(
+    connection: Connection,
+    catalog: Catalog,
+    base: SnapshotId,
+    change: Ending,
+    ids: list[DataFileId],
+) -> tuple[str, list[LiveDataFile]]:
+    """Return the table's directory, and those of the files that it has at the snapshot.
+
+    Raises:
+        TransactionConflictError: it has no such table any more.
+    """
+    tables = catalog.tables
+    rows = read.table_rows(connection, tables, base)
+    row = next((one for one in rows if one.id == change.table_id), None)  # another may have its name by now
+    if row is None:
+        raise TransactionConflictError("end files of it", "dropped it", str(change.name), base)
+    root = row.root(catalog.data_path)
+    file_id = tables["data_file"].c.data_file_id
+    found = [
+        file
+        for part in in_parts(ids)
+        for file in WantedFiles(tables, base, change.table_id, root, file_id.in_(part), ()).ask(
+            connection, catalog
+        )
+    ]
+    return root, found

@@ -1,0 +1,485 @@
+"""Engines for catalog databases, and the errors of opening one."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import secrets
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
+from sqlalchemy.pool import NullPool
+
+from airflow_provider_ducklake.lake.catalog.database.catalog_files import made_private
+from airflow_provider_ducklake.lake.catalog.database.companions import OF_DUCKDB, check_duckdb, check_sqlite
+from airflow_provider_ducklake.lake.catalog.database.file_connections import LimitedDuckDb, LimitedSqlite
+from airflow_provider_ducklake.lake.errors import CatalogUnavailableError, InvalidInputError
+from airflow_provider_ducklake.lake.spec.limits import CONNECT_TIMEOUT_SECONDS, LIMITS, Limits
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy.engine import URL, ExceptionContext
+    from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
+    from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
+
+# Execution option: start the transaction as a writer.
+WRITES = "ducklake_writes"
+_RETURNED = "ducklake_returned"  # when a connection came back to the pool
+_PROCESS = "ducklake_process"  # that opened a connection
+_FILE = "ducklake_file"  # that a connection opened
+_COPY = "ducklake_copy"  # the file that a connection may write a copy to
+_LIMITS = "ducklake_limits"  # execution option of an engine
+_IDLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Database:
+    """How catalogs in a database are opened.
+
+    ``file``: what a file of it is called; None for a server. ``has_one_driver``: no other one will do.
+    ``modules`` are those that the driver needs, ``extra`` installs them.
+    """
+
+    driver: str
+    open: Callable[[URL, Limits], Engine]
+    modules: tuple[str, ...] = ()
+    extra: str = ""
+    file: str | None = None
+    has_one_driver: bool = False
+
+
+def parse_url(url: str | URL) -> URL:
+    """Return the URL of a catalog database this release can open, with its driver.
+
+    Raises:
+        InvalidInputError: unreadable, another database or driver, or SQLite or DuckDB without a file. The
+            text never holds the password.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # a port that is no number is the end of an unquoted password
+        raise InvalidInputError(
+            "The catalog URL is not valid. Write it like sqlite:////data/lake.sqlite or "
+            "postgresql+psycopg://user:password@host/database, with %40 for an @ in a name or password."
+        ) from None
+    backend = parsed.get_backend_name()
+    database = _DATABASES.get(backend)
+    if database is None:
+        raise InvalidInputError(
+            f"This release does not support catalogs in {backend!r}. It supports sqlite, postgresql, mysql, "
+            "mariadb and duckdb."
+        )
+    if database.file and parsed.database in (None, "", ":memory:"):
+        raise InvalidInputError(
+            f"A {database.file} catalog is a file. Give its absolute path: "
+            f"{backend}:////absolute/path/lake.{backend}."
+        )
+    if database.has_one_driver:
+        return _with_its_driver(parsed, database.driver)
+    return parsed.set(drivername=database.driver) if "+" not in parsed.drivername else parsed
+
+
+def _with_its_driver(url: URL, drivername: str) -> URL:
+    name, _, driver = url.drivername.partition("+")
+    ours = drivername.partition("+")[2]
+    if driver not in ("", ours):
+        raise InvalidInputError(
+            f"The driver of a {name} catalog is {ours}, not {driver!r}. Write {drivername}://…"
+        )
+    if not url.database:
+        raise InvalidInputError(f"The catalog URL names no database: {name}://user:password@host/database.")
+    return url.set(drivername=drivername)
+
+
+def shown(url: URL) -> str:
+    """Return the URL for people: without the password, and without query values, which may hold one."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def open_engine(url: URL) -> Engine:
+    """Return an engine with the transactions that commits need: READ COMMITTED, or BEGINs of our own.
+
+    Raises:
+        CatalogUnavailableError: the driver is not installed.
+        InvalidInputError: a limit in the URL's query is not one.
+    """
+    _check_driver(url)
+    limits = Limits.of(url.query)
+    engine = _DATABASES[url.get_backend_name()].open(url.difference_update_query(LIMITS), limits)
+    engine.update_execution_options(**{_LIMITS: limits})
+    return engine
+
+
+def limits_of(engine: Engine) -> Limits:
+    """Return how long an engine's user waits."""
+    limits: Limits = engine.get_execution_options().get(_LIMITS, Limits())
+    return limits
+
+
+def _check_driver(url: URL) -> None:
+    database = _needed(url)
+    missing = [name for name in database.modules if not _is_installed(name)] if database else []
+    if missing:
+        raise CatalogUnavailableError(
+            shown(url),
+            f"its driver is not installed here (missing: {', '.join(missing)}). Install it where the task "
+            f"runs: pip install 'airflow-provider-ducklake-spark[{extra_of(url)}]'.",
+        )
+
+
+def _needed(url: URL) -> _Database | None:
+    """Return the database of a URL that is opened by our driver for it; None: by another one."""
+    database = _DATABASES[url.get_backend_name()]
+    return database if database.driver == url.drivername else None
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:  # it stands in sys.modules as None
+        return False
+
+
+def _engine(url: URL, **options: Any) -> Engine:  # noqa: ANN401 - those of SQLAlchemy
+    """Return an engine that shows no values in logs and errors: the keys of files are among them."""
+    return create_engine(url, hide_parameters=True, **options)
+
+
+# psycopg reads times in no other style, and all digits only where they are sent; intervals are read as text.
+_POSTGRES_SESSION = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1"
+# A network that lost the connection is found out within a minute, however long a statement may take.
+_KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+
+
+def _postgres_engine(url: URL, limits: Limits) -> Engine:
+    """Return an engine whose transactions begin with the text of ``dialects.postgres``.
+
+    ``options`` of the URL are kept. Of two settings of one name the last counts: a user's may replace our
+    limits, but not how values are read.
+    """
+    own = url.query.get("options", ())
+    options = " ".join([own] if isinstance(own, str) else own)
+    lock_timeout = math.ceil(limits.lock_timeout_seconds * 1000)
+    arguments: dict[str, Any] = {
+        "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+        "client_encoding": "utf8",  # names and values are any text, whatever the server's default
+        "options": f"-c lock_timeout={lock_timeout} {options} {_POSTGRES_SESSION}",
+        "application_name": "airflow_provider_ducklake",
+        "prepare_threshold": None,  # of no use for texts that hold their values; and poolers like it
+        **_KEEPALIVES,
+        "tcp_user_timeout": 60_000,  # milliseconds, for what was sent
+    }
+    arguments = {key: one for key, one in arguments.items() if key == "options" or key not in url.query}
+    # Looking for hstore would take three round trips.
+    engine = _server_engine(url, arguments, isolation_level="AUTOCOMMIT", use_native_hstore=False)
+
+    @event.listens_for(engine, "handle_error")
+    def leave_out_values(context: ExceptionContext) -> None:
+        """Keep the first line: DETAIL and the text at the error show rows, which may hold keys."""
+        original, wrapped = context.original_exception, context.sqlalchemy_exception
+        for error in filter(None, (original, wrapped)):
+            error.args = (first_line(error),)
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect: object, _record: object, given: list[Any], named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver has its own types
+        from airflow_provider_ducklake.lake.catalog.database.postgres_connection import LimitedConnection  # noqa: PLC0415
+
+        return LimitedConnection.opened(limits, *given, **named)
+
+    return engine
+
+
+_VALUE = " with text '"  # what SQLite shows of a value that is no UTF-8
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return what a driver says, without what it shows of the rows and of the statement."""
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return line.partition(_VALUE)[0]
+
+
+class DriverError(Exception):
+    """What a driver said, as the cause of an error of ours: without the statement and its values."""
+
+
+def driver_error(error: BaseException) -> BaseException:
+    """Return the cause that a traceback may show, of an error that holds a statement's values."""
+    if not isinstance(error, DBAPIError):
+        return error
+    return DriverError(f"{type(error.orig).__name__}: {first_line(error.orig)}")
+
+
+def _server_engine(url: URL, arguments: dict[str, Any], **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy's
+    """Return an engine that asks a connection whether it still lives where it lay idle for a moment."""
+    engine = _engine(url, connect_args=arguments, pool_size=2, **options)
+    _leave_connections_to_their_process(engine)
+
+    @event.listens_for(engine, "checkin")
+    def note_time(_connection: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
+        record.info[_RETURNED] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def ping(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
+        if time.monotonic() - record.info.get(_RETURNED, math.inf) < _IDLE_SECONDS:
+            return
+        try:
+            with _in_a_hurry(connection):
+                engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError from error
+
+    return engine
+
+
+@contextmanager
+def _in_a_hurry(connection: Any) -> Iterator[None]:  # noqa: ANN401 - a LimitedConnection of either driver
+    """Wait for an answer no longer than for a new connection."""
+    patience = connection.patience_seconds
+    connection.patience_seconds = min(patience, CONNECT_TIMEOUT_SECONDS)
+    try:
+        yield
+    finally:
+        connection.patience_seconds = patience
+
+
+def _leave_connections_to_their_process(engine: Engine) -> None:
+    """Let a forked process open connections of its own: two must never talk over one."""
+
+    @event.listens_for(engine, "connect")
+    def note_process(_connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
+        record.info[_PROCESS] = os.getpid()
+
+    @event.listens_for(engine, "checkout")
+    def check_process(
+        _connection: DBAPIConnection, record: ConnectionPoolEntry, proxy: PoolProxiedConnection
+    ) -> None:
+        if record.info[_PROCESS] != os.getpid():
+            record.dbapi_connection = proxy.dbapi_connection = None  # type: ignore[misc]
+            raise DisconnectionError
+
+
+# A value that does not fit must be an error, and no mode of the server may change what our statements mean.
+_MYSQL_SESSION = (
+    "SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
+    "innodb_lock_wait_timeout = {}"
+)
+# The server ends the session in its own words, which SQLAlchemy does not know: shutdown, killed.
+_MYSQL_LOST = {1053, 1927}
+
+
+def _mysql_engine(url: URL, limits: Limits) -> Engine:
+    arguments = {"connect_timeout": CONNECT_TIMEOUT_SECONDS, "charset": "utf8mb4"}
+    arguments = {key: value for key, value in arguments.items() if key not in url.query}
+    arguments["init_command"] = _MYSQL_SESSION.format(math.ceil(limits.lock_timeout_seconds))
+    engine = _server_engine(url, arguments, isolation_level="READ COMMITTED")
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect: object, _record: object, _given: object, named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver has its own types
+        from airflow_provider_ducklake.lake.catalog.database.mysql_connection import LimitedConnection  # noqa: PLC0415
+
+        return LimitedConnection.opened(limits.statement_timeout_seconds, **named)
+
+    @event.listens_for(engine, "handle_error")
+    def recognise_lost_connections(context: ExceptionContext) -> None:
+        code = next(iter(context.original_exception.args), None)
+        if code in _MYSQL_LOST:
+            context.is_disconnect = True
+
+    return engine
+
+
+_STORAGE_VERSION = "v1.0.0"  # DuckDB 2.0 would make files that 1.5 cannot open
+
+
+def duckdb_engine(url: URL, limits: Limits | None = None, *, read_only: bool = False) -> Engine:
+    """Return an engine that keeps no connection: an open one shuts all other clients out.
+
+    Nothing is fetched from the network in the middle of a commit, so no extension installs itself. A new file
+    is one that every DuckDB 1.x opens, whichever DuckDB makes it; an existing one keeps its version. What
+    others put into the file reaches no other one, and no network: ``copy_of`` names the only exception.
+    """
+    config: dict[str, Any] = {
+        "autoinstall_known_extensions": False,
+        "storage_compatibility_version": _STORAGE_VERSION,
+    }
+    if read_only:  # connections of one process share what the first one of them set
+        config |= {"enable_external_access": False, "lock_configuration": True}
+    engine = _engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
+    _check_first(engine, check_duckdb)
+    seconds = (limits or Limits()).statement_timeout_seconds
+
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect: Dialect, _record: object, given: list[Any], named: dict[str, Any]) -> LimitedDuckDb:
+        return LimitedDuckDb(dialect.connect(*given, **named), shown(url), seconds)
+
+    if not read_only:
+        event.listen(engine, "connect", _stay_beside(Path(url.database or "")))
+    return engine
+
+
+def _check_first(engine: Engine, check: Callable[[str], None]) -> None:
+    """Check a catalog file, and those beside it, before it is opened and before each transaction.
+
+    SQLite looks for a journal then; whoever changes the directory in the moment after the check is trusted.
+    """
+    file = engine.url.database or ""
+
+    @event.listens_for(engine, "do_connect")
+    def before_opening(*_: object) -> None:
+        check(file)
+
+    @event.listens_for(engine, "begin")
+    def before_transaction(_connection: Connection) -> None:
+        check(file)
+
+
+def _stay_beside(file: Path) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
+    """Return what keeps a connection from all files but the catalog's own, and its copy.
+
+    Neither setting can be taken back; others have to stay free for COPY FROM DATABASE. Nobody knows the
+    copy's name before the connection does, so that nothing can be in its place.
+    """
+
+    def stay(connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
+        folder = file.with_name(f".{file.name}.{secrets.token_hex(8)}.copy")
+        record.info[_COPY] = copy = folder / "copy"
+        literal = str(copy).replace("'", "''")
+        allowed = ", ".join(f"'{literal}{end}'" for end in ("", *OF_DUCKDB))
+        cursor = connection.cursor()
+        cursor.execute(f"SET allowed_paths = [{allowed}]")
+        cursor.execute("SET enable_external_access = false")
+        cursor.close()
+
+    return stay
+
+
+def copy_of(connection: Connection) -> Path:
+    """Return the only other file that a connection to DuckDB may open: where it copies the catalog to.
+
+    Its directory, which is beside the catalog, is to be made.
+    """
+    copy: Path = connection.info[_COPY]
+    return copy
+
+
+def _sqlite_engine(url: URL, limits: Limits) -> Engine:
+    limited = partial(LimitedSqlite, catalog=shown(url), patience_seconds=limits.statement_timeout_seconds)
+    arguments = {"timeout": limits.lock_timeout_seconds, "factory": limited}
+    engine = _engine(url, pool_size=2, connect_args=arguments)
+    _check_first(engine, check_sqlite)
+    _leave_connections_to_their_process(engine)
+    _follow_the_file(engine, Path(url.database or ""))
+
+    @event.listens_for(engine, "connect")
+    def leave_transactions_to_us(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA trusted_schema = OFF")  # the file may be anybody's
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(WRITES, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _follow_the_file(engine: Engine, path: Path) -> None:
+    """Let go of a file that another one took the place of: a backup that was restored, say."""
+    was_there = False
+
+    @event.listens_for(engine, "do_connect")
+    def make_it_once(*_: object) -> None:
+        if was_there and not path.exists():  # SQLite would make an empty one
+            raise CatalogUnavailableError(shown(engine.url), "its file no longer exists")
+
+    @event.listens_for(engine, "connect")
+    def note_file(_connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
+        nonlocal was_there
+        was_there = True
+        record.info[_FILE] = _identity(path)
+
+    @event.listens_for(engine, "checkout")
+    def check_file(
+        _connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: PoolProxiedConnection
+    ) -> None:
+        if _identity(path) != record.info[_FILE]:
+            raise DisconnectionError
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from any other, None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def catalog_file(url: URL) -> Path | None:
+    """Return the file of a SQLite or DuckDB catalog, None for a server's database."""
+    return Path(url.database or "") if _DATABASES[url.get_backend_name()].file else None
+
+
+def check_directory(url: URL) -> None:
+    """Check that a SQLite or DuckDB file can be made where it is to be.
+
+    Raises:
+        CatalogUnavailableError: its directory does not exist, or a link there leads to where no file is.
+    """
+    file = catalog_file(url)
+    if file is not None and file.is_symlink() and not file.exists():
+        raise CatalogUnavailableError(
+            shown(url), "it is a symbolic link to a file that does not exist. Give that file's own path."
+        )
+    if file is not None and not file.parent.is_dir():
+        raise CatalogUnavailableError(
+            shown(url), f"its directory {file.parent} does not exist. Create it, or correct the path."
+        )
+
+
+def make_private(url: URL) -> None:
+    """Make the empty file of a new catalog for its owner alone: a driver lets others read it, too.
+
+    Raises:
+        CatalogUnavailableError: it cannot be made.
+    """
+    file = catalog_file(url)
+    if file is None or file.exists():
+        return
+    try:
+        with made_private(file) as made:
+            engine = open_engine(url.set(database=str(made)))
+            with engine.connect():
+                pass
+            engine.dispose()
+    except OSError as error:
+        raise CatalogUnavailableError(shown(url), f"its file cannot be made: {error.strerror}") from error
+
+
+def extra_of(url: URL) -> str:
+    """Return the extra that installs a catalog's driver; none for SQLite."""
+    database = _needed(url)
+    return database.extra if database else ""
+
+
+_POSTGRES = _Database("postgresql+psycopg", _postgres_engine, ("psycopg",), "postgres")
+_MYSQL = _Database("mysql+pymysql", _mysql_engine, ("pymysql",), "mysql", has_one_driver=True)
+_DATABASES = {
+    "sqlite": _Database("sqlite", _sqlite_engine, file="SQLite"),
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
+    "duckdb": _Database(
+        "duckdb", duckdb_engine, ("duckdb", "duckdb_engine", "pytz"), "duckdb", file="DuckDB"
+    ),
+}

@@ -1,0 +1,284 @@
+"""What a commit must know of its database."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlalchemy import ColumnElement, Connection, Engine, Select, String, inspect, or_, select, true
+from sqlalchemy.schema import CreateSchema
+
+from airflow_provider_ducklake.lake.catalog.database.connect import limits_of
+from airflow_provider_ducklake.lake.catalog.database.questions import Question, parameters, values_of
+from airflow_provider_ducklake.lake.catalog.dialects.effect import Writer
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError, UntrustedValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from sqlalchemy import Table
+    from sqlalchemy.exc import DBAPIError
+
+    from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted
+    from airflow_provider_ducklake.lake.spec.inlined_form import InlinedForm
+    from airflow_provider_ducklake.lake.spec.schema import TableSchema
+
+
+ONLY_PLAIN = ", where only a plain table is safe to use"  # ends the problem of a relation
+
+
+class CatalogDialect(ABC):
+    """One catalog database, as far as it differs from the others.
+
+    ``transactional_ddl``: whether CREATE and DROP are part of the transaction; where they are not, they would
+    commit it, and must run before it begins or after it ended. ``initial_options``: rows of
+    ``ducklake_metadata`` that new lakes get there. ``clock`` is the server's time. ``reads_inlined``: whether
+    we know its tables of inlined rows; ``inlined_form``: what it takes for them, None where we write none.
+    ``compares_decimals``: whether it compares all digits of decimals.
+    """
+
+    transactional_ddl: ClassVar[bool] = True
+    initial_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    clock: ClassVar[ColumnElement[datetime] | None] = None
+    reads_inlined: ClassVar[bool] = True
+    inlined_form: ClassVar[InlinedForm | None] = None
+    compares_decimals: ClassVar[bool] = False
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.limits = limits_of(engine)
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[Connection]:
+        """Hold the commit lock and yield a connection inside a transaction; the caller commits.
+
+        Our writers queue here instead of racing; DuckDB knows nothing of the lock. A wait of some seconds is
+        logged with who holds it, and has a limit.
+        """
+
+    def creating(self) -> AbstractContextManager[Connection]:
+        """Like ``writing``, where there may be no tables of a catalog yet."""
+        return self.writing()
+
+    @contextmanager
+    def writing_after(
+        self, questions: Mapping[str, Question[Any]]
+    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+        """Like ``writing``, and also yield the answers to questions asked under the lock."""
+        with self.writing() as connection:
+            yield connection, self.ask(connection, questions)
+
+    def ask_at_once(self, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
+        """Return the answers to the questions by their names, each as of its own moment."""
+        with self.reading() as connection:
+            return self.ask(connection, questions)
+
+    def ask(
+        self,
+        connection: Connection,
+        questions: Mapping[str, Question[Any]],
+        *,
+        is_last: bool = False,  # noqa: ARG002 - the end of a transaction is no round trip of its own everywhere
+    ) -> dict[str, Any]:
+        """Return the answers to the questions by their names, in one round trip where the database can.
+
+        ``is_last``: they are the last thing that the connection's transaction, which wrote nothing, is for.
+        """
+        return {name: question.ask(connection) for name, question in questions.items()}
+
+    @property
+    def name(self) -> str:
+        """SQLAlchemy's name of the database."""
+        return self.engine.dialect.name
+
+    def inlined_cells(self, rows: Table, schema: TableSchema) -> Select[Any]:  # noqa: ARG002 - for DuckDB
+        """Return the query for the rows of a catalog table that inlines rows of those columns."""
+        return select(*rows.c)
+
+    def with_literals(self, row: dict[str, Any], schema: TableSchema) -> dict[str, Any]:  # noqa: ARG002 - as well
+        """Return a row of such a query with its nested values as DuckDB's literals."""
+        return row
+
+    def is_ordered(self, times: ColumnElement[Any]) -> ColumnElement[bool]:  # noqa: ARG002 - for SQLite
+        """Return which of a column's times the database compares by what they are."""
+        return true()
+
+    def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return a text that compares byte by byte, whatever the database's collation."""
+        return text
+
+    def writer(self, connection: Connection) -> Writer:
+        """Return what executes the effects of a commit, and ends it."""
+        return Writer(connection)
+
+    def insert_rows(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+        """Insert one or more rows, by the keys of the table's columns; what is missing is NULL."""
+        names = dict.fromkeys(name for row in rows for name in row)
+        connection.execute(table.insert(), [{name: row.get(name) for name in names} for row in rows])
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Yield a connection whose statements all see one state of the catalog."""
+
+    @contextmanager
+    def reading_after(
+        self, questions: Mapping[str, Question[Any]]
+    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+        """Like ``reading``, and also yield the answers to the first questions."""
+        with self.reading() as connection:
+            yield connection, self.ask(connection, questions)
+
+    def server_time(self, connection: Connection) -> datetime:
+        """Return the catalog's clock as an aware time; a file has none of its own."""
+        return (
+            datetime.now(UTC) if self.clock is None else connection.execute(select(self.clock)).scalar_one()
+        )
+
+    @abstractmethod
+    def is_lost_race(self, error: DBAPIError) -> bool:
+        """Whether another writer came first, by the driver's error code: starting again may succeed."""
+
+    @abstractmethod
+    def is_lock_timeout(self, error: DBAPIError) -> bool:
+        """Whether a lock was not free for as long as the database waits, by the driver's error code."""
+
+    def lock_holder(self, error: DBAPIError) -> str:
+        """Describe who held the lock of such an error, as far as it is known."""
+        notes: list[str] = getattr(error.orig, "__notes__", [])
+        return next(filter(None, notes), "another session, which the database does not name")
+
+    def is_refusal(self, error: DBAPIError) -> bool:  # noqa: ARG002 - most databases leave it open
+        """Whether an error of COMMIT says that it did not happen."""
+        return False
+
+    def is_missing_right(self, error: DBAPIError) -> bool:  # noqa: ARG002 - a file has no users
+        """Whether the database says that its user may not do this, by the driver's error code."""
+        return False
+
+    def lacking_rights(self, error: DBAPIError) -> str:  # noqa: ARG002 - MySQL's error says it
+        """Return a sentence about the rights that the user lacks, where such an error leaves it open."""
+        return ""
+
+    @contextmanager
+    def opening_after(
+        self, schema: str | None, questions: Mapping[str, Question[Any]]
+    ) -> Iterator[tuple[Connection, str | None, dict[str, Any]]]:
+        """Like ``reading_after``, and also yield the schema of the catalog's tables, given or found."""
+        with self.reading_after(questions) as (connection, answers):
+            yield connection, schema, answers
+
+    def home(self, schema: str | None) -> str | None:
+        """Return the schema that a new catalog's tables are to be in, given or found.
+
+        Raises:
+            InvalidInputError: none is given, and the database has no default.
+        """
+        return schema
+
+    def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
+        """Create the database schema that holds the catalog's tables, where the database has such a thing."""
+        if name is not None:
+            connection.execute(CreateSchema(name, if_not_exists=True))
+
+    def try_to_create_table(self, schema: str | None) -> None:  # noqa: B027 - a file has no users
+        """Create a table where the catalog's are, and take it back, to see whether the user may."""
+
+    def why_not_alter(self, connection: Connection, table: Table) -> str | None:  # noqa: ARG002 - a file has no users
+        """Return what to do so that the user may alter a table; None: they may.
+
+        It may end the connection's transaction, which changed nothing.
+        """
+        return None
+
+    def schema_of(self, connection: Connection, table: Table) -> str:  # noqa: ARG002 - for MySQL
+        """Return the schema that a table of the catalog is in, by its own name."""
+        return table.schema or ""
+
+    def grants(self, connection: Connection, wanted: Wanted, schema: str) -> list[str]:  # noqa: ARG002 - as well
+        """Return the statements that give a role its rights on the catalog's tables in a schema.
+
+        Raises:
+            UnsupportedFeatureError: the catalog is a file.
+        """
+        raise UnsupportedFeatureError(
+            f"A catalog in {self.name} is a file, and has no users: whoever may write the file and its "
+            "directory is a maintainer, and whoever may read it a reader. Set the permissions of the file."
+        )
+
+    @staticmethod
+    @abstractmethod
+    def relations(schema: str | None) -> Select[Any]:
+        """Return the query for the tables of a schema, and for what is in the place of one.
+
+        Of each there is the name, a column or a list of all in their order, and why it is not to be used:
+        no code of a user who may create objects in the catalog must run as the user who reads or writes rows.
+        """
+
+    @staticmethod
+    def folded(name: ColumnElement[str]) -> ColumnElement[str]:
+        """Return the name of a relation as LIKE is to compare it, where names of any case are one name.
+
+        LIKE itself disregards case in SQLite, and in MySQL where names do.
+        """
+        return name
+
+    def which_columns(self, like: Collection[str], schema: str | None) -> Question[dict[str, list[str]]]:
+        """Ask for the columns, in order, of each table whose name is like one of some patterns, with ``%``.
+
+        The answer raises an UntrustedValueError where there is anything but a plain table.
+        """
+        patterns = [one.replace("_", f"{_ESCAPE}_") for one in like]
+        return Question(_columns_like(type(self), schema, len(like)), _by_table, values_of(patterns))
+
+    def has_table(self, connection: Connection, name: str, schema: str | None) -> bool:
+        """Whether the database has a table of that name."""
+        return name in self.which_columns((name,), schema).ask(connection)
+
+    def table_names(self, connection: Connection, schema: str | None) -> set[str]:
+        """Return the names of a lake's tables in the database, or in a schema of it."""
+        return set(self.which_columns(("ducklake_%", "airflow_ducklake_%"), schema).ask(connection))
+
+    def index_names(self, connection: Connection, table: str, schema: str | None) -> set[str]:
+        """Return the names of a table's indexes."""
+        return {str(one["name"]) for one in inspect(connection).get_indexes(table, schema=schema)}
+
+    def column_names(self, connection: Connection, table: str, schema: str | None) -> list[str]:
+        """Return the names of a table's columns, in order; none where there is no such table."""
+        return self.which_columns((table,), schema).ask(connection).get(table, [])
+
+    def inlined_types(
+        self,
+        connection: Connection,  # noqa: ARG002 - for PostgreSQL, as the next
+        schema: str | None,  # noqa: ARG002
+    ) -> dict[str, dict[str, str]]:
+        """Return the declared types of the columns of tables for inlined rows, where 0.3 had others."""
+        return {}
+
+    def copy_file(self, connection: Connection, target: Path) -> None:
+        """Copy a catalog that is a file, as the connection's transaction, which changed nothing, sees it."""
+        raise NotImplementedError
+
+
+_ESCAPE = "|"
+
+
+@lru_cache
+def _columns_like(dialect: type[CatalogDialect], schema: str | None, count: int) -> Select[Any]:
+    query = dialect.relations(schema)
+    name = dialect.folded(next(iter(query.selected_columns)))
+    return query.where(or_(*(name.like(one, escape=_ESCAPE) for one in parameters(count, String()))))
+
+
+def _by_table(rows: Iterable[Any]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, columns, problem in rows:
+        if problem is not None:
+            raise UntrustedValueError("The catalog", name, problem)
+        found.setdefault(name, []).extend([columns] if isinstance(columns, str) else columns)
+    return found

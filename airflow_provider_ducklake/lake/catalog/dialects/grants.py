@@ -1,0 +1,98 @@
+"""The statements that give the user of a database its role in a lake.
+
+*Source:* PostgreSQL and MariaDB (docs/sources.md, rights in the catalog's database).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.spec.roles import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from airflow_provider_ducklake.lake.spec.roles import RoleNames
+
+_ORDER = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Who gets which role on which tables: the rights of a writer by the tables' names."""
+
+    role: Role
+    names: RoleNames
+    rights: Mapping[str, tuple[str, ...]]
+
+    @property
+    def rights_of_role(self) -> Mapping[str, tuple[str, ...]]:
+        """The rights of a reader or a writer, by the tables' names."""
+        only_read = self.role is Role.READER
+        return {name: ("SELECT",) if only_read else rights for name, rights in self.rights.items()}
+
+
+def postgres_grants(wanted: Wanted, database: str, schema: str, owners: Mapping[str, str]) -> Iterator[str]:
+    """Yield the statements for PostgreSQL; ``owners`` are the owners of the tables that are there.
+
+    Tables of inlined rows are made later, by writers and maintainers: default privileges open them to the
+    other roles. Only owners may alter and drop tables, so the maintainer owns them, and is a member of the
+    writer, which owns those that it makes.
+    """
+    role, names = wanted.role, wanted.names
+    to, within = _double_quoted(names.of(role)), _double_quoted(schema)
+    creates = "" if role is Role.READER else ", CREATE"
+    yield f"GRANT CONNECT ON DATABASE {_double_quoted(database)} TO {to}"
+    yield f"GRANT USAGE{creates} ON SCHEMA {within} TO {to}"
+    if role is Role.MAINTAINER:
+        yield f"GRANT {_double_quoted(names.writer)} TO {to}"
+        for name in wanted.rights:
+            if owners.get(name) not in (names.writer, names.maintainer):
+                yield f"ALTER TABLE {within}.{_double_quoted(name)} OWNER TO {to}"
+        return
+    for right in _ORDER:
+        tables = [name for name, rights in wanted.rights_of_role.items() if right in rights]
+        if tables:
+            listed = ", ".join(f"{within}.{_double_quoted(name)}" for name in tables)
+            yield f"GRANT {right} ON TABLE {listed} TO {to}"
+    later = "SELECT" if role is Role.READER else ", ".join(_ORDER)
+    makers = (names.writer, names.maintainer) if role is Role.READER else (names.maintainer,)
+    yield (
+        f"ALTER DEFAULT PRIVILEGES FOR ROLE {', '.join(map(_double_quoted, makers))} IN SCHEMA {within} "
+        f"GRANT {later} ON TABLES TO {to}"
+    )
+
+
+def mysql_grants(wanted: Wanted, database: str, *, has_patterns: bool) -> Iterator[str]:
+    """Yield the statements for MySQL and MariaDB.
+
+    Nobody makes tables there while rows are written, so that each table is named. A maintainer migrates,
+    which makes and renames tables: it gets its rights on the database. Its name is a pattern there, and
+    nowhere else, unless the server has none (``has_patterns``).
+    """
+    to = _account(wanted.names.of(wanted.role))
+    if wanted.role is Role.MAINTAINER:
+        exact = database.replace("_", r"\_").replace("%", r"\%") if has_patterns else database
+        yield f"GRANT {', '.join(_ORDER)}, CREATE, ALTER, DROP, INDEX ON {_backquoted(exact)}.* TO {to}"
+        return
+    for name, rights in wanted.rights_of_role.items():
+        yield f"GRANT {_in_order(rights)} ON {_backquoted(database)}.{_backquoted(name)} TO {to}"
+
+
+def _in_order(rights: Iterable[str]) -> str:
+    return ", ".join(sorted(rights, key=_ORDER.index))
+
+
+def _account(name: str) -> str:
+    """Return an account: a user, from any host, or a role; after the last ``@`` comes a host."""
+    user, at, host = name.rpartition("@")
+    return f"{_backquoted(user)}@{_backquoted(host)}" if at and user else _backquoted(name)
+
+
+def _double_quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _backquoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,270 @@
+"""Read what a transaction needs of its base snapshot and of its rows from the catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from airflow_provider_ducklake.lake.catalog.committing.locked_facts import live_inlined_tables
+from airflow_provider_ducklake.lake.catalog.drafting.row_changes import read_targets
+from airflow_provider_ducklake.lake.catalog.snapshot import (
+    read,
+    read_files,
+    read_layouts,
+    read_snapshots,
+    read_statistics,
+)
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import has_inlined_rows
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import why_not_inlined
+from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema
+from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.ids import SchemaId
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.lake.transaction.changes import InlinedLayout
+from airflow_provider_ducklake.lake.transaction.definition import same_layout
+from airflow_provider_ducklake.lake.transaction.lake_draft import BaseLake, BaseMacro, BaseView, SchemaDraft
+from airflow_provider_ducklake.lake.transaction.table_draft import InlinedBatch, TableDraft
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from contextlib import AbstractContextManager
+
+    import pyarrow as pa
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.lake.catalog.database.questions import Question
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.drafting.row_changes import Targets
+    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
+    from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import Statistics
+    from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
+    from airflow_provider_ducklake.lake.spec.ids import DataFileId, ViewId
+    from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
+    from airflow_provider_ducklake.lake.spec.options import OptionRow, Options
+    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.versions import WriteVersion
+    from airflow_provider_ducklake.lake.spec.views import ViewDefinition
+
+
+class CatalogBase(BaseLake):
+    """One snapshot of a catalog; ``reading`` opens a connection for each question not answered before.
+
+    ``rows`` answers what is asked about the rows of its tables.
+    """
+
+    def __init__(self, lake: OpenLake, snapshot: Snapshot, options: Sequence[OptionRow]) -> None:
+        self.snapshot_id = snapshot.id
+        self._catalog = lake.catalog
+        self._snapshot = snapshot
+        self._lake = lake
+        self._reading = lake.reading
+        self._definitions = lake.definitions
+        self._option_rows = options
+        self.rows = BaseRows(lake.catalog, lake.reading)
+
+    @classmethod
+    def newest(cls, lake: OpenLake) -> CatalogBase:
+        """Return the newest snapshot, with the options of this moment."""
+        tables = lake.catalog.tables
+        questions: dict[str, Question[Any]] = {
+            "head": read_snapshots.which_head(tables),
+            "options": read.which_options(tables),
+        }
+        with lake.translated():
+            answers = lake.catalog.dialect.ask_at_once(questions)
+        head = answers["head"]
+        lake.definitions = lake.definitions.at(head.schema_version)
+        return cls(lake, head, answers["options"])
+
+    @property
+    def writer(self) -> WriteVersion:
+        return self._catalog.tables.writer
+
+    def schema(self, name: SchemaPath) -> SchemaDraft | None:
+        known = self._definitions.schemas
+        if name.folded not in known:
+            with self._reading() as connection:
+                found = read.find_schema(connection, self._catalog.tables, self.snapshot_id, name)
+                if found is None:
+                    self._lake.check_base(connection, self.snapshot_id)
+            known[name.folded] = None if found is None else self._draft_of(found)
+        return known[name.folded]
+
+    def _draft_of(self, row: read.SchemaRow) -> SchemaDraft:
+        return SchemaDraft(row.id, row.name, row.path.below(self._catalog.data_path))
+
+    def schemas_in(self, schema: SchemaDraft) -> list[SchemaDraft]:
+        with self._reading() as connection:
+            rows = read.schemas(connection, self._catalog.tables, self.snapshot_id)
+        return [self._draft_of(row) for row in rows if row.parent == schema.ref]
+
+    def table(self, schema: SchemaDraft, name: str) -> TableDraft | None:
+        known, key = self._definitions.tables, (schema.ref, fold(name))
+        if key not in known:
+            known[key] = self._read_table(QualifiedName(schema.name, name))
+        found = known[key]
+        if found is None:
+            return None
+        table, next_column_id = found
+        options = self._options(table.schema_id, table.table_id)
+        return TableDraft.of(replace(table, snapshot=self._snapshot, options=options), next_column_id)
+
+    def _read_table(self, name: QualifiedName) -> tuple[TableSnapshot, int] | None:
+        tables = self._catalog.tables
+        with self._reading() as connection:
+            if not read.table_rows(connection, tables, self.snapshot_id, name):
+                self._lake.check_base(connection, self.snapshot_id)
+                return None
+            table = load_table(connection, self._catalog, self._snapshot, name, with_files=False)
+            return table, read.next_column_id(connection, tables, table.table_id)
+
+    def _options(self, schema_id: int | None, table_id: int | None = None) -> Options:
+        return self._catalog.options(self._option_rows, schema_id, table_id)
+
+    @property
+    def lake_options(self) -> Options:
+        """The options of the whole lake."""
+        return self._options(None)
+
+    def view(self, schema: SchemaDraft, name: str) -> BaseView | None:
+        return next((one for one in self.views_in(schema) if fold(one.name.name) == fold(name)), None)
+
+    def definition_of(self, view: QualifiedName) -> ViewDefinition:
+        """Return the definition of a view that is there."""
+        with self._reading() as connection:
+            found = read.find_view(connection, self._catalog.tables, self.snapshot_id, view)
+            if found is None:
+                self._lake.check_base(connection, self.snapshot_id)
+        assert found is not None
+        return found[1]
+
+    def commented_columns(self, view_id: ViewId) -> list[str]:
+        """Return the columns of a view that have or had a comment, as they are spelled."""
+        with self._reading() as connection:
+            return list(read.view_comments(connection, self._catalog.tables, self.snapshot_id, view_id))
+
+    def tables_in(self, schema: SchemaDraft) -> list[QualifiedName]:
+        with self._reading() as connection:
+            rows = read.table_rows(connection, self._catalog.tables, self.snapshot_id)
+        return [row.qualified for row in rows if row.schema.id == schema.ref]
+
+    def views_in(self, schema: SchemaDraft) -> list[BaseView]:
+        with self._reading() as connection:
+            rows = read.view_names(connection, self._catalog.tables, self.snapshot_id, _id(schema))
+            self._lake.check_base(connection, self.snapshot_id)
+        return [BaseView(view_id, QualifiedName(schema.name, name)) for view_id, name in rows]
+
+    def macros_in(self, schema: SchemaDraft) -> list[BaseMacro]:
+        with self._reading() as connection:
+            rows = read.macros(connection, self._catalog.tables, self.snapshot_id, _id(schema))
+        return [
+            BaseMacro(row.id, QualifiedName(schema.name, row.name), is_table_macro=row.is_table_macro)
+            for row in rows
+        ]
+
+    def options_of_new_table(self, schema: SchemaDraft) -> Options:
+        return self._options(schema.ref if isinstance(schema.ref, int) else None)
+
+
+def _id(schema: SchemaDraft) -> SchemaId:
+    assert isinstance(schema.ref, int)
+    return SchemaId(schema.ref)
+
+
+Reading: TypeAlias = "Callable[[], AbstractContextManager[Connection]]"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRows:
+    """The rows of a catalog's tables; ``_reading`` opens a connection for each question."""
+
+    _catalog: Catalog
+    _reading: Reading
+
+    def inlined(self, rows: pa.Table, schema: TableSchema) -> InlinedBatch | None:
+        """Return rows as the catalog keeps them; None where its database or the values do not allow it."""
+        from airflow_provider_ducklake.lake.storage.rows.inlined_values import (  # noqa: PLC0415 - heavy
+            cells,
+            inlined_stats,
+        )
+
+        form = self._catalog.dialect.inlined_form
+        if form is None or why_not_inlined(schema, form, self._catalog.tables.writer):
+            return None
+        try:
+            found = cells(rows, schema, form)
+        except UnsupportedFeatureError:
+            return None
+        ids = {column.name: column.id for column in schema.columns}
+        by_id = tuple({ids[name]: value for name, value in row.items()} for row in found)
+        return InlinedBatch(by_id, inlined_stats(rows, schema))
+
+    def targets(
+        self, table: TableSnapshot, file_ids: Collection[DataFileId], row_ids: Collection[int]
+    ) -> Targets:
+        """Return those of the files that the table has, and what they have lost; see ``read_targets``."""
+        with self._reading() as connection:
+            return read_targets(connection, self._catalog, table, file_ids, row_ids)
+
+    def layout(self, table: TableSnapshot | None, schema: TableSchema) -> InlinedLayout:
+        """Return a table's newest catalog table for inlined rows, and whether rows of ``schema`` fit it."""
+        if table is None:
+            return InlinedLayout()
+        with self._reading() as connection:
+            newest = read_layouts.which_newest_layouts(self._catalog.tables, [table.table_id]).ask(connection)
+            version = newest.get(table.table_id)
+            if version is None:
+                return InlinedLayout()
+            had = layout_schema(connection, self._catalog.tables, table.table_id, version)
+        return InlinedLayout(version, same_layout(had, schema))
+
+    def had_any(self, table: TableSnapshot | None) -> bool:
+        """Whether a table ever held a row; one that does not exist yet has none."""
+        if table is None:
+            return False
+        with self._reading() as connection:
+            return bool(self._statistics(connection, table).tables)
+
+    def has_live(self, table: TableSnapshot) -> bool:
+        """Whether a table has a live data file, or live rows in the catalog."""
+        with self._reading() as connection:
+            return bool(
+                read_files.tables_with_live_files(connection, self._catalog.tables, [table.table_id])
+                or live_inlined_tables(connection, self._catalog, table.table_id)
+            )
+
+    def may_hold_null(self, table: TableSnapshot | None, files: Sequence[DataFile], column: Column) -> bool:
+        """Whether a top-level column may hold NULL, in a table or in files about to be added.
+
+        Statistics alone say so; if unsure, it may.
+        """
+        if any(_may_hold_null(file, column) for file in files):
+            return True
+        if table is None:
+            return False
+        with self._reading() as connection:
+            known = self._statistics(connection, table)
+            stats = known.columns[table.table_id].get(column.id) if known.tables else None
+            has_none = stats is not None and not stats.contains_null and column.type.facts.counts_nulls
+            if not known.tables or has_none:
+                return False
+            if has_inlined_rows(connection, self._catalog, table.table_id):
+                return True
+            live = read_files.WantedFiles(
+                self._catalog.tables, table.snapshot.id, table.table_id, table.root
+            ).ask(connection, self._catalog)
+        return any(_may_hold_null(file, column) for file in live)
+
+    def _statistics(self, connection: Connection, table: TableSnapshot) -> Statistics:
+        return read_statistics.which_statistics(self._catalog.tables, [table.table_id]).ask(connection)
+
+
+def _may_hold_null(file: DataFile | LiveDataFile, column: Column) -> bool:
+    if column.children or not column.type.facts.counts_nulls:
+        return True
+    found = file.column_stats.get(column.id)
+    if found is None:  # written before the column was there, or never measured
+        return column.initial_default is None
+    return found.null_count != 0

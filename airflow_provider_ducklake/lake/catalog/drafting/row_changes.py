@@ -1,0 +1,287 @@
+"""Delete given rows of a table: read the state of their files, and return the changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import true
+
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.database.questions import in_parts
+from airflow_provider_ducklake.lake.catalog.snapshot import read_files
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
+    inlined_delete_snapshots,
+    missing_row_ids,
+)
+from airflow_provider_ducklake.lake.errors import TransactionConflictError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.writing.row_changes import FileLoss, plan_row_deletes
+from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing
+from airflow_provider_ducklake.lake.spec.names.paths import relative_to
+from airflow_provider_ducklake.lake.spec.versions import Feature
+from airflow_provider_ducklake.lake.transaction.changes import (
+    AddDeletes,
+    Change,
+    EndFiles,
+    FileDeletes,
+    InlineDeletes,
+    PositionsFile,
+    ReadRows,
+    UnwrittenDeletes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
+    from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.lake.spec.ids import DataFileId
+    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.lake.transaction.changes import RowPositions
+
+    Locate = Callable[[str], Location]
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The data files of ``table`` that lose rows, with what they have lost up to its snapshot.
+
+    ``marks`` are inlined deletes: positions with the snapshots that deleted them, by data file. Up to
+    ``mark_limit`` more of a file may become some. ``missing_row_ids`` (ascending) are those of the row ids
+    asked for that no live row in the catalog has.
+    """
+
+    table: TableSnapshot
+    files: Mapping[DataFileId, LiveDataFile]
+    marks: Mapping[DataFileId, Mapping[int, int]]
+    mark_limit: int
+    missing_row_ids: Sequence[int] = ()
+
+
+def read_targets(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    file_ids: Collection[DataFileId],
+    row_ids: Collection[int] = (),
+) -> Targets:
+    """Return what a table's snapshot says of those of the files that it has, in a few questions.
+
+    Raises:
+        TransactionConflictError: other rows of such a file were deleted since the snapshot.
+        UnsupportedFeatureError: such a file has two delete files.
+    """
+    if not file_ids:
+        return _targets(connection, catalog, table, (), row_ids)
+    (first, *more) = in_parts(file_ids)
+    condition = true() if more else catalog.tables["data_file"].c.data_file_id.in_(first)
+    wanted = frozenset(file_ids)
+    files = [file for file in _files(connection, catalog, table, condition) if file.id in wanted]
+    return _targets(connection, catalog, table, files, row_ids)
+
+
+def read_targets_where(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, condition: ColumnElement[bool]
+) -> Targets:
+    """Return what a table's snapshot says of those data files for which a condition on their rows holds.
+
+    Raises:
+        TransactionConflictError, UnsupportedFeatureError: as ``read_targets``.
+    """
+    return _targets(connection, catalog, table, _files(connection, catalog, table, condition))
+
+
+def _targets(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    found: Iterable[LiveDataFile],
+    row_ids: Collection[int] = (),
+) -> Targets:
+    files = {file.id: file for file in found}
+    for file in files.values():
+        _check_has_one_delete_file(table, file)
+        _check_not_replaced(table, file)
+    marks = inlined_delete_snapshots(connection, catalog, table.table_id, table.snapshot.id) if files else {}
+    can_mark = catalog.dialect.inlined_form is not None
+    return Targets(
+        table,
+        files,
+        marks,
+        table.options.integer("data_inlining_row_limit") if can_mark else 0,
+        missing_row_ids(connection, catalog, table, row_ids),
+    )
+
+
+def _files(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, condition: ColumnElement[bool]
+) -> tuple[LiveDataFile, ...]:
+    return read_files.data_files(connection, catalog, table, only=condition, stats_of=())
+
+
+def _check_has_one_delete_file(table: TableSnapshot, file: LiveDataFile) -> None:
+    if file.older_delete_files:
+        raise UnsupportedFeatureError(
+            f"Data file {file.id} of {table.name} has {len(file.older_delete_files) + 1} delete files: "
+            "other clients return its rows that many times. Recreate the table first."
+        )
+
+
+def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:
+    """Refuse a delete file that took the place of an older one after the table's snapshot, under its age."""
+    live = file.delete_file
+    if live is not None and live.partial_max is not None and live.partial_max > table.snapshot.id:
+        raise TransactionConflictError(
+            f"delete rows of data file {file.id}",
+            "deleted other rows of it",
+            str(table.name),
+            live.partial_max,
+        )
+
+
+def changes_of_job(targets: Targets, changes: RowChanges, scope: RowScope, locate: Locate) -> Stage:
+    """Return what is to be committed of a job's row changes, on the snapshot that it read.
+
+    ``scope`` are the rows among which it looked for those to change.
+
+    The delete files of the job become those of the lake where nothing was deleted before; others are read,
+    and are among the files that are unused after the commit. Which rows are inserted depends on those that
+    the table has: there rows that go meanwhile are a conflict, too.
+
+    Raises:
+        TransactionConflictError: a file, or a row in the catalog, is gone, or the table's columns changed.
+        StorageError: a delete file cannot be read.
+    """
+    table = targets.table
+    made = [
+        ReadRows(table.table_id, table.name, scope, counts_gone=bool(changes.inserted.data_files)),
+        *delete_changes(targets, positions_files(changes.deletes), changes.inlined, locate),
+        *append_to_existing(table, changes.updated),
+        *append_to_existing(table, changes.inserted),
+    ]
+    return Stage(table.snapshot.id, tuple(made), unused_files(made, changes.deletes))
+
+
+def positions_files(deletes: Iterable[NewDeletes]) -> dict[DataFileId, PositionsFile]:
+    """Return which files say where a job found rows to delete."""
+    return {
+        one.data_file_id: PositionsFile(
+            one.path, one.count, one.file_size_bytes, one.footer_size, one.encryption_key
+        )
+        for one in deletes
+    }
+
+
+def unused_files(changes: Iterable[Change], deletes: Iterable[NewDeletes]) -> tuple[str, ...]:
+    """Return the paths of those delete files of a job that changes do not name: others take their place."""
+    used = {
+        file.data_file_id
+        for change in changes
+        if isinstance(change, AddDeletes)
+        for file in change.files
+        if isinstance(file, FileDeletes)
+    }
+    return tuple(one.path for one in deletes if one.data_file_id not in used)
+
+
+def _check_present(targets: Targets, file_ids: Iterable[DataFileId]) -> None:
+    """Refuse to delete what a table no longer has: a compaction takes files out of old snapshots, too."""
+    gone = [f"data file {file_id}" for file_id in file_ids if file_id not in targets.files]
+    gone += [f"inlined row {row_id}" for row_id in targets.missing_row_ids]
+    if gone:
+        table = targets.table
+        raise TransactionConflictError(
+            "delete rows of it", f"no longer has {gone[0]}", str(table.name), table.snapshot.id
+        )
+
+
+def delete_changes(
+    targets: Targets,
+    positions: Mapping[DataFileId, RowPositions],
+    row_ids: Collection[int],
+    locate: Locate,
+) -> Iterator[Change]:
+    """Yield what deletes live rows at positions of data files, and inlined rows by their ids.
+
+    Raises:
+        TransactionConflictError: a file, or a row in the catalog, is gone.
+        StorageError: a delete file cannot be read.
+        InvalidInputError: a file would lose more rows than it has.
+    """
+    _check_present(targets, positions)
+    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+
+    def loss(file_id: DataFileId) -> FileLoss:
+        file, chosen = targets.files[file_id], positions[file_id]
+        dead_count = _dead_count(targets, file, chosen, locate)
+        return FileLoss(file, chosen, dead_count, has_marks=file_id in targets.marks)
+
+    plan = plan_row_deletes(in_threads(loss, positions), mark_limit=targets.mark_limit)
+    table_id, name = targets.table.table_id, targets.table.name
+    if plan.ended:
+        yield end_files(targets.table, [one.file for one in plan.ended])
+    if plan.in_delete_files:
+        files = tuple(_file_deletes(targets, one) for one in plan.in_delete_files)
+        folded = tuple(one.file.id for one in plan.in_delete_files if one.file.id in targets.marks)
+        yield AddDeletes(table_id, name, files, folded)
+    if plan.marked or row_ids:
+        marked = in_threads(lambda one: _places(one, locate), plan.marked)
+        by_file = {one.file.id: places for one, places in zip(plan.marked, marked, strict=True)}
+        yield InlineDeletes(table_id, name, by_file, tuple(sorted(row_ids)))
+
+
+def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> EndFiles:
+    """Return the end of files as the table's snapshot has them."""
+    deletes = tuple(file.delete_file.id if file.delete_file else None for file in files)
+    return EndFiles(table.table_id, table.name, tuple(file.id for file in files), deletes)
+
+
+def _dead_count(targets: Targets, file: LiveDataFile, positions: RowPositions, locate: Locate) -> int:
+    """Return how many rows a file has lost; those of other writers are counted before all it has goes."""
+    marks = targets.marks.get(file.id, {})
+    said = len(marks) + (file.delete_file.delete_count if file.delete_file is not None else 0)
+    if not said or said + positions.count < file.record_count:
+        return said
+    from airflow_provider_ducklake.lake.storage.deletes.delete_files import row_count_of  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.deletes.merged_deletes import deleted_before  # noqa: PLC0415 - heavy
+
+    return len(deleted_before(file.delete_file, marks, row_count_of(file, locate), locate))
+
+
+def _file_deletes(targets: Targets, loss: FileLoss) -> FileDeletes | UnwrittenDeletes:
+    """Return a delete file of the first deletes as the job wrote it; any other is still to be written."""
+    file, positions, root = loss.file, loss.positions, targets.table.root
+    options = targets.table.options
+    unwritten = UnwrittenDeletes(
+        file.id,
+        file.path,
+        file.record_count,
+        root,
+        positions,
+        file.delete_file,
+        targets.marks.get(file.id, {}),
+        as_vectors=options.flag("write_deletion_vectors"),
+        in_containers=Feature.DELETION_VECTOR_CONTAINERS in options.writer.features,
+    )
+    is_rewritten = unwritten.holds_ids or unwritten.format != "parquet"
+    if is_rewritten or not isinstance(positions, PositionsFile):
+        return unwritten
+    return FileDeletes(
+        file.id,
+        relative_to(positions.path, root).path or "",
+        positions.count,
+        positions.file_size_bytes,
+        positions.footer_size,
+        encryption_key=positions.encryption_key,
+    )
+
+
+def _places(loss: FileLoss, locate: Locate) -> tuple[int, ...]:
+    from airflow_provider_ducklake.lake.storage.deletes.merged_deletes import read_positions  # noqa: PLC0415 - heavy
+
+    return tuple(read_positions(loss.positions, locate).to_pylist())

@@ -1,0 +1,238 @@
+"""Statements of appended data files and of the statistics they widen.
+
+*Source:* docs/sources.md, inserts, added files and known faults.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, insert
+from airflow_provider_ducklake.lake.catalog.effects.statistics import add_to_stats, bounds_of
+from airflow_provider_ducklake.lake.spec.encryption import key_text
+from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
+from airflow_provider_ducklake.lake.spec.partitioning import check_partition_values
+from airflow_provider_ducklake.lake.spec.stats import TableStats, merge_files
+from airflow_provider_ducklake.lake.spec.variant_stats import read_path_stats
+from airflow_provider_ducklake.lake.transaction.changes import FileDeletes
+from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Table
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.spec.files import DataFile, NameMapping
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, MappingId, TableId
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, FlushedDeletes
+    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+
+
+def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the rows of new data files, with row ids and file ids from the snapshot being built."""
+    table_id = state.table_id(change.table)
+    before = state.stats(table_id) or TableStats()
+    partition_id = change.partition_id
+    if partition_id is None:
+        partition_id = state.new_partition_id(table_id)
+    files, next_row_id = [], before.next_row_id
+    for file in change.files:
+        mapping_id, effects = map_file(file, table_id, state, tables)
+        yield from effects
+        # a file without values is one of none of the partitionings, as those from before the first
+        partition = partition_id if file.partition_values or not change.is_partitioned else None
+        # DuckDB's merge takes the catalog's word for consecutive ids, and loses those in the files
+        start = None if file.has_row_ids else next_row_id
+        life = {"row_id_start": start, "partition_id": partition, "mapping_id": mapping_id}
+        files.append(NewFile(state.new_file_id(), file, life))
+        next_row_id += file.record_count
+    yield from add_files(table_id, change.name, files, state, tables)
+    if deletes := list(_first_deletes(files, table_id, state)):
+        yield insert(tables["delete_file"], *deletes)
+    incoming = merge_files((file.column_stats for file in change.files), change.schema.leaf_types())
+    size = sum(file.file_size_bytes for file in change.files)
+    yield from add_to_stats(table_id, change.schema, change.record_count, size, incoming, state, tables)
+    state.note_rows(table_id, before.next_row_id, change.record_count)
+    state.record(ChangeRecord(ChangeKind.INSERTED_INTO_TABLE, table_id))
+
+
+def _first_deletes(
+    files: Sequence[NewFile], table_id: TableId, state: CommitState
+) -> Iterator[dict[str, object]]:
+    """Yield the rows of delete files of new files, as the reference has rows that come and go at once."""
+    for new in files:
+        if (gone := new.file.deletes) is not None:
+            sizes = (gone.delete_count, gone.file_size_bytes, gone.footer_size)
+            deletes = FileDeletes(new.id, gone.path, *sizes, format=gone.format)
+            yield delete_row(table_id, new.id, deletes, state)
+
+
+def map_file(
+    file: DataFile, table_id: TableId, state: CommitState, tables: CatalogTables
+) -> tuple[MappingId | None, list[Effect]]:
+    """Return the id of a file's name mapping, None where it has none, and the rows of one that is new."""
+    if file.mapping is None:
+        return None, []
+    mapping_id, is_new = state.mapping_id(table_id, file.mapping)
+    return mapping_id, list(_mapping(mapping_id, file.mapping, table_id, tables)) if is_new else []
+
+
+def _mapping(
+    mapping_id: MappingId, mapping: NameMapping, table_id: TableId, tables: CatalogTables
+) -> Iterator[Effect]:
+    yield insert(
+        tables["column_mapping"], {"mapping_id": mapping_id, "table_id": table_id, "type": "map_by_name"}
+    )
+    rows = [
+        {
+            "mapping_id": mapping_id,
+            "column_id": ordinal,
+            "source_name": one.source_name,
+            "target_field_id": one.column_id,
+            "parent_column": one.parent,
+            "is_partition": one.is_partition,
+        }
+        for ordinal, one in enumerate(mapping)
+    ]
+    if rows:
+        yield insert(tables["name_mapping"], *rows)
+
+
+class NewFile(NamedTuple):
+    """A new data file, and what its row says of its rows: since when they are there, and as what."""
+
+    id: DataFileId
+    file: DataFile
+    life: Mapping[str, int | None]
+
+
+def add_files(
+    table_id: TableId,
+    name: QualifiedName,
+    files: Sequence[NewFile],
+    state: CommitState,
+    tables: CatalogTables,
+) -> Iterator[Effect]:
+    """Yield the rows of new data files; the statistics of the table are another matter."""
+    yield insert(tables["data_file"], *(_file_row(one, table_id, state, tables) for one in files))
+    skipped = state.skipped(table_id)
+    if stats := list(_stats_rows(files, table_id, skipped, tables["file_column_stats"])):
+        yield insert(tables["file_column_stats"], *stats)
+    if paths := list(_path_rows(files, table_id)):
+        yield insert(tables["file_variant_stats"], *paths)
+    if values := list(_partition_rows(files, table_id, str(name))):
+        yield insert(tables["file_partition_value"], *values)
+
+
+def _file_row(new: NewFile, table_id: TableId, state: CommitState, tables: CatalogTables) -> dict[str, Any]:
+    file = new.file
+    has_groups = "row_group_count" in tables["data_file"].c
+    return {
+        "data_file_id": new.id,
+        "table_id": table_id,
+        "begin_snapshot": state.snapshot_id,
+        "end_snapshot": None,
+        "file_order": None,
+        "path": file.path,
+        "path_is_relative": not is_absolute(file.path),
+        "file_format": "parquet",
+        "record_count": file.record_count,
+        "file_size_bytes": file.file_size_bytes,
+        "footer_size": file.footer_size,
+        "encryption_key": key_text(file.encryption_key),
+        "row_id_start": None,
+        "partition_id": None,
+        "mapping_id": None,
+        "partial_max": None,
+        **({"row_group_count": file.row_group_count} if has_groups else {}),
+        **new.life,
+    }
+
+
+def _stats_rows(
+    files: Sequence[NewFile], table_id: TableId, skipped: Collection[ColumnId], table: Table
+) -> Iterator[dict[str, Any]]:
+    for file_id, file, _ in files:
+        for column_id, known in sorted(file.column_stats.items()):
+            stats = known.without_bounds() if column_id in skipped else known
+            yield {
+                "data_file_id": file_id,
+                "table_id": table_id,
+                "column_id": column_id,
+                "column_size_bytes": stats.column_size_bytes,
+                "value_count": stats.value_count,
+                "null_count": stats.null_count,
+                **bounds_of(stats, table),
+                "contains_nan": stats.contains_nan,
+                "extra_stats": stats.extra_stats,
+            }
+
+
+def _path_rows(files: Sequence[NewFile], table_id: TableId) -> Iterator[dict[str, Any]]:
+    """Yield the rows of what files say of the paths in their variants, as copies of DuckDB's files do."""
+    for file_id, file, _ in files:
+        for column_id, stats in sorted(file.column_stats.items()):
+            for path in read_path_stats(stats.extra_stats):
+                yield {
+                    "data_file_id": file_id,
+                    "table_id": table_id,
+                    "column_id": column_id,
+                    "variant_path": path.path,
+                    "shredded_type": path.shredded_type,
+                    "column_size_bytes": path.column_size_bytes,
+                    "value_count": path.value_count,
+                    "null_count": path.null_count,
+                    "min_value": path.min_value,
+                    "max_value": path.max_value,
+                    "contains_nan": path.contains_nan,
+                    "extra_stats": None,
+                }
+
+
+def _partition_rows(files: Sequence[NewFile], table_id: TableId, table: str) -> Iterator[dict[str, Any]]:
+    for file_id, file, _ in files:
+        check_partition_values(file.partition_values, table)
+        for index, value in enumerate(file.partition_values):
+            yield {
+                "data_file_id": file_id,
+                "table_id": table_id,
+                "partition_key_index": index,
+                "partition_value": value,
+            }
+
+
+def delete_row(
+    table_id: TableId, data_file_id: DataFileId, deletes: FileDeletes | FlushedDeletes, state: CommitState
+) -> dict[str, object]:
+    """Return the row of a delete file that is new."""
+    return {
+        "delete_file_id": state.new_file_id(),
+        "table_id": table_id,
+        "begin_snapshot": deletes.begin_snapshot or state.snapshot_id,
+        "end_snapshot": None,
+        "data_file_id": data_file_id,
+        "path": deletes.path,
+        "path_is_relative": not is_absolute(deletes.path),
+        "format": deletes.format if isinstance(deletes, FileDeletes) else "parquet",
+        "delete_count": deletes.delete_count,
+        "file_size_bytes": deletes.file_size_bytes,
+        "footer_size": deletes.footer_size,
+        "encryption_key": key_text(deletes.encryption_key),
+        "partial_max": deletes.partial_max,
+    }
+
+
+def schedule(paths: Mapping[int, str], state: CommitState, tables: CatalogTables) -> Effect:
+    """Return that files, by their ids, are to be deleted once their snapshots are gone."""
+    rows = (
+        {
+            "data_file_id": file_id,
+            "path": path,
+            "path_is_relative": not is_absolute(path),
+            "schedule_start": state.time,
+        }
+        for file_id, path in paths.items()
+    )
+    return insert(tables["files_scheduled_for_deletion"], *rows)

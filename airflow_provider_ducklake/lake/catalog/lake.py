@@ -1,0 +1,396 @@
+"""``Lake``: an open DuckLake catalog with its files. It only delegates to the packages below."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
+from airflow_provider_ducklake.lake.catalog.database.connect import (
+    catalog_file,
+    check_directory,
+    make_private,
+    open_engine,
+    parse_url,
+    shown,
+)
+from airflow_provider_ducklake.lake.catalog.database.found_columns import check_complete
+from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.lake.catalog.dialects import bootstrap, dialect_of
+from airflow_provider_ducklake.lake.catalog.lake_maintenance import Maintenance
+from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
+from airflow_provider_ducklake.lake.catalog.lake_writes import LakeWrites
+from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake, translated
+from airflow_provider_ducklake.lake.catalog.snapshot import read
+from airflow_provider_ducklake.lake.catalog.upkeep import sealed_documents
+from airflow_provider_ducklake.lake.errors import (
+    CatalogError,
+    InvalidInputError,
+    NotADuckLakeError,
+)
+from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute
+from airflow_provider_ducklake.lake.spec.versions import (
+    DEFAULT,
+    READABLE,
+    Feature,
+    SpecVersion,
+    check_newest,
+    refused,
+    writable_version,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
+
+    from sqlalchemy.engine import URL
+
+    from airflow_provider_ducklake.lake.catalog.open_lake import LakeObserver
+    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.lake.spec.options import OptionRow
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
+
+
+def _forwarded(part: str, method: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Return a method of ``Lake`` that calls the one of its part."""
+
+    @wraps(method)
+    def forwarded(lake: Lake, *arguments: Any, **named: Any) -> _Result:  # noqa: ANN401 - the method's own
+        result: _Result = getattr(getattr(lake, part), method.__name__)(*arguments, **named)
+        return result
+
+    return forwarded
+
+
+def _of_reads(
+    method: Callable[Concatenate[LakeReads, _P], _Result],
+) -> Callable[Concatenate[Lake, _P], _Result]:
+    return _forwarded("reads", method)
+
+
+def _of_writes(
+    method: Callable[Concatenate[LakeWrites, _P], _Result],
+) -> Callable[Concatenate[Lake, _P], _Result]:
+    return _forwarded("writes", method)
+
+
+def _of_committer(
+    method: Callable[Concatenate[Committer, _P], _Result],
+) -> Callable[Concatenate[Lake, _P], _Result]:
+    return _forwarded("committer", method)
+
+
+def _of_maintenance(
+    method: Callable[Concatenate[Maintenance, _P], _Result],
+) -> Callable[Concatenate[Lake, _P], _Result]:
+    return _forwarded("maintenance", method)
+
+
+class Lake:
+    """An open lake. Open one with ``Lake.connect`` or ``Lake.create``.
+
+    Its parts are ``reads``, ``writes`` and ``maintenance``; their methods are also methods of the lake.
+    """
+
+    def __init__(self, lake: OpenLake, committer: Committer | None = None) -> None:
+        self._lake = lake
+        self.committer = committer or Committer(lake)
+        self.reads = LakeReads(lake)
+        self.writes = LakeWrites(lake, self.reads, self.committer)
+        self.maintenance = Maintenance(lake, self.reads, self.committer)
+
+    @property
+    def version(self) -> SpecVersion:
+        """The catalog's spec version."""
+        return self._lake.version
+
+    def has(self, feature: Feature) -> bool:
+        """Whether the lake's version has a feature."""
+        return feature in self._lake.catalog.tables.writer.features
+
+    @property
+    def data_path(self) -> str:
+        """The root of the lake's files; ends with ``/``."""
+        return self._lake.data_path
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the lake's files are encrypted."""
+        return self._lake.encrypted
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it was exported from another lake, to be read."""
+        return self._lake.is_frozen
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        """Options of fsspec for the lake's files."""
+        return self._lake.storage_options
+
+    def as_of(self, at: SnapshotId | str) -> Lake:
+        """Return the lake as if a snapshot (id or tag) were its newest one: to read, or plan again, on it."""
+        snapshot_id = self.reads.snapshot_at(at).id if isinstance(at, str) else at
+        return Lake(self._lake.as_of(snapshot_id), self.committer)
+
+    def locate(self, path: str) -> Location:
+        """Return the location of a path of the lake, with this lake's storage options."""
+        return self._lake.locate(path)
+
+    def check_writable(self, directory: str) -> None:
+        """Check the directory of a table, as the catalog has it, before files are written there.
+
+        Raises:
+            UntrustedValueError: the directory is not below the data path, and the lake was not opened with
+                ``foreign_files``.
+        """
+        self._lake.check_writable(directory)
+
+    def observe(self, observer: LakeObserver) -> None:
+        """Have somebody told from now on which tables are read and written through this lake."""
+        self._lake.observer = observer
+
+    def close(self) -> None:
+        """Close the connections to the catalog; the next use opens one again."""
+        self._lake.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Lake({shown(self._lake.url)!r})"
+
+    @classmethod
+    def connect(  # noqa: PLR0913 - all public, all named
+        cls,
+        url: str | URL,
+        *,
+        metadata_schema: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        data_path: str | None = None,
+        foreign_files: bool = False,
+        to_migrate: bool = False,
+        max_version: str | None = None,
+        key_bytes: int | None = None,
+        document_key_file: str | None = None,
+    ) -> Self:
+        """Open an existing lake.
+
+        ``metadata_schema`` is the database schema of the catalog's tables (PostgreSQL; None: where the
+        user's search path finds them); ``storage_options`` are fsspec's, for the files. ``data_path`` is the
+        current location of the files, for a lake that was moved or that others open with
+        ``OVERRIDE_DATA_PATH``; the catalog keeps its own record. ``foreign_files``: the lake may write and
+        delete files outside its data path if its catalog says so; reading files that were added there needs
+        no permission. ``to_migrate``: also open a catalog whose migration to 1.1 has not finished, which
+        nothing but ``migrate`` works on.
+        ``max_version``: refuse a lake newer than ``"1.0"``, say, and to migrate it beyond that.
+        ``key_bytes``: how long the keys of new files of an encrypted lake are, 16, 24 or 32; None: as long as
+        that of its newest file, or as the version's clients make them. ``document_key_file``: a local file
+        with the key, 32 bytes in base64, by which jobs' documents on an encrypted lake are sealed; None: the
+        one that the catalog keeps.
+
+        Raises:
+            CatalogUnavailableError: the database cannot be reached or refuses the login.
+            NotADuckLakeError: the database holds no DuckLake catalog.
+            UnsupportedVersionError: the catalog's spec version is newer than 1.1 or ``max_version``, or of a
+                development build.
+            InvalidInputError: ``max_version`` is not a version that can be written, or
+                ``key_bytes`` no length.
+            CatalogError: the catalog says several versions, or lacks a table or column of its version.
+            StorageError: ``document_key_file`` cannot be read, or has no key.
+        """
+        newest = None if max_version is None else writable_version(max_version, "max_version")
+        parsed = parse_url(url)
+        file = catalog_file(parsed)
+        if file is not None and not file.exists():
+            # the driver would make an empty file
+            raise NotADuckLakeError(shown(parsed), "does not exist: there is no such file")
+        dialect = dialect_of(open_engine(parsed), metadata_schema)
+        try:
+            with translated(dialect):
+                stored = read.stored_catalog(dialect, metadata_schema)
+            version = _version(stored.options, shown(parsed), to_migrate=to_migrate)
+            check_newest(version, newest, shown(parsed))
+            tables = catalog_tables(version, stored.schema)
+            check_complete(stored.columns, tables, shown(parsed))
+        except BaseException:
+            dialect.engine.dispose()
+            raise
+        found_at = None if data_path is None else directory_path(data_path)
+        opened = OpenLake(
+            dialect,
+            tables,
+            stored.options,
+            storage_options,
+            found_at,
+            foreign_files=foreign_files,
+            newest=newest,
+        )
+        opened.find_key_length(key_bytes)
+        sealed_documents.open_documents(opened, document_key_file)
+        return cls(opened)
+
+    @classmethod
+    def create(  # noqa: PLR0913 - all public, all named
+        cls,
+        url: str | URL,
+        data_path: str,
+        *,
+        metadata_schema: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        foreign_files: bool = False,
+        version: str = DEFAULT.value,
+        encrypted: bool = False,
+        key_bytes: int | None = None,
+        document_key_file: str | None = None,
+    ) -> Self:
+        """Create a lake in a database, with its files below ``data_path``, and open it.
+
+        ``data_path`` is an absolute path or a URI. ``version`` is the DuckLake version: ``"1.0"``, which
+        every DuckDB since 1.5 opens, or ``"1.1"``, which needs DuckDB 2.0. ``encrypted``: its files are. The
+        other arguments are those of ``connect``.
+
+        Raises:
+            AlreadyExistsError: the database already holds a lake.
+            InvalidInputError: the data path is relative; a new lake cannot have the version.
+            CatalogUnavailableError: the database cannot be reached or refuses the login; the file's directory
+                does not exist.
+        """
+        if not is_absolute(data_path):
+            raise InvalidInputError(
+                f"The data path {data_path!r} is relative; give an absolute path or a URI."
+            )
+        chosen = writable_version(version)
+        parsed = parse_url(url)
+        check_directory(parsed)
+        dialect = dialect_of(open_engine(parsed), metadata_schema)
+        try:
+            with translated(dialect):
+                if encrypted:
+                    make_private(parsed)
+                metadata_schema = dialect.home(metadata_schema)
+                bootstrap.bootstrap(
+                    dialect, catalog_tables(chosen, metadata_schema), data_path, encrypted=encrypted
+                )
+        finally:
+            dialect.engine.dispose()
+        return cls.connect(
+            parsed,
+            metadata_schema=metadata_schema,
+            storage_options=storage_options,
+            foreign_files=foreign_files,
+            key_bytes=key_bytes,
+            document_key_file=document_key_file,
+        )
+
+    # Reads
+    lake_id = _of_reads(LakeReads.lake_id)
+    current_snapshot = _of_reads(LakeReads.current_snapshot)
+    snapshots = _of_reads(LakeReads.snapshots)
+    snapshot_at = _of_reads(LakeReads.snapshot_at)
+    tags = _of_reads(LakeReads.tags)
+    tables = _of_reads(LakeReads.tables)
+    table_rows = _of_reads(LakeReads.table_rows)
+    view = _of_reads(LakeReads.view)
+    macros = _of_reads(LakeReads.macros)
+    schema = _of_reads(LakeReads.schema)
+    effective_options = _of_reads(LakeReads.effective_options)
+    options = _of_reads(LakeReads.options)
+    table_snapshot = _of_reads(LakeReads.table_snapshot)
+    new_table = _of_reads(LakeReads.new_table)
+    read_arrow = _of_reads(LakeReads.read_arrow)
+    scan = _of_reads(LakeReads.scan)
+    read_spark = _of_reads(LakeReads.read_spark)
+    table_info = _of_reads(LakeReads.table_info)
+    files = _of_reads(LakeReads.files)
+    row_count = _of_reads(LakeReads.row_count)
+    column_bounds = _of_reads(LakeReads.column_bounds)
+    changes = _of_reads(LakeReads.changes)
+    changes_after = _of_reads(LakeReads.changes_after)
+    changes_of_source = _of_reads(LakeReads.changes_of_source)
+    is_unchanged = _of_reads(LakeReads.is_unchanged)
+    restored_tables = _of_reads(LakeReads.restored_tables)
+    insertions = _of_reads(LakeReads.insertions)
+    deletions = _of_reads(LakeReads.deletions)
+    registered_files = _of_reads(LakeReads.registered_files)
+    table_changes = _of_reads(LakeReads.table_changes)
+    table_health = _of_reads(LakeReads.table_health)
+    clients = _of_reads(LakeReads.clients)
+
+    # Writes
+    tag = _of_writes(LakeWrites.tag)
+    untag = _of_writes(LakeWrites.untag)
+    set_option = _of_writes(LakeWrites.set_option)
+    reset_option = _of_writes(LakeWrites.reset_option)
+    transaction = _of_writes(LakeWrites.transaction)
+    add_table = _of_writes(LakeWrites.add_table)
+    append_arrow = _of_writes(LakeWrites.append_arrow)
+    create_indexes = _of_writes(LakeWrites.create_indexes)
+    consumptions = _of_writes(LakeWrites.consumptions)
+    register_job = _of_writes(LakeWrites.register_job)
+    target_of_job = _of_writes(LakeWrites.target_of_job)
+    release_job = _of_writes(LakeWrites.release_job)
+    registered_jobs = _of_writes(LakeWrites.registered_jobs)
+    note_submitted = _of_writes(LakeWrites.note_submitted)
+    forget_submitted = _of_writes(LakeWrites.forget_submitted)
+    forget_submitted_of = _of_writes(LakeWrites.forget_submitted_of)
+    submitted_jobs = _of_writes(LakeWrites.submitted_jobs)
+    submitted_job = _of_writes(LakeWrites.submitted_job)
+    snapshot_of_job = _of_writes(LakeWrites.snapshot_of_job)
+    protected_prefixes = _of_writes(LakeWrites.protected_prefixes)
+    planned_on = _of_writes(LakeWrites.planned_on)
+    replacing_where = _of_writes(LakeWrites.replacing_where)
+    too_large_to_read = _of_writes(LakeWrites.too_large_to_read)
+    replacing_partitions = _of_writes(LakeWrites.replacing_partitions)
+    next_column_id = _of_writes(LakeWrites.next_column_id)
+    has_live_rows = _of_writes(LakeWrites.has_live_rows)
+    check_directory_of_job = _of_writes(LakeWrites.check_directory_of_job)
+    keyed_commit = _of_writes(LakeWrites.keyed_commit)
+    replaced_rows = _of_writes(LakeWrites.replaced_rows)
+    row_changes = _of_writes(LakeWrites.row_changes)
+    commit = _of_committer(Committer.commit)
+    commit_stages = _of_committer(Committer.commit_stages)
+    commit_planned = _of_committer(Committer.commit_planned)
+
+    # Maintenance, by its older names: ``lake.maintenance`` has the same
+    plan_merge = _of_maintenance(Maintenance.plan_merge)
+    plan_rewrite = _of_maintenance(Maintenance.plan_rewrite)
+    commit_compacted = _of_maintenance(Maintenance.commit_compacted)
+    as_planned = _of_maintenance(Maintenance.as_planned)
+    flush_inlined_data = _of_maintenance(Maintenance.flush_inlined_data)
+    expire_snapshots = _of_maintenance(Maintenance.expire_snapshots)
+    restore = _of_maintenance(Maintenance.restore)
+    migrate = _of_maintenance(Maintenance.migrate)
+    cleanup_old_files = _of_maintenance(Maintenance.cleanup_old_files)
+    delete_orphaned_files = _of_maintenance(Maintenance.delete_orphaned_files)
+    export_catalog = _of_maintenance(Maintenance.export_catalog)
+    verify = _of_maintenance(Maintenance.verify)
+    repair = _of_maintenance(Maintenance.repair)
+    grants = _of_maintenance(Maintenance.grants)
+
+
+def _version(options: Sequence[OptionRow], catalog: str, *, to_migrate: bool) -> SpecVersion:
+    if not options:
+        raise NotADuckLakeError(catalog)
+    stored = sorted(one.value for one in options if one.key == "version" and one.scope is None)
+    if not stored:
+        raise CatalogError(
+            f"{catalog} does not say which DuckLake version it has: ducklake_metadata has no row with the "
+            "key 'version'. Restore the catalog from a backup, or insert the row with the lake's version."
+        )
+    if len(set(stored)) > 1:
+        raise CatalogError(
+            f"{catalog} says in ducklake_metadata that it has the DuckLake versions "
+            f"{', '.join(stored)}. Find out which of them it has, and delete the other rows "
+            "with the key 'version'."
+        )
+    version = next((one for one in SpecVersion if one.value == stored[0]), None)
+    if version is None or (version not in READABLE and not to_migrate):
+        raise refused(stored[0], READABLE, catalog)
+    return version

@@ -1,0 +1,218 @@
+"""The table of commits with a key, in which a retry finds an earlier try's commit.
+
+Our own table beside the format's; DuckDB does not mind it. One indexed read, at any size. A row counts if its
+snapshot says the same of itself, or has expired; see ``docs/adr/0032-rows-are-confirmed.md``.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Column, MetaData, Row, Select, String, Table, bindparam, func, select
+
+from airflow_provider_ducklake.lake.catalog.database.column_types import (
+    TABLE_OPTIONS,
+    CatalogInteger,
+    CatalogTimestamp,
+    catalog_table,
+    maybe,
+)
+from airflow_provider_ducklake.lake.catalog.database.questions import Question
+from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, insert
+from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.ledger import own_tables, restore_log
+from airflow_provider_ducklake.lake.errors import UntrustedValueError
+from airflow_provider_ducklake.lake.spec.commit_key import (
+    FIRST_GENERATION,
+    CommitKey,
+    CommitRecord,
+    is_said_in,
+)
+from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
+from airflow_provider_ducklake.lake.transaction.replay import Replay, replay_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+
+NAME = "airflow_ducklake_commit"
+_NO_TABLE = 0  # a schema's id, so never a table's
+_DIGEST_LENGTH = 64
+
+
+@lru_cache
+def commit_table(metadata_schema: str | None) -> Table:
+    """Return the table; its primary key allows one commit of each generation to each table."""
+    return catalog_table(
+        NAME,
+        MetaData(schema=metadata_schema),
+        Column("commit_key", String(_DIGEST_LENGTH), primary_key=True),
+        Column("generation", CatalogInteger, primary_key=True, autoincrement=False),
+        Column("table_id", CatalogInteger, primary_key=True, autoincrement=False),
+        Column("snapshot_id", CatalogInteger, nullable=False),
+        Column("row_id_start", CatalogInteger, nullable=False),
+        Column("row_count", CatalogInteger, nullable=False),
+        Column("committed_at", CatalogTimestamp, nullable=False),
+        **TABLE_OPTIONS,
+    )
+
+
+def ensure_table(catalog: Catalog) -> None:
+    """Create the table where it is missing, in a transaction of its own."""
+    own_tables.ensure_table(catalog, commit_table(catalog.tables.metadata_schema))
+
+
+def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
+    """Return what was committed under the key, of all generations.
+
+    Raises:
+        UntrustedValueError: a row names a snapshot that does not say that it is this commit.
+    """
+    return which_records(catalog, key).ask(connection)
+
+
+def which_records(catalog: Catalog, key: CommitKey) -> Question[list[CommitRecord]]:
+    """Ask for what was committed under the key, of all generations; see ``records``."""
+    return Question(_records_of_key(catalog.tables), _confirmed_records, {"digest": key.digest})
+
+
+def records_without_snapshot(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
+    """Return what ``record_without_rows`` recorded under the key: no snapshot can confirm that."""
+    return [
+        _record(row) for row in connection.execute(_records_of_key(catalog.tables), {"digest": key.digest})
+    ]
+
+
+@lru_cache
+def _records_of_key(tables: CatalogTables) -> Select[Any]:
+    table, snapshot, changes = (
+        commit_table(tables.metadata_schema),
+        tables["snapshot"],
+        tables["snapshot_changes"],
+    )
+    is_ours = table.c.commit_key == bindparam("digest", type_=String)
+    newest = select(func.max(snapshot.c.snapshot_id)).scalar_subquery()
+    return (
+        select(
+            table,
+            maybe(snapshot.c.snapshot_id).label("found_id"),
+            changes.c.commit_extra_info,
+            newest.label("newest_id"),
+        )
+        .outerjoin(snapshot, snapshot.c.snapshot_id == table.c.snapshot_id)
+        .outerjoin(changes, changes.c.snapshot_id == table.c.snapshot_id)
+        .where(is_ours)
+        .order_by(*table.primary_key)
+    )
+
+
+def _confirmed_records(rows: Iterable[Row[Any]]) -> list[CommitRecord]:
+    return [_confirmed(row) for row in rows]
+
+
+def _confirmed(row: Row[Any]) -> CommitRecord:
+    """Return a record; one of a snapshot that is there, or was never made, needs that to say the same."""
+    record = _record(row)
+    has_expired = row.found_id is None and 0 < row.snapshot_id < row.newest_id
+    if has_expired or is_said_in(row.commit_extra_info, row.commit_key, row.generation):
+        return record
+    problem = (
+        "was never made"
+        if row.found_id is None
+        else "does not say in commit_extra_info that it is this commit"
+    )
+    place = f"A row of {NAME} with the commit_key {row.commit_key} and the generation {row.generation}"
+    raise UntrustedValueError(place, f"snapshot {row.snapshot_id}", f"{problem}; {_WAY_OUT}")
+
+
+_WAY_OUT = "if the lake does not have the rows of the task, delete the row and run the task again"
+
+
+def _record(row: Row[Any]) -> CommitRecord:
+    return CommitRecord(
+        row.generation,
+        TableId(row.table_id) if row.table_id != _NO_TABLE else None,
+        SnapshotId(row.snapshot_id),
+        row.row_id_start,
+        row.row_count,
+        row.committed_at,
+        is_confirmed=row.found_id is not None,
+    )
+
+
+def record_effect(catalog: Catalog, key: CommitKey, state: CommitState) -> Effect:
+    """Return the rows that say what the commit in the making did under its key."""
+    rows = state.added_rows or {TableId(_NO_TABLE): (0, 0)}
+    return insert(
+        commit_table(catalog.tables.metadata_schema),
+        *(
+            {
+                "commit_key": key.digest,
+                "generation": key.generation,
+                "table_id": table_id,
+                "snapshot_id": state.snapshot_id,
+                "row_id_start": start,
+                "row_count": row_count,
+                "committed_at": state.time,
+            }
+            for table_id, (start, row_count) in rows.items()
+        ),
+    )
+
+
+def record_without_rows(
+    connection: Connection, catalog: Catalog, key: CommitKey, snapshot_id: SnapshotId
+) -> None:
+    """Note that what a key names was done to a snapshot, where that makes none: it was tagged, say."""
+    row = {
+        "commit_key": key.digest,
+        "generation": key.generation,
+        "table_id": _NO_TABLE,
+        "snapshot_id": snapshot_id,
+        "row_id_start": 0,
+        "row_count": 0,
+        "committed_at": catalog.dialect.server_time(connection),
+    }
+    connection.execute(commit_table(catalog.tables.metadata_schema).insert(), row)
+
+
+def replay(
+    connection: Connection,
+    catalog: Catalog,
+    found: Sequence[CommitRecord],
+    key: CommitKey,
+    on_clear: OnClear,
+) -> Replay:
+    """Return what the records of a key mean for its next commit; see ``replay_of``."""
+    is_again = any(record.generation != key.generation for record in found)
+    return replay_of(found, key, on_clear, restore_log.restores(connection, catalog) if is_again else ())
+
+
+def start_over(catalog: Catalog, key: CommitKey, found: Iterable[CommitRecord]) -> None:
+    """Note that a first try begins: what was ``found`` is of a run of the same name, deleted since.
+
+    Its commits stay known as of an earlier run, so that this one is a new generation of it.
+    """
+    if any(record.generation >= FIRST_GENERATION for record in found):
+        with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _number_as_earlier_run(catalog, key))
+
+
+def _number_as_earlier_run(catalog: Catalog, key: CommitKey) -> None:
+    """Give all generations numbers below the first, and below those that they had: none is taken twice."""
+    table = commit_table(catalog.tables.metadata_schema)
+    is_ours = table.c.commit_key == key.digest
+    bounds = select(func.min(table.c.generation), func.max(table.c.generation)).where(is_ours)
+    with catalog.dialect.writing() as connection:
+        oldest, newest = connection.execute(bounds).one()
+        if newest is not None and newest >= FIRST_GENERATION:
+            distance = newest - min(oldest, FIRST_GENERATION) + 1
+            earlier = table.c.generation - distance
+            connection.execute(table.update().where(is_ours).values(generation=earlier))
+            connection.commit()

@@ -1,0 +1,138 @@
+"""Tag snapshots, and remove tags, under the lock under which snapshots expire.
+
+So a snapshot is tagged and stays, or it has expired and tagging it fails. A task's tag is made once: the
+task's commit key is recorded in the same transaction, as of its commits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, own_tables
+from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots, read_tags
+from airflow_provider_ducklake.lake.catalog.snapshot.read_tags import tag_table
+from airflow_provider_ducklake.lake.errors import TagExistsError, TagNotFoundError
+from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+from airflow_provider_ducklake.lake.spec.tags import TagResult
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
+    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.lake.spec.tags import Tag
+
+
+@dataclass(frozen=True, slots=True)
+class TagRequest:
+    """A tag to be made, by whom and what for; ``replace``: also where it names another snapshot."""
+
+    name: str
+    at: At = None
+    replace: bool = False
+    author: str | None = None
+    message: str | None = None
+
+
+def tag(catalog: Catalog, request: TagRequest, key: CommitKey | None = None) -> TagResult:
+    """Tag a snapshot, in a transaction of its own.
+
+    A task that was cleared moves the tag that it made before.
+
+    Raises:
+        SnapshotNotFoundError, TagNotFoundError, TaggedSnapshotLostError: there is no such snapshot.
+        TagExistsError: the name is that of another snapshot.
+        ZombieCommitError: a later generation of the same task has tagged.
+    """
+    own_tables.ensure_table(catalog, tag_table(catalog.tables.metadata_schema))
+
+    def attempt() -> TagResult:
+        with catalog.dialect.writing() as connection:
+            if (done := _done(connection, catalog, request.name, key)) is not None:
+                return done
+            snapshot = read_snapshots.snapshot_at(connection, catalog, request.at)
+            result = _tag(connection, catalog, request, snapshot, key)
+            _record(connection, catalog, key, snapshot.id)
+            connection.commit()
+            return result
+
+    return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0]
+
+
+def untag(catalog: Catalog, name: str, key: CommitKey | None = None) -> TagResult:
+    """Remove a tag, in a transaction of its own; the snapshot stays until the next expiry.
+
+    Raises:
+        TagNotFoundError: there is no such tag.
+        ZombieCommitError: a later generation of the same task has removed it.
+    """
+
+    def attempt() -> TagResult:
+        with catalog.dialect.writing() as connection:
+            if (done := _done(connection, catalog, name, key)) is not None:
+                return done
+            read_snapshots.check_version(connection, catalog.tables)
+            found = read_tags.find_tag(connection, catalog, name)
+            if found is None:
+                raise TagNotFoundError(name, [one.name for one in read_tags.tags(connection, catalog)])
+            _forget(connection, catalog, name)
+            _record(connection, catalog, key, found.snapshot_id)
+            connection.commit()
+            return TagResult(name, found.snapshot_id)
+
+    return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0]
+
+
+def _done(connection: Connection, catalog: Catalog, name: str, key: CommitKey | None) -> TagResult | None:
+    """Return what an earlier try of the same task did."""
+    if key is None:
+        return None
+    found = commit_keys.records_without_snapshot(connection, catalog, key)
+    done = commit_keys.replay(connection, catalog, found, key, OnClear.APPEND).done
+    return TagResult(name, done[0].snapshot_id, is_earlier=True) if done else None
+
+
+def _tag(
+    connection: Connection, catalog: Catalog, request: TagRequest, snapshot: Snapshot, key: CommitKey | None
+) -> TagResult:
+    before = read_tags.find_tag(connection, catalog, request.name)
+    if before is not None and before.snapshot_id == snapshot.id:
+        return TagResult(request.name, snapshot.id, is_earlier=True)
+    if before is not None and not request.replace and not _is_own(connection, catalog, before, key):
+        raise TagExistsError("tag", request.name, before.snapshot_id, snapshot.id)
+    _forget(connection, catalog, request.name)
+    row = {
+        "tag_name": request.name,
+        "snapshot_id": snapshot.id,
+        "snapshot_time": snapshot.time,
+        "tagged_at": catalog.dialect.server_time(connection),
+        "author": request.author,
+        "message": request.message,
+        "commit_key": None if key is None else key.digest,
+    }
+    connection.execute(tag_table(catalog.tables.metadata_schema).insert(), row)
+    return TagResult(request.name, snapshot.id, None if before is None else before.snapshot_id)
+
+
+def _is_own(connection: Connection, catalog: Catalog, before: Tag, key: CommitKey | None) -> bool:
+    """Whether the same task of the same run made a tag, before it was cleared."""
+    table = tag_table(catalog.tables.metadata_schema)
+    query = select(table.c.commit_key).where(table.c.tag_name == before.name)
+    return key is not None and connection.execute(query).scalar_one() == key.digest
+
+
+def _forget(connection: Connection, catalog: Catalog, name: str) -> None:
+    table = tag_table(catalog.tables.metadata_schema)
+    connection.execute(table.delete().where(table.c.tag_name == name))
+
+
+def _record(connection: Connection, catalog: Catalog, key: CommitKey | None, snapshot_id: SnapshotId) -> None:
+    if key is not None:
+        commit_keys.record_without_rows(connection, catalog, key, snapshot_id)

@@ -1,0 +1,327 @@
+"""An open lake: its connections, their errors, and how snapshots are chosen."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlalchemy.exc import DBAPIError
+
+from airflow_provider_ducklake.lake.catalog.database.connect import first_line, shown
+from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import key_length
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import aware
+from airflow_provider_ducklake.lake.errors import (
+    CatalogError,
+    CatalogRefusedError,
+    CatalogUnavailableError,
+    FrozenLakeError,
+    InvalidInputError,
+    LockTimeoutError,
+    NotFoundError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.spec.encryption import KEY_BYTES
+from airflow_provider_ducklake.lake.spec.frozen import FROZEN
+from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
+from airflow_provider_ducklake.lake.spec.options import OptionRow, Options
+from airflow_provider_ducklake.lake.spec.versions import READABLE, WRITABLE, refused
+from airflow_provider_ducklake.lake.transaction.changes import written_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine import URL
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At, Moment
+    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName
+    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.versions import SpecVersion
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.lake.transaction.changes import Change, SchemaRef
+    from airflow_provider_ducklake.lake.transaction.lake_draft import SchemaDraft
+
+
+_CHECK = (
+    "Check that the database runs, and check the connection's address and login; the next try connects again."
+)
+_GRANTS = (
+    "An administrator of the database can give its user a role: DuckLakeHook.grants(role) returns the "
+    "statements for a reader, a writer or a maintainer, and docs/security.md says what each may do. Run them"
+)
+_SHOWN = 120  # characters of a statement in an error
+
+
+@dataclass(slots=True)
+class Definitions:
+    """Schemas and tables as one schema version has them: any change of them raises it, whoever makes it.
+
+    Kept from one transaction to the next; options are not versioned, and not kept.
+    """
+
+    schema_version: int = -1
+    schemas: dict[FoldedName, SchemaDraft | None] = field(default_factory=dict)
+    tables: dict[tuple[SchemaRef, str], tuple[TableSnapshot, int] | None] = field(default_factory=dict)
+
+    def at(self, schema_version: int) -> Definitions:
+        """Return the definitions of a schema version, empty where they are not known."""
+        return self if self.schema_version == schema_version else Definitions(schema_version)
+
+
+class LakeObserver(Protocol):
+    """Who is told which tables are read and written through an open lake. Its methods must not raise."""
+
+    def has_read(self, table: QualifiedName) -> None:
+        """Note a table whose rows were asked for, by its name in the catalog."""
+
+    def has_written(self, tables: Sequence[QualifiedName]) -> None:
+        """Note the tables that a snapshot changed: after its commit, also one found to be made before."""
+
+
+def _close_idle(engine: Engine, process: int) -> None:
+    """Close the connections of a lake that nobody closed; a fork's are its parent's."""
+    if os.getpid() == process:
+        engine.dispose()
+
+
+class OpenLake:
+    """What the parts of a ``Lake`` share."""
+
+    def __init__(  # noqa: PLR0913 - ``Lake.connect`` alone calls it
+        self,
+        dialect: CatalogDialect,
+        tables: CatalogTables,
+        options: Sequence[OptionRow],
+        storage_options: Mapping[str, Any] | None,
+        data_path: str | None = None,
+        *,
+        foreign_files: bool = False,
+        newest: SpecVersion | None = None,
+    ) -> None:
+        lake_wide = Options.effective(options)
+        self.version = tables.version
+        self.newest = newest  # version that the lake may be migrated to; None: any
+        self.data_path = data_path or lake_wide.texts.get("data_path", "")
+        self.encrypted = lake_wide.flag("encrypted")
+        self.is_frozen = FROZEN in lake_wide.texts
+        self.catalog = Catalog(dialect, tables, self.data_path, foreign_files)
+        self.storage_options = dict(storage_options or {})
+        self.definitions = Definitions()
+        self.pinned: SnapshotId | None = None
+        self.observer: LakeObserver | None = None
+        weakref.finalize(self, _close_idle, dialect.engine, os.getpid())
+
+    def as_of(self, snapshot_id: SnapshotId) -> OpenLake:
+        """Return the same lake as if a snapshot were its newest one: for plans that are made again."""
+        pinned = copy(self)
+        pinned.pinned = snapshot_id
+        pinned.definitions = Definitions()
+        return pinned
+
+    def close(self) -> None:
+        """Close the connections to the catalog."""
+        self.catalog.dialect.engine.dispose()
+
+    def tell_read(self, table: QualifiedName) -> None:
+        """Tell the observer of a table whose rows were asked for."""
+        if self.observer is not None:
+            self.observer.has_read(table)
+
+    def tell_written(self, changes: Iterable[Change]) -> None:
+        """Tell the observer of the tables that committed changes changed."""
+        if self.observer is not None and (tables := written_tables(changes)):
+            self.observer.has_written(tables)
+
+    @property
+    def url(self) -> URL:
+        """The address of the catalog database."""
+        return self.catalog.dialect.engine.url
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn an error of the database into ours."""
+        with translated(self.catalog.dialect):
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Open a connection for questions that see one state of the catalog."""
+        with translated(self.catalog.dialect), self.catalog.dialect.reading() as connection:
+            yield connection
+
+    def snapshot(self, connection: Connection, at: At) -> Snapshot:
+        """Return a snapshot by its id, an aware time or a tag; None: the newest.
+
+        Raises:
+            SnapshotNotFoundError: there is none, or it has expired.
+            TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
+        """
+        return read_snapshots.snapshot_at(connection, self.catalog, self.here(at))
+
+    def here(self, at: At) -> At:
+        """Return what names a snapshot, where nothing does the one that the lake is pinned to."""
+        return self.pinned if at is None else at
+
+    def moment(self, at: At) -> Moment:
+        """Return what names a snapshot without tags, which are looked up for it; None: the newest."""
+        here = self.here(at)
+        if isinstance(here, str):
+            with self.reading() as connection:
+                return read_snapshots.moment_of(connection, self.catalog, here)
+        return aware(here) if isinstance(here, datetime) else here
+
+    def head(self, connection: Connection) -> Snapshot:
+        """Return the newest snapshot."""
+        if self.pinned is not None:
+            return self.snapshot(connection, self.pinned)
+        return read_snapshots.head(connection, self.catalog.tables)
+
+    def check_base(self, connection: Connection, base: SnapshotId) -> None:
+        """Check that the snapshot a commit is planned on is still there, and so all that it shows.
+
+        Raises:
+            TransactionConflictError: it has expired.
+        """
+        if not read_snapshots.existing(connection, self.catalog.tables, [base]):
+            head = read_snapshots.head(connection, self.catalog.tables)
+            raise TransactionConflictError(
+                f"change it as snapshot {base} shows it",
+                "follows that one, which has expired in the meantime",
+                "the lake",
+                head.id,
+            )
+
+    @contextmanager
+    def planned_on(self, base: SnapshotId) -> Iterator[None]:
+        """Turn a failure to find something into a conflict if the snapshot it was looked up at has expired.
+
+        Raises:
+            TransactionConflictError: it has.
+        """
+        try:
+            yield
+        except (NotFoundError, InvalidInputError) as error:
+            with self.reading() as connection:
+                try:
+                    self.check_base(connection, base)
+                except TransactionConflictError as conflict:
+                    raise conflict from error
+            raise
+
+    def find_key_length(self, given: int | None) -> None:
+        """Find out how long the keys of new files are: as given, or as those of the lake's clients.
+
+        Raises:
+            InvalidInputError: it is not a length of keys.
+        """
+        if given is not None and given not in KEY_BYTES:
+            raise InvalidInputError(
+                f"key_bytes: {given} is not a length of AES keys; those are 16, 24 and 32."
+            )
+        if not self.encrypted:
+            return
+        if given is None:
+            with self.reading() as connection:
+                given = key_length(connection, self.catalog.tables)
+        found = given or self.catalog.tables.writer.key_bytes
+        self.catalog = replace(self.catalog, key_bytes=found)
+
+    def locate(self, path: str) -> Location:
+        """Return where a lake path lies, with this lake's storage options."""
+        from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+
+        return open_filesystem(path, self.storage_options).of_lake(self.catalog.key_bytes)
+
+    def check_writable(self, directory: str) -> None:
+        """Refuse a directory of a table, as the catalog has it, before files are written there.
+
+        Raises:
+            UntrustedValueError: it is not below the data path, and the lake was not opened with
+                ``foreign_files``.
+        """
+        self.catalog.check_writable(directory)
+
+    def refuse_unwritable(self) -> None:
+        """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
+        self.refuse_frozen()
+        self.refuse_outdated()
+
+    def refuse_frozen(self) -> None:
+        """Refuse to change a lake whose files may be those of the lake that it is of."""
+        if self.is_frozen:
+            raise FrozenLakeError(
+                f"{shown(self.url)} is a frozen lake: it was exported to be read, and its data files may be "
+                "those of the lake that it is of. Change that one, and export it again."
+            )
+
+    def refuse_outdated(self) -> None:
+        """Refuse lakes of versions that we do not write, and those that we cannot read."""
+        if self.version not in WRITABLE:
+            raise refused(self.version.value, WRITABLE, shown(self.url))
+        self.refuse_unusable()
+
+    def refuse_unusable(self) -> None:
+        """Refuse lakes whose catalog or files we cannot read, before anything starts."""
+        if self.version not in READABLE:
+            raise refused(self.version.value, READABLE, shown(self.url))
+        self.refuse_unreadable_files()
+
+    def refuse_unreadable_files(self) -> None:
+        """Refuse lakes whose files we cannot read."""
+        if not is_absolute(self.data_path):
+            raise UnsupportedFeatureError(
+                f"This lake's data path {self.data_path!r} is relative, so every process would look for the "
+                "files in its own working directory. Give the lake an absolute data path."
+            )
+
+
+@contextmanager
+def translated(dialect: CatalogDialect) -> Iterator[None]:
+    """Turn an error of the database into ours, whose text names the database but no secret and no value."""
+    try:
+        yield
+    except OverflowError as error:
+        raise CatalogError(
+            f"A number in the catalog {shown(dialect.engine.url)} is at or beyond the end of 64 bits "
+            f"({error}). DuckLakeVerifyOperator lists rows that are wrong; restore the catalog from a backup."
+        ) from error
+    except DBAPIError as error:
+        catalog, reason = shown(dialect.engine.url), first_line(error.orig)
+        if dialect.is_lock_timeout(error):
+            waited = dialect.limits.lock_timeout_seconds
+            raise LockTimeoutError(catalog, waited, dialect.lock_holder(error)) from None
+        if "Could not decode to UTF-8" in reason:  # SQLite takes any bytes for a text
+            raise CatalogError(
+                f"{catalog}: {reason}. Correct that row, or restore the catalog from a backup."
+            ) from None
+        if error.connection_invalidated or (_is_connection_error(error) and not dialect.is_refusal(error)):
+            hint = _GRANTS if dialect.is_missing_right(error) else _CHECK
+            raise CatalogUnavailableError(catalog, f"{reason.rstrip('. ')}. {hint}") from None
+        statement = (error.statement or "COMMIT")[:_SHOWN]
+        if not dialect.is_missing_right(error):
+            raise CatalogRefusedError(catalog, reason, statement) from None
+        lacking = _lacking(dialect, error)
+        raise CatalogRefusedError(catalog, reason, statement, f"{lacking} {_GRANTS}".lstrip()) from None
+
+
+def _lacking(dialect: CatalogDialect, error: DBAPIError) -> str:
+    try:
+        return dialect.lacking_rights(error)
+    except DBAPIError:  # the error itself is what matters
+        return ""
+
+
+def _is_connection_error(error: DBAPIError) -> bool:
+    """Whether connecting itself failed; such an error has no statement, as one of COMMIT."""
+    return error.statement is None or "file is not a database" in str(error.orig)

@@ -1,0 +1,153 @@
+"""Read the files and rows that show how a table changed between two snapshots, in a few statements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, or_, select, true
+
+from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
+    inlined_delete_snapshots,
+    inlined_history,
+)
+from airflow_provider_ducklake.lake.catalog.snapshot.read import select_all
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
+    SINCE_0_2,
+    live_data_file,
+    live_delete_file,
+)
+from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import which_columns
+from airflow_provider_ducklake.lake.catalog.snapshot.read_mappings import name_mappings
+from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
+from airflow_provider_ducklake.lake.errors import ChangesExpiredError
+from airflow_provider_ducklake.lake.planning.reading.scan import (
+    ChangeFeedPlan,
+    FileHistory,
+    may_hold_changes,
+)
+from airflow_provider_ducklake.lake.spec.ids import DataFileId
+from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.spec.files import LiveDeleteFile
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord
+
+
+_FEW_FILES = 1000  # that a statement names
+
+
+def find_changes(
+    connection: Connection, catalog: Catalog, name: QualifiedName, start: int, end: Snapshot
+) -> ChangeFeedPlan:
+    """Return the plan for a table's changes from one snapshot to another, both included.
+
+    Raises:
+        TableNotFoundError, SchemaNotFoundError: there is none of that name at ``end``.
+    """
+    table = load_table(connection, catalog, end, name, with_files=False)
+    if start > end.id:
+        return ChangeFeedPlan(table, start, end.id)
+    return ChangeFeedPlan(
+        table,
+        start,
+        end.id,
+        tuple(_histories(connection, catalog, table, start)),
+        inlined_history(connection, catalog, table),
+        _rewrites(connection, catalog, table, start),
+        which_columns(catalog.tables, table.table_id).ask(connection).since(end.id),
+    )
+
+
+def check_complete(connection: Connection, tables: CatalogTables, table: str, after: int, upto: int) -> None:
+    """Refuse a range of snapshots, the first left out, of which one has expired.
+
+    Raises:
+        ChangesExpiredError: names both and ``table``.
+    """
+    ids = tables["snapshot"].c.snapshot_id
+    is_within = (ids > after) & (ids <= upto)
+    if connection.execute(select(func.count()).where(is_within)).scalar_one() < upto - after:
+        oldest = connection.execute(select(func.min(ids))).scalar_one()
+        raise ChangesExpiredError(table, after, upto, oldest)
+
+
+def _histories(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, start: int
+) -> Iterator[FileHistory]:
+    file, end = catalog.tables["data_file"], table.snapshot.id
+    marks = inlined_delete_snapshots(connection, catalog, table.table_id, end)
+    marked = [one for one, positions in marks.items() if max(positions.values()) >= start]
+    rows = connection.execute(
+        select_all(file, *SINCE_0_2)
+        .where(
+            file.c.table_id == table.table_id,
+            file.c.begin_snapshot <= end,
+            or_(file.c.end_snapshot.is_(None), file.c.end_snapshot >= start),
+            _may_hold_changes(catalog.tables, table.table_id, start, marked),
+        )
+        .order_by(file.c.data_file_id)
+    ).all()
+    deletes = _delete_files(connection, catalog, table, [row.data_file_id for row in rows])
+    is_mapped = any(row.mapping_id is not None for row in rows)
+    mappings = name_mappings(connection, catalog.tables, table.table_id) if is_mapped else {}
+    for row in rows:
+        live = live_data_file(row, table.root, mappings)
+        ended = row.end_snapshot if row.end_snapshot is not None and row.end_snapshot <= end else None
+        history = FileHistory(live, ended, tuple(deletes.get(live.id, ())), marks.get(live.id, {}))
+        newest = max([live.partial_max or 0, *(snapshot for snapshot, _ in live.snapshot_counts)])
+        if may_hold_changes(start, history, begin=row.begin_snapshot, partial_max=newest or None):
+            yield history
+
+
+def _may_hold_changes(
+    tables: CatalogTables, table_id: int, start: int, marked: Collection[int]
+) -> ColumnElement[bool]:
+    """Return what the database can tell of ``may_hold_changes``: it may be true of too many files."""
+    if len(marked) > _FEW_FILES:
+        return true()
+    file, delete = tables["data_file"], tables["delete_file"]
+    late = or_(*(delete.c[one] >= start for one in ("begin_snapshot", "partial_max") if one in delete.c))
+    deleted = select(delete.c.data_file_id).where(delete.c.table_id == table_id, late)
+    merged = (file.c[one].is_not(None) for one in ("partial_max", "partial_file_info") if one in file.c)
+    ids = file.c.data_file_id
+    return or_(
+        file.c.begin_snapshot >= start,
+        file.c.end_snapshot >= start,
+        *merged,
+        ids.in_(deleted),
+        ids.in_(marked),
+    )
+
+
+def _delete_files(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, file_ids: Collection[int]
+) -> dict[DataFileId, list[LiveDeleteFile]]:
+    delete = catalog.tables["delete_file"]
+    of_files = delete.c.data_file_id.in_(file_ids) if len(file_ids) <= _FEW_FILES else true()
+    rows = connection.execute(
+        select(delete)
+        .where(delete.c.table_id == table.table_id, delete.c.begin_snapshot <= table.snapshot.id, of_files)
+        .order_by(delete.c.delete_file_id)
+    )
+    found: dict[DataFileId, list[LiveDeleteFile]] = {}
+    for row in rows:
+        found.setdefault(DataFileId(row.data_file_id), []).append(live_delete_file(row, table.root))
+    return found
+
+
+def _rewrites(connection: Connection, catalog: Catalog, table: TableSnapshot, start: int) -> frozenset[int]:
+    newer = read_snapshots.which_newer(catalog.tables, start - 1).ask(connection)
+    return frozenset(one.id for one in newer if _rewrites_files(one.changes, table.table_id))
+
+
+def _rewrites_files(records: Iterable[ChangeRecord], table_id: int) -> bool:
+    return any(one.kind is ChangeKind.REWRITE_DELETE and one.object_id == table_id for one in records)

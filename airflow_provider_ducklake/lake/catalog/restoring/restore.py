@@ -1,0 +1,249 @@
+"""Restore a table, a schema or the whole lake to an older snapshot, as one new snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.drafting.row_changes import (
+    delete_changes,
+    end_files,
+    read_targets,
+)
+from airflow_provider_ducklake.lake.catalog.ledger import jobs, restore_log
+from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult, find_restore
+from airflow_provider_ducklake.lake.catalog.restoring.read_restore import with_statistics
+from airflow_provider_ducklake.lake.errors import CommitStateUnknownError
+from airflow_provider_ducklake.lake.planning.upkeep.recreation import without_bounds
+from airflow_provider_ducklake.lake.planning.upkeep.restore import plan_bins
+from airflow_provider_ducklake.lake.planning.writing.job_target import target_of_write
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.paths import relative_to
+from airflow_provider_ducklake.lake.spec.schema import TableSchema
+from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
+from airflow_provider_ducklake.lake.transaction.changes import DropTable, RestoredFile, RestoreRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
+    from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit
+    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
+    from airflow_provider_ducklake.lake.catalog.restoring.plan import Planned, PlannedTable, RestoreRequest
+    from airflow_provider_ducklake.lake.catalog.restoring.read_restore import TableHistory
+    from airflow_provider_ducklake.lake.planning.upkeep.restore import RewriteBin
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId
+    from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+    from airflow_provider_ducklake.lake.spec.stats import TableColumnStats
+    from airflow_provider_ducklake.lake.transaction.changes import Change
+
+log = logger(__name__)
+
+
+def restore(
+    lake: OpenLake,
+    committer: Committer,
+    request: RestoreRequest,
+    info: CommitInfo,
+    keyed: KeyedCommit | None = None,
+) -> RestoreResult:
+    """Restore what is asked for; the same request under the same key is carried out once.
+
+    Raises:
+        SnapshotNotFoundError: the snapshot has expired, or never was.
+        TableNotFoundError, SchemaNotFoundError: nothing of that name was there then.
+        AlreadyExistsError: its name has been given to something else.
+        StorageError: a file of that snapshot is gone; nothing was changed.
+        TransactionConflictError: a table was changed meanwhile; nothing was changed.
+        CommitStateUnknownError: the connection broke during COMMIT.
+        CatalogRefusedError: the database's user may not create our table of restores; nothing was copied.
+    """
+    if keyed is not None and keyed.seen.done:
+        return RestoreResult(None, committed=CommittedSnapshot.earlier(keyed.seen.done))
+    planned = find_restore(lake.locate, lake.catalog, request)
+    if planned.has_changes or planned.unchanged:
+        restore_log.prepare(lake.catalog, dry_run=request.dry_run)
+    if request.dry_run or not (planned.has_changes or planned.unchanged):
+        _log(planned, request)
+        return planned.result(dry_run=request.dry_run)
+    work = _Work(lake)
+    stage = work.stage(planned)
+    info = replace(info, extra={**(info.extra or {}), **planned.noted})
+    try:
+        committed = committer.commit_stages([stage], info, keyed=keyed, job_ids=work.job_ids)
+    except CommitStateUnknownError:
+        raise
+    except Exception:  # did not land; an interruption may follow COMMIT and keeps the files
+        work.give_up()
+        raise
+    if committed is not None and committed.is_earlier:
+        work.give_up()
+    _log(planned, request)
+    return replace(planned.result(), committed=committed)
+
+
+@dataclass(slots=True)
+class _Work:
+    """A restore under way: the files that it has written, and the jobs that protect them."""
+
+    lake: OpenLake
+    paths: list[str] = field(default_factory=list)
+    job_ids: list[str] = field(default_factory=list)
+
+    def stage(self, planned: Planned) -> Stage:
+        """Write what has to be written, and return what is to be committed."""
+        try:
+            return Stage(planned.head.id, tuple(self._changes(planned)))
+        except BaseException:
+            self.give_up()
+            raise
+
+    def _changes(self, planned: Planned) -> Iterator[Change]:
+        yield from (DropTable(row.id, row.qualified) for row in planned.dropped)
+        yield from planned.others
+        yield from planned.unchanged
+        for table in planned.tables:
+            yield from self._of_table(table)
+
+    def _of_table(self, planned: PlannedTable) -> Iterator[Change]:
+        history = planned.history
+        table = history.then.table
+        files = tuple(self._new_files(planned)) if planned.makes_files else ()
+        rows = RestoreRows(
+            planned.ref, planned.name, table.snapshot.id, table.schema, files, retyped=history.retyped
+        )
+        if history.counters is None:
+            yield replace(rows, inlined=history.inlined, column_stats=_statistics(history))
+        else:
+            yield replace(rows, next_row_id=history.counters.next_row_id, heir_of=planned.history.row.id)
+        yield from planned.definition
+        if history.now is not None:
+            yield from self._ends(planned)
+
+    def _ends(self, planned: PlannedTable) -> Iterator[Change]:
+        assert planned.history.now is not None
+        now, files = planned.history.now.table, planned.files
+        if files.ended:
+            yield end_files(now, files.ended)
+        if files.shortened:
+            with self.lake.catalog.dialect.reading() as connection:
+                targets = read_targets(connection, self.lake.catalog, now, list(files.shortened))
+            yield from delete_changes(targets, files.shortened, (), self.lake.locate)
+
+    def _new_files(self, planned: PlannedTable) -> Iterator[RestoredFile]:
+        """Copy and write the files of a table, under the protection of a registered job."""
+        from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+
+        table, files, root = planned.history.then.table, planned.files, planned.root
+        settings = ParquetSettings.of_options(table.options)
+        job_id, numbers = str(uuid4()), count()
+        prefix = f"{root}ducklake-{job_id}"
+        jobs.register(self.lake.catalog, job_id, prefix, target_of_write(prefix))
+        self.job_ids.append(job_id)
+
+        def path_in(folders: str) -> str:
+            path = f"{root}{folders}ducklake-{job_id}-{next(numbers)}.parquet"
+            self.paths.append(path)
+            return path
+
+        def next_path(like: str) -> str:
+            return path_in(_hive_folders(like, table.root))
+
+        def rewrite(files: RewriteBin) -> list[DataFile]:
+            like = files.pairs[0].then.path
+            return planned.restoring.rewrite(files, lambda: next_path(like), settings)
+
+        copies = [(file.path, next_path(file.path)) for file in files.copied]
+        in_threads(lambda ends: planned.restoring.copy(*ends), copies)
+        with self.lake.catalog.dialect.reading() as connection:
+            known = with_statistics(connection, self.lake.catalog, table.table_id, files.copied)
+        if planned.new is not None:
+            known = [without_bounds(file, planned.history.retyped) for file in known]
+        for file, (_, path) in zip(known, copies, strict=True):
+            yield _copied(file, path, root, has_new_mapping=planned.new is not None)
+        bins = plan_bins(files.rewritten, table.options.integer("target_file_size"))
+        for one, written in zip(bins, in_threads(rewrite, bins), strict=True):
+            for new in written:
+                yield RestoredFile(_below(new, root), partition_id=one.partition_id)
+        if planned.new is not None:
+            for new in planned.restoring.write_inlined(planned.history.returning, path_in, settings):
+                yield RestoredFile(_below(new, root))
+
+    def give_up(self) -> None:
+        """Remove what was written: nothing landed."""
+        remove_unused(self.paths, self.lake.locate)
+        for job_id in self.job_ids:
+            jobs.release(self.lake.catalog, job_id)
+
+
+def _hive_folders(path: str, root: str) -> str:
+    """Return the folders ``name=value`` of a file: values of columns may lie in them."""
+    folders = path.removeprefix(root).split("/")[:-1]
+    return "".join(f"{one}/" for one in folders if "=" in one)
+
+
+def _below(file: DataFile, root: str) -> DataFile:
+    return replace(file, path=relative_to(file.path, root).path or "")
+
+
+def _copied(file: LiveDataFile, path: str, root: str, *, has_new_mapping: bool) -> RestoredFile:
+    """Return what is registered of a copy; a name mapping belongs to one table."""
+    copied = DataFile(
+        relative_to(path, root).path or "",
+        file.record_count,
+        file.file_size_bytes,
+        file.footer_size,
+        file.column_stats,
+        file.partition_values,
+        (file.mapping or ()) if has_new_mapping and file.mapping_id is not None else None,
+        encryption_key=file.encryption_key,
+    )
+    known = None if has_new_mapping else file.mapping_id
+    return RestoredFile(copied, file.row_id_start, file.partition_id, known)
+
+
+def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnStats | None], ...]:
+    """Return what the rows that come back to the catalog say of each leaf column."""
+    if not history.returning:
+        return ()
+    from airflow_provider_ducklake.lake.storage.rows.inlined_values import (  # noqa: PLC0415 - heavy
+        inlined_in_schema,
+        inlined_stats,
+    )
+
+    columns = history.then.table.schema.columns
+    bounded = TableSchema(tuple(one for one in columns if not _is_unordered(one)))
+    return (inlined_stats(inlined_in_schema(history.returning, bounded), bounded),)
+
+
+def _is_unordered(column: Column) -> bool:
+    """Whether values of a column, or their texts, are in no order: statistics had better say nothing."""
+    return any(not (one.type.facts.has_stats and one.type.facts.comparable) for one in column.walk())
+
+
+def _log(planned: Planned, request: RestoreRequest) -> None:
+    what = request.table or (f"schema {request.schema}" if request.schema else "the lake")
+    if not planned.has_changes:
+        log.info("%s is the same as at snapshot %d: nothing to restore", what, planned.then.id)
+        return
+    verb = "Would restore" if request.dry_run else "Restored"
+    log.info("%s %s to snapshot %d", verb, what, planned.then.id)
+    result = planned.result()
+    for one in result.tables:
+        log.info(
+            "%s is %s: %d files stay, %d end, %d lose rows, %d are copied (%d bytes), rows of %d are "
+            "rewritten (%d bytes read); %d inlined rows return, %d end; %s",
+            *(one.name, one.fate, one.files_kept, one.files_ended, one.files_shortened, one.files_copied),
+            *(one.bytes_copied, one.files_rewritten, one.bytes_read, one.inlined_returned, one.inlined_ended),
+            ", ".join(one.definition) or "the same columns and keys",
+        )
+    for text in result.objects:
+        log.info("%s", text)

@@ -1,0 +1,374 @@
+"""Read the catalog as of one snapshot: a few statements each, whatever the number of files.
+
+Statements name their columns, so extra columns of newer catalogs do no harm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    String,
+    Table,
+    and_,
+    bindparam,
+    func,
+    null,
+    or_,
+    select,
+)
+
+from airflow_provider_ducklake.lake.catalog.database.column_types import check_filled, maybe
+from airflow_provider_ducklake.lake.catalog.database.questions import AT, Question
+from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables, format_names
+from airflow_provider_ducklake.lake.spec.ids import (
+    MacroId,
+    SchemaId,
+    SnapshotId,
+    TableId,
+    ViewId,
+)
+from airflow_provider_ducklake.lake.spec.macros import TABLE, MacroDefinition, MacroOverload, MacroParameter
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
+from airflow_provider_ducklake.lake.spec.names.schema_tree import schema_paths
+from airflow_provider_ducklake.lake.spec.options import OptionRow
+from airflow_provider_ducklake.lake.spec.versions import NEWEST, SpecVersion
+from airflow_provider_ducklake.lake.spec.views import ViewDefinition, parse_aliases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
+
+
+def visible(table: FromClause, at: int | BindParameter[int] | None) -> ColumnElement[bool]:
+    """Return the condition that a versioned row is visible at a snapshot; None: at the newest."""
+    end = table.c.end_snapshot
+    if at is None:
+        return end.is_(None)
+    return and_(table.c.begin_snapshot <= at, or_(end.is_(None), end > at))
+
+
+def select_all(table: Table, *since: str) -> Select[Any]:
+    """Return the query for all columns of a table, NULL for those named that its version does not have."""
+    return select(table, *(null().label(name) for name in since if name not in table.c))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRow:
+    """A schema as the catalog holds it; ``parent`` is the one that it lies in."""
+
+    id: SchemaId
+    name: SchemaPath
+    path: CatalogPath
+    parent: SchemaId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A table as the catalog holds it."""
+
+    id: TableId
+    uuid: str
+    schema: SchemaRow
+    name: str
+    path: CatalogPath
+    begin_snapshot: SnapshotId
+
+    @property
+    def qualified(self) -> QualifiedName:
+        """Its full name."""
+        return QualifiedName(self.schema.name, self.name)
+
+    def root(self, data_path: str) -> str:
+        """Return its directory, which ends in ``/``.
+
+        Raises:
+            UntrustedValueError: the directory leads elsewhere than it says.
+        """
+        above = self.schema.path.below(data_path, f"Schema {self.schema.name}")
+        return self.path.below(above, f"Table {self.qualified}")
+
+
+_FOLDER = ("path", "path_is_relative")  # since 0.2: before, all files lie in the data path itself
+
+
+_OF_SCHEMA = ("schema_id", "schema_name", *_FOLDER, "parent_schema_id")
+_PARENT = "parent_schema_id"  # since 1.1: before, no schema lies in another one
+
+
+def schemas(connection: Connection, tables: CatalogTables, at: int) -> list[SchemaRow]:
+    """Return the schemas visible at a snapshot, by id.
+
+    Raises:
+        CatalogError: schemas lie in each other.
+    """
+    schema = tables["schema"]
+    query = select_all(schema, *_FOLDER, _PARENT).where(visible(schema, at))
+    rows = connection.execute(query.order_by(schema.c.schema_id)).all()
+    return list(_schema_rows(rows, prefix="").values())
+
+
+def _schema_rows(rows: Iterable[Row[Any]], prefix: str) -> dict[int, SchemaRow]:
+    """Return the schemas that rows name in columns with that prefix, but for those of a dropped schema."""
+    found: dict[int, SchemaRow] = {}
+    for row in rows:
+        id_, name, path, is_relative, parent = (getattr(row, f"{prefix}{one}") for one in _OF_SCHEMA)
+        found[id_] = SchemaRow(id_, SchemaPath((name,)), CatalogPath(path, is_relative), parent)
+    paths = schema_paths((one.id, one.parent, one.name.name) for one in found.values())
+    return {id_: replace(found[id_], name=path) for id_, path in paths.items()}
+
+
+def all_schema_paths(connection: Connection, tables: CatalogTables) -> dict[int, SchemaPath]:
+    """Return the full names of all schemas, of whatever snapshot, by id."""
+    return schema_paths(all_schema_parents(connection, tables))
+
+
+def all_schema_parents(connection: Connection, tables: CatalogTables) -> list[tuple[int, int | None, str]]:
+    """Return all schemas, of whatever snapshot, oldest first: id, the schema in which it lies, and name."""
+    schema = tables["schema"]
+    rows = connection.execute(select_all(schema, _PARENT).order_by(schema.c.begin_snapshot))
+    return [(row.schema_id, row.parent_schema_id, row.schema_name) for row in rows]
+
+
+def first_schema_uuid(connection: Connection, tables: CatalogTables) -> str:
+    """Return the uuid of the lake's oldest schema, which is its alone."""
+    schema = tables["schema"]
+    oldest = select(schema.c.schema_uuid).order_by(schema.c.schema_id).limit(1)
+    return str(connection.execute(oldest).scalar_one())
+
+
+def find_schema(connection: Connection, tables: CatalogTables, at: int, name: SchemaPath) -> SchemaRow | None:
+    """Return the schema of that name; letter case is ignored."""
+    rows = schemas(connection, tables, at)
+    return next((row for row in rows if row.name.folded == name.folded), None)
+
+
+def table_rows(
+    connection: Connection, tables: CatalogTables, at: int, name: QualifiedName | None = None
+) -> list[TableRow]:
+    """Return the tables at a snapshot, by schema and name; with ``name`` only those that it can mean."""
+    return which_tables(tables, at, name).ask(connection)
+
+
+def which_tables(
+    tables: CatalogTables, at: int | None, name: QualifiedName | None = None
+) -> Question[list[TableRow]]:
+    """Ask for the tables at a snapshot (None: at the newest) by schema and name, as ``table_rows``."""
+
+    def read(rows: Sequence[Row[Any]]) -> list[TableRow]:
+        found = _table_rows(rows, tables["table"])
+        meant = (row for row in found if name is None or row.qualified.folded == name.folded)
+        return sorted(meant, key=lambda row: row.qualified)
+
+    parameters: dict[str, Any] = {} if at is None else {"at": at}
+    if name is not None and name.name.isascii():  # which the database folds as we do
+        parameters["name"] = name.name.lower()
+    return Question(_tables_at(tables, *parameters), read, parameters)
+
+
+@lru_cache
+def _tables_at(tables: CatalogTables, *parameters: str) -> Select[Any]:
+    """Return the query for tables with their schemas; where schemas are nested, for all schemas besides."""
+    table, schema = tables["table"], tables["schema"]
+    at = AT if "at" in parameters else None
+    of_schema = select_all(schema, *_FOLDER, _PARENT).selected_columns
+    meant = and_(schema.c.schema_id == table.c.schema_id, visible(table, at))
+    if "name" in parameters:
+        meant &= func.lower(table.c.table_name) == bindparam("name", type_=String())
+    return (
+        select(*(maybe(one).label(one.name) for one in select_all(table, *_FOLDER).selected_columns))
+        .add_columns(*(one.label(f"of_{one.name}") for one in of_schema))
+        .select_from(schema.join(table, meant, isouter=_PARENT in schema.c))
+        .where(visible(schema, at))
+    )
+
+
+def _table_rows(rows: Sequence[Row[Any]], table: Table) -> Iterator[TableRow]:
+    schemas = _schema_rows(rows, prefix="of_")
+    for row in rows:
+        if row.table_id is None:
+            continue
+        check_filled(table, row)
+        if row.schema_id in schemas:
+            yield _table_row(row, schemas[row.schema_id])
+
+
+def _table_row(row: Row[Any], schema: SchemaRow) -> TableRow:
+    return TableRow(
+        TableId(row.table_id),
+        str(row.table_uuid),
+        schema,
+        row.table_name,
+        CatalogPath(row.path, row.path_is_relative),
+        SnapshotId(row.begin_snapshot),
+    )
+
+
+def view_names(
+    connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId
+) -> list[tuple[ViewId, str]]:
+    """Return (id, name) of the views of a schema."""
+    view = tables["view"]
+    rows = connection.execute(
+        select(view.c.view_id, view.c.view_name).where(visible(view, at), view.c.schema_id == schema_id)
+    )
+    return [(ViewId(row.view_id), row.view_name) for row in rows]
+
+
+def find_view(
+    connection: Connection, tables: CatalogTables, at: int, name: QualifiedName
+) -> tuple[QualifiedName, ViewDefinition] | None:
+    """Return a view by name, as it is spelled, with its definition; None if there is none."""
+    view = tables["view"]
+    paths = {one.id: one.name for one in schemas(connection, tables, at)}
+    for row in connection.execute(select(view).where(visible(view, at))):
+        if row.schema_id in paths:
+            found = QualifiedName(paths[row.schema_id], row.view_name)
+            if found.folded == name.folded:
+                return found, ViewDefinition(row.sql, row.dialect, parse_aliases(row.column_aliases))
+    return None
+
+
+def view_comments(
+    connection: Connection, tables: CatalogTables, at: int, view_id: int
+) -> dict[str, str | None]:
+    """Return the comments of a view's columns by their names in the query; None: it was taken away."""
+    if "view_column_tag" not in tables:
+        return {}
+    tag = tables["view_column_tag"]
+    query = select(tag).where(tag.c.view_id == view_id, tag.c.key == "comment", visible(tag, at))
+    return {row.column_name: row.value for row in connection.execute(query)}
+
+
+@dataclass(frozen=True, slots=True)
+class MacroRow:
+    """A macro as the catalog holds it."""
+
+    id: MacroId
+    name: str
+    is_table_macro: bool
+
+
+def macros(connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId) -> list[MacroRow]:
+    """Return the macros of a schema; there are none before 0.4."""
+    if "macro" not in tables:
+        return []
+    macro, implementation = tables["macro"], tables["macro_impl"]
+    rows = connection.execute(
+        select(macro.c.macro_id, macro.c.macro_name, func.min(implementation.c.type).label("type"))
+        .outerjoin(implementation, implementation.c.macro_id == macro.c.macro_id)
+        .where(visible(macro, at), macro.c.schema_id == schema_id)
+        .group_by(macro.c.macro_id, macro.c.macro_name)
+        .order_by(macro.c.macro_id)
+    )
+    return [MacroRow(MacroId(row.macro_id), row.macro_name, row.type == "table") for row in rows]
+
+
+def macro_definitions(
+    connection: Connection, tables: CatalogTables, at: int
+) -> list[tuple[QualifiedName, MacroDefinition]]:
+    """Return all macros with what they stand for, by their names; there are none before 0.4."""
+    if "macro" not in tables:
+        return []
+    macro, body, parameter = tables["macro"], tables["macro_impl"], tables["macro_parameters"]
+    paths = {one.id: one.name for one in schemas(connection, tables, at)}
+    rows = connection.execute(
+        select(macro.c.schema_id, macro.c.macro_name, body)
+        .join(body, body.c.macro_id == macro.c.macro_id)
+        .where(visible(macro, at))
+        .order_by(body.c.macro_id, body.c.impl_id)
+    ).all()
+    of_bodies: dict[tuple[int, int], list[MacroParameter]] = {}
+    if rows:
+        known = select(macro.c.macro_id).where(visible(macro, at))
+        order = (parameter.c.macro_id, parameter.c.impl_id, parameter.c.column_id)
+        for one in connection.execute(
+            select(parameter).where(parameter.c.macro_id.in_(known)).order_by(*order)
+        ):
+            of_bodies.setdefault((one.macro_id, one.impl_id), []).append(
+                MacroParameter.of_row(
+                    one.parameter_name, one.parameter_type, one.default_value, one.default_value_type
+                )
+            )
+    found: dict[int, tuple[QualifiedName, MacroDefinition]] = {}
+    for row in rows:
+        if row.schema_id not in paths:
+            continue
+        name = QualifiedName(paths[row.schema_id], row.macro_name)
+        _, before = found.get(row.macro_id, (name, MacroDefinition((), is_table=row.type == TABLE)))
+        parameters = tuple(of_bodies.get((row.macro_id, row.impl_id), ()))
+        overload = MacroOverload(row.sql, parameters, row.dialect)
+        found[row.macro_id] = name, replace(before, overloads=(*before.overloads, overload))
+    return sorted(found.values(), key=lambda one: (one[0], one[1].is_table))
+
+
+def next_column_id(connection: Connection, tables: CatalogTables, table_id: int) -> int:
+    """Return a column id that the table never had."""
+    column = tables["column"]
+    largest = connection.execute(
+        select(maybe(func.max(column.c.column_id))).where(column.c.table_id == table_id)
+    )
+    return (largest.scalar() or 0) + 1
+
+
+def stored_versions(connection: Connection, tables: CatalogTables) -> list[str]:
+    """Return the catalog's version, from columns that every version has; not one means no lake."""
+    metadata = tables["metadata"]
+    return list(connection.execute(select(metadata.c.value).where(metadata.c.key == "version")).scalars())
+
+
+def option_rows(connection: Connection, tables: CatalogTables) -> list[OptionRow]:
+    """Return every stored option."""
+    return which_options(tables).ask(connection)
+
+
+@lru_cache
+def which_options(tables: CatalogTables) -> Question[list[OptionRow]]:
+    """Ask for every stored option."""
+    return Question(
+        select_all(tables["metadata"], "scope", "scope_id"),
+        lambda rows: [OptionRow(row.key, row.value, row.scope, row.scope_id) for row in rows],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCatalog:
+    """The options of a catalog of whatever version, ``version`` among them; none: it is no lake.
+
+    ``columns`` are those of its tables, by the table's name; ``schema`` is the one that they are in, None for
+    the only one that there is.
+    """
+
+    options: Sequence[OptionRow] = ()
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    schema: str | None = None
+
+
+def stored_catalog(dialect: CatalogDialect, metadata_schema: str | None) -> StoredCatalog:
+    """Return what a catalog says that may be of any version, or no catalog.
+
+    Raises:
+        UntrustedValueError: one of its tables is not a plain table.
+    """
+    first = {
+        "columns": dialect.which_columns((*sorted(format_names()), "airflow_ducklake_%"), metadata_schema)
+    }
+    with dialect.opening_after(metadata_schema, first) as (connection, schema, answers):
+        columns = answers["columns"].get(catalog_tables(NEWEST)["metadata"].name)
+        if columns is None:
+            return StoredCatalog()
+        has_scopes = {"scope", "scope_id"} <= set(columns)  # half a migration has one
+        tables = catalog_tables(NEWEST if has_scopes else SpecVersion.V0_1, schema)
+        found: list[OptionRow] = dialect.ask(connection, {"all": which_options(tables)}, is_last=True)["all"]
+        return StoredCatalog(found, answers["columns"], schema)

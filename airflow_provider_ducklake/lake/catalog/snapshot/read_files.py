@@ -1,0 +1,367 @@
+"""Data files and delete files of a table: at a snapshot, or live now."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Column as SqlColumn
+from sqlalchemy import Connection, Row, and_, select, true
+
+from airflow_provider_ducklake.lake.catalog.database.column_types import maybe
+from airflow_provider_ducklake.lake.catalog.database.questions import Question, in_parts
+from airflow_provider_ducklake.lake.catalog.snapshot.read import select_all, visible
+from airflow_provider_ducklake.lake.catalog.snapshot.read_mappings import which_mappings
+from airflow_provider_ducklake.lake.errors import CatalogError
+from airflow_provider_ducklake.lake.spec.encryption import FileKey
+from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
+from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
+from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from typing import Self
+
+    from sqlalchemy import ColumnElement, FromClause
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.spec.files import NameMapping
+    from airflow_provider_ducklake.lake.spec.ids import MappingId
+    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+
+
+_FEW_FILES = 1000
+SINCE_0_2 = ("mapping_id", "partial_max", "partial_file_info")  # columns of data files, some gone again
+
+
+def data_files(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    *,
+    only: ColumnElement[bool] | None = None,
+    stats_of: Collection[ColumnId] | None = None,
+) -> tuple[LiveDataFile, ...]:
+    """Return a table's data files at its snapshot: see ``WantedFiles``."""
+    return WantedFiles.of(catalog, table, only, stats_of).ask(connection, catalog)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFiles:
+    """Data files of a table at its snapshot, with delete files, statistics and partition values.
+
+    ``only``: those rows of ``ducklake_data_file`` for which this holds. ``stats_of``: with the statistics of
+    those columns alone; None: of all. First the rows of the files are asked for, then what belongs to them.
+    """
+
+    tables: CatalogTables
+    at: SnapshotId
+    table_id: TableId
+    root: str
+    only: ColumnElement[bool] | None = None
+    stats_of: Collection[ColumnId] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        catalog: Catalog,
+        table: TableSnapshot,
+        only: ColumnElement[bool] | None,
+        stats_of: Collection[ColumnId] | None,
+    ) -> Self:
+        """Return those of a table's snapshot."""
+        return cls(catalog.tables, table.snapshot.id, table.table_id, table.root, only, stats_of)
+
+    def ask(self, connection: Connection, catalog: Catalog) -> tuple[LiveDataFile, ...]:
+        """Return the files."""
+        rows = self.which_rows().ask(connection)
+        return self.files(rows, catalog.dialect.ask(connection, self.which_parts(rows)))
+
+    def which_rows(self) -> Question[Sequence[Row[Any]]]:
+        """Ask for the rows of the files."""
+        file = self.tables["data_file"]
+        query = select_all(file, *SINCE_0_2).where(self._are_visible(file))
+        query = query.where(true() if self.only is None else self.only)
+        return Question(query.order_by(file.c.data_file_id), lambda rows: rows)
+
+    def _are_visible(self, file: FromClause) -> ColumnElement[bool]:
+        return and_(visible(file, self.at), file.c.table_id == self.table_id)
+
+    def which_parts(self, rows: Sequence[Row[Any]]) -> dict[str, Question[Any]]:
+        """Ask for what belongs to the files of those rows."""
+        if not rows:
+            return {}
+        ids: Any = [row.data_file_id for row in rows]
+        if self.only is None or len(rows) > _FEW_FILES:
+            file = self.tables["data_file"]
+            ids = select(file.c.data_file_id).where(self._are_visible(file))
+        asked: dict[str, Question[Any]] = {
+            "deletes": self._which_delete_files(ids),
+            "values": which_partition_values(self.tables, self.table_id, ids),
+        }
+        if self.stats_of is None or self.stats_of:
+            asked["stats"] = which_file_stats(self.tables, self.table_id, ids, self.stats_of)
+        if any(row.mapping_id is not None for row in rows):
+            asked["mappings"] = which_mappings(self.tables, self.table_id)
+        return asked
+
+    def _which_delete_files(
+        self,
+        ids: Any,  # noqa: ANN401 - numbers, or a subquery
+    ) -> Question[dict[int, list[LiveDeleteFile]]]:
+        delete = self.tables["delete_file"]
+
+        def read(rows: Sequence[Row[Any]]) -> dict[int, list[LiveDeleteFile]]:
+            found: dict[int, list[LiveDeleteFile]] = {}
+            for row in rows:
+                found.setdefault(row.data_file_id, []).append(live_delete_file(row, self.root))
+            return found
+
+        query = select(delete).where(visible(delete, self.at), delete.c.table_id == self.table_id)
+        return Question(query.where(delete.c.data_file_id.in_(ids)).order_by(delete.c.delete_file_id), read)
+
+    def files(self, rows: Sequence[Row[Any]], parts: Mapping[str, Any]) -> tuple[LiveDataFile, ...]:
+        """Return the files."""
+        deletes, stats, values = (parts.get(name, {}) for name in ("deletes", "stats", "values"))
+        return tuple(
+            live_data_file(
+                row,
+                self.root,
+                parts.get("mappings", {}),
+                delete_file=deletes[row.data_file_id][-1] if row.data_file_id in deletes else None,
+                older_delete_files=tuple(deletes.get(row.data_file_id, ())[:-1]),
+                column_stats=stats.get(row.data_file_id, {}),
+                partition_values=tuple(values.get(row.data_file_id, ())),
+            )
+            for row in rows
+        )
+
+
+def live_data_file(
+    row: Row[Any],
+    root: str,
+    mappings: Mapping[MappingId, NameMapping],
+    **of_other_tables: Any,  # noqa: ANN401 - fields of ``LiveDataFile``
+) -> LiveDataFile:
+    """Return a row of ``ducklake_data_file`` with what other tables say of it.
+
+    The row has NULLs for columns that its version of the format lacks: see ``select_all``.
+    """
+    return LiveDataFile(
+        id=DataFileId(row.data_file_id),
+        path=CatalogPath(row.path, row.path_is_relative).below(root, f"Data file {row.data_file_id}"),
+        record_count=row.record_count,
+        file_size_bytes=row.file_size_bytes,
+        footer_size=row.footer_size,
+        row_id_start=row.row_id_start,
+        begin_snapshot=SnapshotId(row.begin_snapshot),
+        partition_id=row.partition_id,
+        mapping_id=row.mapping_id,
+        mapping=mappings.get(row.mapping_id),
+        partial_max=row.partial_max if row.partial_max is not None else stamped_max(row.partial_file_info),
+        snapshot_counts=_counts(row.partial_file_info),
+        encryption_key=file_key(row.encryption_key),
+        **of_other_tables,
+    )
+
+
+_STAMPED = "partial_max:"  # so late builds of 0.3 say it
+
+
+def stamped_max(text: str | None) -> SnapshotId | None:
+    """Return what 0.3 says of a file whose rows say which snapshots they came by: the newest of those."""
+    if text is None or not text.startswith(_STAMPED):
+        return None
+    return SnapshotId(_whole(text.removeprefix(_STAMPED), text))
+
+
+def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
+    """Return what 0.2 and 0.3 say of a merged file: ``3:2|4:3`` are 2 rows up to snapshot 3, 3 up to 4."""
+    if not text or stamped_max(text) is not None:
+        return ()
+    pairs = (part.partition(":") for part in text.split("|") if part)
+    return tuple((SnapshotId(_whole(snapshot, text)), _whole(count, text)) for snapshot, _, count in pairs)
+
+
+def _whole(number: str, text: str) -> int:
+    try:
+        return int(number)
+    except ValueError:
+        raise CatalogError(
+            f"The partial_file_info {text!r:.80} of a data file does not give the snapshot of each row. "
+            "Restore the catalog from a backup."
+        ) from None
+
+
+def file_key(text: str | None) -> FileKey | None:
+    """Return the key that the catalog has for a file, whatever it says."""
+    return None if text is None else FileKey(text)
+
+
+def key_length(connection: Connection, tables: CatalogTables) -> int | None:
+    """Return how long the key of the newest data file with one is; None: there is no such file."""
+    file = tables["data_file"]
+    query = select(file.c.encryption_key).where(file.c.encryption_key.is_not(None))
+    text = connection.execute(query.order_by(file.c.data_file_id.desc()).limit(1)).scalar_one_or_none()
+    with suppress(ValueError):
+        return None if text is None else len(FileKey(text).raw)
+    return None
+
+
+def live_delete_file(row: Row[Any], root: str) -> LiveDeleteFile:
+    """Return a row of ``ducklake_delete_file``."""
+    return LiveDeleteFile(
+        DeleteFileId(row.delete_file_id),
+        CatalogPath(row.path, row.path_is_relative).below(root, f"Delete file {row.delete_file_id}"),
+        row.format,
+        row.delete_count,
+        row.file_size_bytes,
+        SnapshotId(row.begin_snapshot),
+        getattr(row, "partial_max", None),
+        row.footer_size,
+        file_key(row.encryption_key),
+    )
+
+
+def which_file_stats(
+    tables: CatalogTables,
+    table_id: int,
+    ids: Any,  # noqa: ANN401 - numbers, or a subquery
+    columns: Collection[ColumnId] | None,
+) -> Question[dict[int, dict[ColumnId, ColumnStats]]]:
+    """Ask for the statistics of data files of a table, of those columns or of all (None)."""
+    stats = tables["file_column_stats"]
+    query = select_all(stats, "extra_stats", "min_is_exact", "max_is_exact").where(
+        stats.c.table_id == table_id, stats.c.data_file_id.in_(ids)
+    )
+    return Question(query if columns is None else query.where(stats.c.column_id.in_(columns)), _stats)
+
+
+def _stats(rows: Sequence[Row[Any]]) -> dict[int, dict[ColumnId, ColumnStats]]:
+    found: dict[int, dict[ColumnId, ColumnStats]] = {}
+    for row in rows:
+        found.setdefault(row.data_file_id, {})[ColumnId(row.column_id)] = ColumnStats(
+            ColumnId(row.column_id),
+            row.value_count,
+            row.null_count,
+            row.min_value,
+            row.max_value,
+            row.contains_nan,
+            row.column_size_bytes,
+            extra_stats=row.extra_stats,
+            min_is_exact=row.min_is_exact,
+            max_is_exact=row.max_is_exact,
+        )
+    return found
+
+
+def which_partition_values(
+    tables: CatalogTables,
+    table_id: int,
+    ids: Any,  # noqa: ANN401 - numbers, or a subquery
+) -> Question[dict[int, list[str | None]]]:
+    """Ask for the partition values of data files of a table, in the order of the keys."""
+    value = tables["file_partition_value"]
+    query = select(value).where(value.c.table_id == table_id, value.c.data_file_id.in_(ids))
+    return Question(query.order_by(value.c.data_file_id, value.c.partition_key_index), _partition_values)
+
+
+def _partition_values(rows: Sequence[Row[Any]]) -> dict[int, list[str | None]]:
+    found: dict[int, list[str | None]] = {}
+    for row in rows:
+        found.setdefault(row.data_file_id, []).append(row.partition_value)
+    return found
+
+
+def live_targets(
+    connection: Connection, tables: CatalogTables, file_ids: Collection[int], table_id: int | None = None
+) -> dict[DataFileId, DeleteFileId | None]:
+    """Return those of the data files, of one table or of any, that are live, with their live delete files."""
+    if not file_ids:  # as of most commits, which need not make the query
+        return {}
+    file, deletes = tables["data_file"], tables["delete_file"]
+    query = (
+        select(file.c.data_file_id, maybe(deletes.c.delete_file_id).label("delete_file_id"))
+        .outerjoin(
+            deletes, and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
+        )
+        .where(file.c.end_snapshot.is_(None), true() if table_id is None else file.c.table_id == table_id)
+    )
+    return {
+        DataFileId(row.data_file_id): None if row.delete_file_id is None else DeleteFileId(row.delete_file_id)
+        for ids in in_parts(file_ids)
+        for row in connection.execute(query.where(file.c.data_file_id.in_(ids)))
+    }
+
+
+def delete_file_paths(
+    connection: Connection, tables: CatalogTables, table_id: int, delete_file_ids: Collection[int]
+) -> dict[DeleteFileId, str]:
+    """Return the paths of delete files as the schedule of deletions has them: below the data path."""
+    deletes = tables["delete_file"]
+    paths = _scheduled_paths(connection, tables, table_id, deletes.c.delete_file_id, delete_file_ids)
+    return {DeleteFileId(one): path for one, path in paths.items()}
+
+
+def live_file_paths(
+    connection: Connection, tables: CatalogTables, table_id: int, file_ids: Collection[int]
+) -> dict[DataFileId, str]:
+    """Return the paths of those of the data files that are live, as the schedule of deletions has them."""
+    file = tables["data_file"]
+    is_live = file.c.end_snapshot.is_(None)
+    paths = _scheduled_paths(connection, tables, table_id, file.c.data_file_id, file_ids, is_live)
+    return {DataFileId(one): path for one, path in paths.items()}
+
+
+def _scheduled_paths(  # noqa: PLR0913, PLR0917 - the last has a default
+    connection: Connection,
+    tables: CatalogTables,
+    table_id: int,
+    id_column: SqlColumn[int],
+    ids: Collection[int],
+    condition: ColumnElement[bool] | None = None,
+) -> dict[int, str]:
+    if not ids:
+        return {}
+    table, schema, file = tables["table"], tables["schema"], id_column.table
+    places = connection.execute(
+        select(table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative)
+        .join(schema, schema.c.schema_id == table.c.schema_id)
+        .where(table.c.table_id == table_id, table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
+        .distinct()
+    ).all()
+    if not places:
+        return {}
+    if len(places) > 1:
+        raise CatalogError(
+            f"Table {table_id} or its schema has several live rows in the catalog, with different paths. End "
+            "all but one of each; lake.verify() names them."
+        )
+    path, is_relative, path_above, is_relative_above = places[0]
+    above = CatalogPath(path_above, is_relative_above).spelled_below("")
+    root = CatalogPath(path, is_relative).spelled_below(above)
+    query = select(id_column.label("id"), file.c.path, file.c.path_is_relative)
+    query = query.where(true() if condition is None else condition)
+    return {
+        row.id: CatalogPath(row.path, row.path_is_relative).spelled_below(root)
+        for part in in_parts(ids)
+        for row in connection.execute(query.where(id_column.in_(part)))
+    }
+
+
+def tables_with_live_files(
+    connection: Connection, tables: CatalogTables, table_ids: Collection[int]
+) -> frozenset[TableId]:
+    """Return those of the tables that have a live data file."""
+    if not table_ids:
+        return frozenset()
+    file = tables["data_file"]
+    rows = connection.execute(
+        select(file.c.table_id)
+        .where(file.c.table_id.in_(table_ids), file.c.end_snapshot.is_(None))
+        .distinct()
+    )
+    return frozenset(TableId(table_id) for table_id in rows.scalars())

@@ -1,0 +1,276 @@
+"""The columns of a table at any snapshot, and the columns of its tables for inlined rows.
+
+The registry of inlined tables has a catalog table for each layout that a table had while rows came in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, Row, Select, and_, case, func, literal, select
+
+from airflow_provider_ducklake.lake.catalog.database.column_types import maybe
+from airflow_provider_ducklake.lake.catalog.database.questions import OF_TABLE, Question, one_of, values_of
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
+    bare_table,
+    inlined_table_name,
+)
+from airflow_provider_ducklake.lake.errors import CatalogError
+from airflow_provider_ducklake.lake.spec.ids import ColumnId, SnapshotId, TableId
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.schema import Column, Default, TableSchema, assemble
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.lake.transaction.changes import FlushedLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.spec.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A registered table for inlined rows: it has the columns of its table at snapshot ``begin``.
+
+    ``begin`` is -1 where it is not known which snapshot that is.
+    """
+
+    table_id: int
+    schema_version: int
+    begin: int
+
+    @property
+    def name(self) -> str:
+        """The name of the catalog table."""
+        return inlined_table_name(self.table_id, self.schema_version)
+
+
+def which_layouts(tables: CatalogTables, table_id: int) -> Question[list[Layout]]:
+    """Ask for the registered tables of a table's inlined rows, oldest first."""
+
+    def read(rows: Sequence[Row[Any]]) -> list[Layout]:
+        found = {row.schema_version: -1 if row.begin is None else row.begin for row in rows}
+        return [Layout(table_id, version, begin) for version, begin in found.items()]
+
+    return Question(_layouts(tables), read, {"table": table_id})
+
+
+@lru_cache
+def _layouts(tables: CatalogTables) -> Select[Any]:
+    registry = tables["inlined_data_tables"]
+    begin = _begin(tables, registry.c.schema_version).label("begin")
+    query = select(registry.c.schema_version, begin).where(registry.c.table_id == OF_TABLE)
+    return query.order_by(registry.c.schema_version)
+
+
+def _begin(tables: CatalogTables, version: ColumnElement[int]) -> ScalarSelect[int]:
+    """Return the snapshot that made of a table what it was in a schema version."""
+    if "schema_versions" not in tables:  # before 0.3: a schema version begins with its first snapshot
+        snapshot = tables["snapshot"]
+        first = select(func.coalesce(func.min(snapshot.c.snapshot_id), 0))
+        return first.where(snapshot.c.schema_version == version).scalar_subquery()
+    versions = tables["schema_versions"]
+    newest = select(maybe(func.max(versions.c.begin_snapshot))).where(versions.c.schema_version <= version)
+    if "table_id" in versions.c:
+        newest = newest.where(versions.c.table_id == OF_TABLE)
+    return newest.scalar_subquery()
+
+
+def layout_begin(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> int:
+    """Return the snapshot that made of a table what it was in a schema version; -1: it is not known."""
+    query = select(_begin(tables, literal(version, BigInteger)).label("begin"))
+    found: int | None = connection.execute(query, {"table": table_id}).scalar()
+    return -1 if found is None else found
+
+
+def layout_schema(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> TableSchema:
+    """Return the columns that a table had in a schema version of the lake."""
+    begin = layout_begin(connection, tables, table_id, version)
+    return which_columns(tables, table_id).ask(connection).at(begin)
+
+
+def which_newest_layouts(tables: CatalogTables, table_ids: Collection[int]) -> Question[dict[TableId, int]]:
+    """Ask for the schema version of the newest registered inlined table of those tables that have one."""
+    return Question(
+        _newest_layouts(tables, len(table_ids)),
+        lambda rows: {TableId(row.table_id): row.newest for row in rows},
+        values_of(table_ids),
+    )
+
+
+@lru_cache
+def _newest_layouts(tables: CatalogTables, count: int) -> Select[Any]:
+    registry = tables["inlined_data_tables"]
+    return (
+        select(registry.c.table_id, func.max(registry.c.schema_version).label("newest"))
+        .where(one_of(registry.c.table_id, count))
+        .group_by(registry.c.table_id)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRows:
+    """The rows of an inlined table up to a snapshot, and how many came after it."""
+
+    upto: FlushedLayout
+    newer_count: int
+
+
+def rows_of_layout(
+    connection: Connection, catalog: Catalog, table_id: int, schema_version: int, at: int
+) -> LayoutRows | None:
+    """Return how many rows an inlined table has; None: it is gone."""
+    rows = bare_table(inlined_table_name(table_id, schema_version), catalog.tables)
+    if not catalog.dialect.has_table(connection, rows.name, rows.schema):
+        return None
+    is_old = rows.c.begin_snapshot <= at
+    query = select(
+        _number(is_old).label("old"),
+        _number(and_(is_old, rows.c.end_snapshot.is_not(None))).label("ended"),
+        func.count().label("all"),
+    ).select_from(rows)
+    found = connection.execute(query).one()
+    upto = FlushedLayout(schema_version, found.old, found.ended)
+    return LayoutRows(upto, found.all - found.old)
+
+
+def _number(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.count(case((condition, 1)))
+
+
+def which_columns(tables: CatalogTables, table_id: int) -> Question[ColumnVersions]:
+    """Ask for every column that a table ever had."""
+    return Question(_columns(tables), ColumnVersions, {"table": table_id})
+
+
+@lru_cache
+def _columns(tables: CatalogTables) -> Select[Any]:
+    column = tables["column"]
+    return (
+        select(column)
+        .where(column.c.table_id == OF_TABLE)
+        .order_by(column.c.column_order, column.c.column_id)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnVersions:
+    """The rows of ``ducklake_column`` of a table, in the columns' order."""
+
+    rows: Sequence[Row[Any]]
+
+    def at(self, at: int) -> TableSchema:
+        """Return the columns at a snapshot."""
+        return schema_of(row for row in self.rows if is_visible(row, at))
+
+    def changes(self) -> frozenset[SnapshotId]:
+        """Return the snapshots that changed the columns."""
+        bounds = {one for row in self.rows for one in (row.begin_snapshot, row.end_snapshot)}
+        return frozenset(SnapshotId(one) for one in bounds if one is not None)
+
+    def since(self, at: int) -> dict[ColumnId, SnapshotId]:
+        """Return the snapshot that gave each column and nested field the name and type it has at a snapshot.
+
+        A column that came back after it had gone is as old as that: files between lack it. One that ends and
+        begins again without any difference is as well: a restored table may have files from before the column
+        was as it is, in snapshots since (``planning.restore.outdated_columns``).
+        """
+        known: dict[ColumnId, Row[Any]] = {}
+        since: dict[ColumnId, SnapshotId] = {}
+        for row in sorted(self.rows, key=lambda row: row.begin_snapshot):
+            if row.begin_snapshot > at:
+                break
+            before = known.get(row.column_id)
+            if before is None or not _goes_on(before, row):
+                since[row.column_id] = SnapshotId(row.begin_snapshot)
+            known[row.column_id] = row
+        return since
+
+
+_NAME_AND_TYPE = ("column_name", "column_type")
+_LIFE = ("begin_snapshot", "end_snapshot")
+
+
+def _goes_on(before: Row[Any], row: Row[Any]) -> bool:
+    """Whether files of a column's first row have it by the name and type of the second."""
+    differs = _differences(before, row)
+    return before.end_snapshot == row.begin_snapshot and bool(differs) and differs.isdisjoint(_NAME_AND_TYPE)
+
+
+def _differences(one: Row[Any], other: Row[Any]) -> set[str]:
+    """Return the columns, but for their lifetimes, in which two rows differ."""
+    pairs = zip(one._fields, one, other, strict=True)
+    return {name for name, old, new in pairs if name not in _LIFE and old != new}
+
+
+def is_visible(row: Row[Any], at: int) -> bool:
+    """Whether a versioned row is visible at a snapshot."""
+    return row.begin_snapshot <= at and (row.end_snapshot is None or row.end_snapshot > at)
+
+
+def schema_of(rows: Iterable[Row[Any]]) -> TableSchema:
+    """Return the columns that rows of ``ducklake_column`` make, in their order.
+
+    Raises:
+        CatalogError: two rows say different things of one column, or two columns have one name.
+    """
+    newest = _newest_of_each(rows)
+    _check_names(newest)
+    return assemble((_column(row), row.parent_column, row.column_type) for row in newest)
+
+
+def _newest_of_each(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
+    """Return one row of each column: where several are there at once, the one that began last.
+
+    DuckDB 1.4.0 and 1.4.1 set the end of all rows of a column whenever they change it: the older rows last
+    too long.
+    """
+    found: dict[int, Row[Any]] = {}
+    for row in rows:
+        other = found.get(row.column_id)
+        if other is None or other.begin_snapshot < row.begin_snapshot:
+            found[row.column_id] = row
+        elif other.begin_snapshot == row.begin_snapshot and _differences(other, row):
+            raise CatalogError(
+                f"ducklake_column says two things of column {row.column_id} ({row.column_name}) of table "
+                f"{row.table_id} since snapshot {row.begin_snapshot}. End or correct one of the rows in the "
+                "catalog; lake.verify() names them (column-twice)."
+            )
+    return sorted(found.values(), key=lambda row: (row.column_order, row.column_id))
+
+
+def _check_names(rows: Sequence[Row[Any]]) -> None:
+    named: dict[tuple[int | None, str], Row[Any]] = {}
+    for row in rows:
+        other = named.setdefault((row.parent_column, fold(row.column_name)), row)
+        if other is not row:
+            raise CatalogError(
+                f"Two columns of table {row.table_id} are called {row.column_name} in ducklake_column, with "
+                f"the ids {other.column_id} and {row.column_id}. Rename or end one of them in the catalog; "
+                "lake.verify() names them (name-twice)."
+            )
+
+
+def _column(row: Row[Any]) -> Column:
+    default = Default(
+        row.default_value,
+        getattr(row, "default_value_type", "literal"),
+        getattr(row, "default_value_dialect", "duckdb"),
+    )
+    return Column(
+        ColumnId(row.column_id),
+        row.column_name,
+        _UNKNOWN,
+        nullable=row.nulls_allowed,
+        initial_default=row.initial_default,
+        default=default,
+    )
+
+
+_UNKNOWN = ScalarType("unknown")  # until the text is read with those of its fields

@@ -1,0 +1,352 @@
+"""Snapshots as the catalog holds them: the newest, one by id or time, all after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    func,
+    or_,
+    select,
+)
+
+from airflow_provider_ducklake.lake.catalog.database.column_types import maybe
+from airflow_provider_ducklake.lake.catalog.database.questions import AT, Question, in_parts
+from airflow_provider_ducklake.lake.catalog.snapshot.read_tags import tagged_snapshot
+from airflow_provider_ducklake.lake.errors import (
+    CatalogMigratedError,
+    InvalidInputError,
+    SnapshotNotFoundError,
+    TransactionConflictError,
+)
+from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord, parse_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+
+
+def head(connection: Connection, tables: CatalogTables) -> Snapshot:
+    """Return the newest snapshot.
+
+    Raises:
+        CatalogMigratedError: the lake was migrated since it was opened; so does whatever asks for a snapshot.
+    """
+    return which_head(tables).ask(connection)
+
+
+def check_version(connection: Connection, tables: CatalogTables) -> None:
+    """Refuse what needs no snapshot, but the lake's version.
+
+    Raises:
+        CatalogMigratedError: the lake was migrated since it was opened.
+    """
+    _check_is_of(tables, connection.execute(select(_version(tables))).scalar_one())
+
+
+def head_of_any_version(connection: Connection, tables: CatalogTables) -> Snapshot:
+    """Return the newest snapshot of a lake that is being migrated."""
+    return _snapshot(connection.execute(_by_id(tables, is_newest=True)).one())
+
+
+@lru_cache
+def which_head(tables: CatalogTables) -> Question[Snapshot]:
+    """Ask for the newest snapshot."""
+    return Question(_by_id(tables, is_newest=True), lambda rows: _of_version(tables, rows)[0])
+
+
+Moment: TypeAlias = int | datetime | None
+At: TypeAlias = Moment | str  # also a tag, such as "tag:q3-close"
+
+
+def snapshot_at(connection: Connection, catalog: Catalog, at: At) -> Snapshot:
+    """Return the snapshot that an id, an aware time or a tag names (None: the newest).
+
+    By a time it is the newest at or before it; at equal times the one with the highest id.
+
+    Raises:
+        SnapshotNotFoundError: it expired, or lies in the future, or the oldest one is younger.
+        TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
+        InvalidInputError: a time has no time zone; a string names no tag.
+    """
+    moment = moment_of(connection, catalog, at)
+    return chosen(connection, catalog.tables, moment, which_snapshot(catalog, moment).ask(connection))
+
+
+def moment_of(connection: Connection, catalog: Catalog, at: At) -> Moment:
+    """Return what names a snapshot, where it is a tag by its id; the one place that knows tags.
+
+    Raises:
+        TagNotFoundError, TaggedSnapshotLostError, InvalidInputError: as ``snapshot_at``.
+    """
+    match at:
+        case str():
+            return tagged_snapshot(connection, catalog, at)
+        case datetime():
+            return aware(at)
+        case _:
+            return at
+
+
+def aware(time: datetime) -> datetime:
+    """Return a time that says its zone.
+
+    Raises:
+        InvalidInputError: it does not.
+    """
+    if time.tzinfo is None:
+        raise InvalidInputError(f"The time {time} has no time zone; give an aware datetime.")
+    return time
+
+
+def which_snapshot(catalog: Catalog, at: Moment) -> Question[list[Snapshot]]:
+    """Ask for ``snapshot_at``: few snapshots, of which ``chosen`` returns it."""
+    if isinstance(at, datetime):
+        return _which_near(catalog, at, newest=True)
+    tables = catalog.tables
+    return Question(
+        _by_id(tables, is_newest=at is None),
+        lambda rows: _of_version(tables, rows),
+        {} if at is None else {"at": at},
+    )
+
+
+@lru_cache
+def _by_id(tables: CatalogTables, *, is_newest: bool) -> Select[Any]:
+    snapshot = tables["snapshot"]
+    query = select(snapshot, _version(tables))
+    if is_newest:
+        return query.order_by(snapshot.c.snapshot_id.desc()).limit(1)
+    return query.where(snapshot.c.snapshot_id == AT)
+
+
+def _version(tables: CatalogTables) -> ColumnElement[Any]:
+    """Return the version of the lake as it is now, beside each row."""
+    metadata = tables["metadata"]
+    version = select(maybe(func.max(metadata.c.value))).where(metadata.c.key == "version")
+    return version.scalar_subquery().label("version")
+
+
+def _of_version(tables: CatalogTables, rows: Sequence[Row[Any]]) -> list[Snapshot]:
+    """Return snapshots of a lake of the version that it was opened at: in others names mean other things.
+
+    Raises:
+        CatalogMigratedError: the lake was migrated meanwhile.
+    """
+    for row in rows:
+        _check_is_of(tables, row.version)
+    return [_snapshot(row) for row in rows]
+
+
+def _check_is_of(tables: CatalogTables, version: str) -> None:
+    if version != tables.version.value:
+        raise CatalogMigratedError(tables.version.value, version)
+
+
+def chosen(connection: Connection, tables: CatalogTables, at: Moment, found: Sequence[Snapshot]) -> Snapshot:
+    """Return the one of the answers to ``which_snapshot``; raises as ``snapshot_at``."""
+    if isinstance(at, datetime):
+        found = [one for one in found if one.time <= at]
+    if not found:
+        if isinstance(at, datetime):
+            raise _not_found(connection, tables, f"timestamp {at.isoformat()}", with_times=True)
+        raise _not_found(connection, tables, f"version {at}")
+    return max(found, key=lambda one: (one.time, one.id))
+
+
+def existing(
+    connection: Connection, tables: CatalogTables, snapshot_ids: Collection[SnapshotId]
+) -> frozenset[SnapshotId]:
+    """Return those of the snapshots that are there."""
+    ids = tables["snapshot"].c.snapshot_id
+    return frozenset(
+        SnapshotId(one)
+        for part in in_parts(snapshot_ids)
+        for one in connection.execute(select(ids).where(ids.in_(part))).scalars()
+    )
+
+
+def snapshot_from_time(connection: Connection, catalog: Catalog, timestamp: datetime) -> Snapshot:
+    """Return the oldest snapshot at or after an aware time; at equal times the lowest id.
+
+    Raises:
+        SnapshotNotFoundError: the newest snapshot is older.
+    """
+    near = _which_near(catalog, timestamp, newest=False).ask(connection)
+    found = [one for one in near if one.time >= timestamp]
+    if not found:
+        raise _not_found(
+            connection, catalog.tables, f"or after timestamp {timestamp.isoformat()}", with_times=True
+        )
+    return min(found, key=lambda one: (one.time, one.id))
+
+
+def _which_near(catalog: Catalog, time: datetime, *, newest: bool) -> Question[list[Snapshot]]:
+    """Ask for few snapshots, among them the newest up to a time, or the oldest from it on."""
+    snapshot = catalog.tables["snapshot"]
+    times, ids = snapshot.c.snapshot_time, snapshot.c.snapshot_id
+    is_comparable = catalog.dialect.is_ordered(times)
+    order = (times.desc(), ids.desc()) if newest else (times, ids)
+    nearest = (
+        select(ids)
+        .where(is_comparable, times <= time if newest else times >= time)
+        .order_by(*order)
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = select(snapshot, _version(catalog.tables)).where(or_(ids == nearest, ~is_comparable))
+    return Question(query, lambda rows: _of_version(catalog.tables, rows))
+
+
+def _not_found(
+    connection: Connection, tables: CatalogTables, wanted: str, *, with_times: bool = False
+) -> SnapshotNotFoundError:
+    snapshot = tables["snapshot"]
+    ids = snapshot.c.snapshot_id
+    oldest, newest = connection.execute(select(maybe(func.min(ids)), maybe(func.max(ids)))).one()
+    made: tuple[datetime, ...] = ()
+    if with_times:
+        ends = select(snapshot).where(ids.in_((oldest, newest))).order_by(ids)
+        rows = [_snapshot(row) for row in connection.execute(ends)]
+        made = (rows[0].time, rows[-1].time)
+    return SnapshotNotFoundError(wanted, oldest, newest, made)
+
+
+def _snapshot(row: Row[Any]) -> Snapshot:
+    return Snapshot(
+        SnapshotId(row.snapshot_id),
+        row.schema_version,
+        row.next_catalog_id,
+        row.next_file_id,
+        row.snapshot_time,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSnapshot:
+    """A snapshot, what its author said and what it changed; ``extra`` is ``commit_extra_info``."""
+
+    snapshot: Snapshot
+    changes: tuple[ChangeRecord, ...]
+    author: str | None
+    message: str | None
+    extra: str | None
+
+    @property
+    def id(self) -> SnapshotId:
+        """Its snapshot id."""
+        return self.snapshot.id
+
+    @property
+    def time(self) -> datetime:
+        """Its aware UTC time."""
+        return self.snapshot.time
+
+
+def all_snapshots(connection: Connection, tables: CatalogTables) -> list[Snapshot]:
+    """Return all snapshots, oldest first, without what they changed."""
+    snapshot = tables["snapshot"]
+    return [_snapshot(row) for row in connection.execute(select(snapshot).order_by(snapshot.c.snapshot_id))]
+
+
+def authors_and_messages(
+    connection: Connection, tables: CatalogTables
+) -> list[tuple[int, str | None, str | None]]:
+    """Return the id, author and message of each snapshot that has one of the two."""
+    changes = tables["snapshot_changes"]
+    has_one = or_(changes.c.author.is_not(None), changes.c.commit_message.is_not(None))
+    query = select(changes.c.snapshot_id, changes.c.author, changes.c.commit_message).where(has_one)
+    return [(row.snapshot_id, row.author, row.commit_message) for row in connection.execute(query)]
+
+
+def recorded_snapshots(connection: Connection, tables: CatalogTables) -> list[RecordedSnapshot]:
+    """Return all snapshots, oldest first."""
+    return _recorded(connection.execute(_with_changes(tables)).all())
+
+
+def which_newer(tables: CatalogTables, than: int) -> Question[list[RecordedSnapshot]]:
+    """Ask for the snapshots newer than one, oldest first."""
+    return Question(_newer(tables), _recorded, {"after": than})
+
+
+@lru_cache
+def _newer(tables: CatalogTables) -> Select[Any]:
+    ids = tables["snapshot"].c.snapshot_id
+    return _with_changes(tables).where(ids > bindparam("after", type_=BigInteger))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a lake is: its newest snapshot, those after the one asked about, and its server's time."""
+
+    head: Snapshot
+    newer: list[RecordedSnapshot]
+    server_time: datetime | None
+
+
+def which_progress(
+    tables: CatalogTables, since: int, clock: ColumnElement[datetime] | None
+) -> Question[Progress]:
+    """Ask what came after a snapshot; ``clock`` is the server's, where it has one.
+
+    The answer raises a TransactionConflictError where the newest snapshot is older (a backup was restored),
+    and where the lake was migrated since it was opened: names may mean other schemas by now.
+    """
+
+    def progress(rows: Sequence[Row[Any]]) -> Progress:
+        if not rows:
+            theirs = "is newer than any snapshot in the catalog, as if a backup had been restored"
+            raise TransactionConflictError("commit on top of it", theirs, "the lake", since)
+        if (version := rows[-1].version) != tables.version.value:
+            ours = f"write it as DuckLake {tables.version.value}"
+            theirs = f"is of DuckLake {version} by now"
+            raise TransactionConflictError(ours, theirs, "the lake", SnapshotId(rows[-1].snapshot_id))
+        newer = _recorded(row for row in rows if row.snapshot_id > since)
+        return Progress(_snapshot(rows[-1]), newer, None if clock is None else rows[-1].now)
+
+    return Question(_progress(tables, clock), progress, {"since": since})
+
+
+@lru_cache
+def _progress(tables: CatalogTables, clock: ColumnElement[datetime] | None) -> Select[Any]:
+    ids = tables["snapshot"].c.snapshot_id
+    query = _with_changes(tables).where(ids >= bindparam("since", type_=BigInteger))
+    query = query.add_columns(_version(tables))
+    return query if clock is None else query.add_columns(clock.label("now"))
+
+
+def _with_changes(tables: CatalogTables) -> Select[Any]:
+    snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
+    said = [changes.c[name] for name in _SAID if name in changes.c]
+    return (
+        select(snapshot, changes.c.changes_made, *said)
+        .outerjoin(changes, snapshot.c.snapshot_id == changes.c.snapshot_id)
+        .order_by(snapshot.c.snapshot_id)
+    )
+
+
+_SAID = ("author", "commit_message", "commit_extra_info")  # since 0.3
+
+
+def _recorded(rows: Iterable[Row[Any]]) -> list[RecordedSnapshot]:
+    return [
+        RecordedSnapshot(
+            _snapshot(row),
+            parse_changes(row.changes_made),
+            *(getattr(row, name, None) for name in _SAID),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,157 @@
+"""Choose the files of a table to compact, and build the changes that replace them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.catalog.snapshot import read_files
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_snapshots
+from airflow_provider_ducklake.lake.catalog.snapshot.lost_rows import (
+    files_with_deletes,
+    mark_counts,
+    mergeable_files,
+)
+from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import which_columns
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import (
+    Bin,
+    Compaction,
+    plan_bins,
+    plan_rewrites,
+)
+from airflow_provider_ducklake.lake.spec.names.paths import relative_to
+from airflow_provider_ducklake.lake.transaction.changes import (
+    MergeAdjacent,
+    MergedFile,
+    RewriteDeletes,
+    RewrittenFile,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
+    from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
+    from airflow_provider_ducklake.lake.spec.ids import DataFileId, DeleteFileId
+    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.transaction.changes import RewriteSource
+
+
+def find_merge(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    rule: MergeRule,
+    files: Collection[LiveDataFile] | None = None,
+) -> Compaction:
+    """Return how small files of a table are to be merged; ``files``: those of them that may be."""
+    if files is None:
+        files = read_files.data_files(connection, catalog, table, stats_of=())
+    if rule.target_file_size is None:
+        rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
+    columns = which_columns(catalog.tables, table.table_id).ask(connection)
+    changed = columns.changes()
+    touched = files_with_deletes(connection, catalog, table.table_id)
+    schema_at = cache(columns.at)
+    bins = tuple(
+        Bin(schema_at(max((one for one in changed if one <= found[0].begin_snapshot), default=0)), found)
+        for found in plan_bins(files, rule, changed, touched)
+    )
+    _check_writable(table, bins)
+    return Compaction(table, bins)
+
+
+def find_rewrite(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, rule: RewriteRule
+) -> Compaction:
+    """Return how those files of a table are to be rewritten that have lost many rows."""
+    at = table.snapshot.id
+    if rule.target_file_size is None:
+        rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
+    if rule.delete_threshold is None:
+        rule = replace(rule, delete_threshold=table.options.share("rewrite_delete_threshold"))
+    files = read_files.data_files(connection, catalog, table, stats_of=())
+    found = inlined_delete_snapshots(connection, catalog, table.table_id, at)
+    marks = {file_id: tuple(sorted(places)) for file_id, places in found.items()}
+    bins = [Bin(table.schema, chosen) for chosen in plan_rewrites(files, rule, marks)]
+    _check_writable(table, bins)
+    touched = {file.id for one in bins for file in one.files}
+    chosen_marks = {file_id: places for file_id, places in marks.items() if file_id in touched}
+    return Compaction(table, tuple(bins), is_rewrite=True, marks=chosen_marks)
+
+
+def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:
+    """Refuse columns that cannot be written, before any work.
+
+    Raises:
+        UnsupportedFeatureError: names the first.
+    """
+    for column in (column for one in bins for column in one.schema.walk()):
+        if not column.type.facts.rewritable:
+            raise UnsupportedFeatureError(
+                f"Files of {table.name} cannot be rewritten: column {column.name} has type {column.type}, "
+                "which this release does not write. Compact the table with DuckDB."
+            )
+
+
+def compaction_change(
+    table: TableSnapshot, files: Collection[MergedFile | RewrittenFile]
+) -> MergeAdjacent | RewriteDeletes:
+    """Return the change that puts files of one kind, by their absolute paths, in the place of others."""
+    merged = tuple(replace(one, file=_below(table, one.file)) for one in files if isinstance(one, MergedFile))
+    if merged:
+        return MergeAdjacent(table.table_id, table.name, merged)
+    rewritten = tuple(
+        replace(one, file=None if one.file is None else _below(table, one.file))
+        for one in files
+        if isinstance(one, RewrittenFile)
+    )
+    return RewriteDeletes(table.table_id, table.name, rewritten)
+
+
+def _below(table: TableSnapshot, file: DataFile) -> DataFile:
+    return replace(file, path=relative_to(file.path, table.root).path or "")
+
+
+def as_planned(
+    connection: Connection, catalog: Catalog, table_id: int, files: Collection[MergedFile | RewrittenFile]
+) -> list[MergedFile | RewrittenFile]:
+    """Return those of the files whose sources are what they were when they were read, each source once.
+
+    Where a task ran twice, two files are made of the same sources: the first counts.
+    What was rewritten has the columns of its base snapshot, which the table must still have: readers take the
+    columns of a file for those of its first snapshot. What was merged is as old as its rows.
+    """
+    sources = [one for file in files for one in file.sources]
+    whole = mergeable_files(connection, catalog, table_id, sources)
+    targets = read_files.live_targets(connection, catalog.tables, sources, table_id)
+    counts = mark_counts(connection, catalog, table_id)
+    altered = max(which_columns(catalog.tables, table_id).ask(connection).changes(), default=0)
+
+    def is_as_planned(one: MergedFile | RewrittenFile) -> bool:
+        if isinstance(one, MergedFile):
+            return whole.keys() >= set(one.sources)
+        return altered <= one.read_at and all(_is_as_read(origin, targets, counts) for origin in one.origins)
+
+    taken: set[DataFileId] = set()
+    found = []
+    for one in files:
+        if is_as_planned(one) and taken.isdisjoint(one.sources):
+            taken.update(one.sources)
+            found.append(one)
+    return found
+
+
+def _is_as_read(
+    origin: RewriteSource,
+    targets: Mapping[DataFileId, DeleteFileId | None],
+    counts: Mapping[DataFileId, int],
+) -> bool:
+    is_live = origin.file_id in targets
+    same_deletes = is_live and targets[origin.file_id] == origin.delete_file_id
+    return same_deletes and counts.get(origin.file_id, 0) == origin.mark_count

@@ -1,0 +1,313 @@
+"""Move inlined rows and deletes to Parquet files; no snapshot changes for any reader.
+
+Rows pass through this process, as they come from its database. What was committed meanwhile and does not go
+together with a table's flush makes that table be read again; nothing of it has landed then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.lake.catalog.committing.commit import check_stage
+from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.ledger import jobs
+from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
+from airflow_provider_ducklake.lake.catalog.upkeep.flush_plan import (
+    find_flush,
+    rows_to_flush,
+    tables_with_inlined_data,
+)
+from airflow_provider_ducklake.lake.errors import (
+    CommitStateUnknownError,
+    InvalidInputError,
+    InvalidValueError,
+    SchemaNotFoundError,
+    StorageError,
+    TableNotFoundError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.planning.upkeep.flush import FlushPlan, FlushResult, plan_layout
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.paths import job_directory
+from airflow_provider_ducklake.lake.spec.versions import Feature
+from airflow_provider_ducklake.lake.transaction.changes import (
+    AddDeletes,
+    FlushInlined,
+    Positions,
+    UnwrittenDeletes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sqlalchemy import Connection
+
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.planning.upkeep.flush import LayoutToFlush
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.lake.transaction.changes import Change, FlushedFile
+
+    Commit = Callable[[Sequence[Stage], Sequence[str]], CommittedSnapshot | None]
+
+log = logger(__name__)
+_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FlushRule:
+    """What is to be flushed: a table, or all of a schema or of the lake that have ``min_rows``.
+
+    Rows and deletes count alike. Tables whose option ``auto_compact`` is off have to be named.
+    """
+
+    table: QualifiedName | None = None
+    schema: SchemaPath | None = None
+    min_rows: int = 0
+
+    def __post_init__(self) -> None:
+        if self.table is not None and self.schema is not None:
+            raise InvalidInputError(f"Give a table or a schema, not both: {self.table} and {self.schema!r}.")
+        if self.min_rows < 0:
+            raise InvalidInputError(f"min_rows={self.min_rows}: give 0 or more.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Flushed:
+    """A table's files, written and not committed; ``job_id`` protects them from clean-ups."""
+
+    plan: FlushPlan
+    job_id: str
+    stage: Stage
+    files: tuple[FlushedFile, ...]
+    paths: Sequence[str]
+
+    def result(self, committed: CommittedSnapshot) -> FlushResult:
+        sizes = [one.file.file_size_bytes for one in self.files]
+        deletes = [one.deletes for one in self.files if one.deletes is not None]
+        return FlushResult(
+            self.plan.table.name,
+            self.plan.row_count,
+            self.plan.ended_count,
+            self.plan.mark_count,
+            data_files=len(sizes),
+            delete_files=len(deletes) + len(self.plan.files),
+            bytes=sum(sizes) + sum(one.file_size_bytes for one in deletes),
+            snapshot_id=committed.id,
+        )
+
+
+@dataclass(slots=True)
+class Flush:
+    """One flush: the tables that are ready to be committed, as one snapshot.
+
+    ``commit`` takes the stages and the ids of the jobs to be released.
+    """
+
+    catalog: Catalog
+    locate: Callable[[str], Location]
+    rule: FlushRule
+    commit: Commit
+    _ready: dict[QualifiedName, _Flushed] = field(default_factory=dict)
+    _failed: dict[QualifiedName, StorageError | InvalidValueError] = field(default_factory=dict)
+
+    def dry_run(self) -> list[FlushResult]:
+        """Return what is to be flushed, and change nothing."""
+        plans = [self._plan(name) for name in self._names()]
+        return [
+            FlushResult(plan.table.name, plan.row_count, plan.ended_count, plan.mark_count)
+            for plan in plans
+            if plan is not None
+        ]
+
+    def run(self) -> list[FlushResult]:
+        """Flush, and return what was done with each table; nothing to do, no snapshot.
+
+        Raises:
+            StorageError, InvalidValueError: files cannot be written; where no table was named, those of the
+                others are, first, and the error is a StorageError if there are any.
+            TransactionConflictError: others changed a table's rows in the catalog again and again meanwhile.
+        """
+        committed = self._commit(self._names())
+        if self._failed:
+            raise self._failures(committed)
+        return [one.result(committed) for one in self._ready.values()] if committed is not None else []
+
+    def _failures(self, committed: CommittedSnapshot | None) -> StorageError | InvalidValueError:
+        only = next(iter(self._failed.values())) if len(self._failed) == 1 else None
+        if committed is None and isinstance(only, InvalidValueError):
+            return only  # which no retry cures
+        done = f"snapshot {committed.id} flushed {len(self._ready)} others" if committed else "nothing landed"
+        of_each = "; ".join(f"{name}: {error}" for name, error in self._failed.items())
+        return StorageError(f"{len(self._failed)} tables could not be flushed, {done}. {of_each}")
+
+    def _commit(self, names: Sequence[QualifiedName]) -> CommittedSnapshot | None:
+        for attempt in range(_TRIES):
+            self._make_all_ready(names)
+            try:
+                ready = self._ready.values()
+                return self.commit([one.stage for one in ready], [one.job_id for one in ready])
+            except TransactionConflictError as error:
+                if attempt == _TRIES - 1:
+                    self._give_up_all()
+                    raise
+                log.info("%s Those tables are read again.", error)
+                names = self._give_up_stale()
+            except CommitStateUnknownError:
+                raise  # the files may be the lake's
+            except Exception:  # did not land; an interruption may follow COMMIT and keeps the files
+                self._give_up_all()
+                raise
+        return None
+
+    def _make_all_ready(self, names: Sequence[QualifiedName]) -> None:
+        try:
+            for name in names:
+                self._make_ready_if_possible(name)
+        except BaseException:
+            self._give_up_all()
+            raise
+
+    def _make_ready_if_possible(self, name: QualifiedName) -> None:
+        """Do as ``_make_ready``; a table that was not named does not keep the others."""
+        try:
+            self._make_ready(name)
+        except (StorageError, InvalidValueError) as error:
+            if self.rule.table is not None:
+                raise
+            log.warning("%s is left unchanged: %s", name, error)
+            self._failed[name] = error
+
+    def _give_up_all(self) -> None:
+        for name in list(self._ready):
+            self._give_up(name)
+
+    def _give_up_stale(self) -> list[QualifiedName]:
+        """Give up what does not go together with what others committed, and return the tables' names."""
+        stale = [name for name, one in self._ready.items() if not _fits(self.catalog, one.stage)]
+        for name in stale:
+            self._give_up(name)
+        return stale
+
+    def _give_up(self, name: QualifiedName) -> None:
+        flushed = self._ready.pop(name)
+        remove_unused(flushed.paths, self.locate)
+        jobs.release(self.catalog, flushed.job_id)
+
+    def _names(self) -> list[QualifiedName]:
+        if self.rule.table is not None:
+            return [self.rule.table]
+        with self.catalog.dialect.reading() as connection:
+            head = read_snapshots.head(connection, self.catalog.tables)
+            return tables_with_inlined_data(connection, self.catalog, head, self.rule.schema)
+
+    def _plan(self, name: QualifiedName) -> FlushPlan | None:
+        """Return what is to be flushed of a table; None: nothing, or it is to be left alone."""
+        try:
+            with self.catalog.dialect.reading() as connection:
+                plan = self._read_plan(connection, name)
+        except (TableNotFoundError, SchemaNotFoundError):
+            if self.rule.table is not None:
+                raise
+            return None  # dropped meanwhile
+        wanted = self.rule.table is not None or plan.table.options.flag("auto_compact")
+        enough = plan.row_count + plan.mark_count >= self.rule.min_rows
+        return plan if wanted and enough and not plan.is_empty and self._can_write(plan) else None
+
+    def _can_write(self, plan: FlushPlan) -> bool:
+        """Whether the rows can be written; if not, a table that was named is refused."""
+        if plan.why_not is None:
+            return True
+        message = f"The inlined rows of {plan.table.name} stay in the catalog: {plan.why_not}."
+        if self.rule.table is not None:
+            raise UnsupportedFeatureError(f"{message} Flush them with DuckDB.")
+        log.warning("%s", message)
+        return False
+
+    def _read_plan(self, connection: Connection, name: QualifiedName) -> FlushPlan:
+        head = read_snapshots.head(connection, self.catalog.tables)
+        found = load_table(connection, self.catalog, head, name, with_files=False)
+        return find_flush(connection, self.catalog, found)
+
+    def _make_ready(self, name: QualifiedName) -> None:
+        plan = self._plan(name)
+        if plan is None:
+            return
+        job_id, paths = str(uuid7()), list[str]()
+        jobs.register(self.catalog, job_id, job_directory(plan.table.root, job_id))
+        try:
+            self._ready[name] = self._write(name, job_id, paths)
+        except BaseException:
+            remove_unused(paths, self.locate)
+            jobs.release(self.catalog, job_id)
+            raise
+
+    def _write(self, name: QualifiedName, job_id: str, paths: list[str]) -> _Flushed:
+        """Read the rows, by one transaction, and write them; ``paths`` gets those of the files."""
+        files: list[FlushedFile] = []
+        with self.catalog.dialect.reading() as connection:
+            plan = self._read_plan(connection, name)
+            for layout in plan.layouts:
+                if layout.rows.row_count:
+                    files += self._write_layout(connection, plan, layout, job_id, paths)
+        stage = Stage(plan.table.snapshot.id, tuple(_changes(plan, tuple(files))))
+        log.info(
+            "%s: flushed %d inlined rows and %d inlined deletes to %d data files",
+            *(name, plan.row_count, plan.mark_count, len(files)),
+        )
+        return _Flushed(plan, job_id, stage, tuple(files), paths)
+
+    def _write_layout(
+        self,
+        connection: Connection,
+        plan: FlushPlan,
+        layout: LayoutToFlush,
+        job_id: str,
+        paths: list[str],
+    ) -> list[FlushedFile]:
+        from airflow_provider_ducklake.lake.storage.moving.flush_files import Flushing, rows_with_lives  # noqa: PLC0415 - heavy
+
+        table = plan.table
+        writing = plan_layout(table, layout, job_directory(table.root, job_id))
+        found = rows_to_flush(connection, self.catalog, table, layout.schema_version)
+        flushing = Flushing(writing, layout.partition_id, self.locate, paths)
+        return flushing.write(rows_with_lives(part) for part in found)
+
+
+def _changes(plan: FlushPlan, files: tuple[FlushedFile, ...]) -> Iterator[Change]:
+    table = plan.table
+    if plan.row_count:
+        layouts = tuple(one.rows for one in plan.layouts)
+        yield FlushInlined(table.table_id, table.name, table.snapshot.id, layouts, files)
+    if plan.files:
+        deletes = tuple(
+            UnwrittenDeletes(
+                file.id,
+                file.path,
+                file.record_count,
+                table.root,
+                Positions(b""),
+                file.delete_file,
+                plan.marks[file.id],
+                as_vectors=table.options.flag("write_deletion_vectors"),
+                in_containers=Feature.DELETION_VECTOR_CONTAINERS in table.options.writer.features,
+            )
+            for file in plan.files
+        )
+        folded = tuple(file.id for file in plan.files)
+        yield AddDeletes(table.table_id, table.name, deletes, folded, of_flush=True)
+
+
+def _fits(catalog: Catalog, stage: Stage) -> bool:
+    try:
+        check_stage(catalog, stage)
+    except TransactionConflictError:
+        return False
+    return True

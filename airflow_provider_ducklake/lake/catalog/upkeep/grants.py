@@ -1,0 +1,91 @@
+"""The SQL that gives database users the roles of a lake, for an administrator to read and to run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy.schema import CreateTable
+
+from airflow_provider_ducklake.lake.catalog.database.role_rights import rights_on, rights_on_inlined
+from airflow_provider_ducklake.lake.catalog.dialects.added_columns import AddColumn
+from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted
+from airflow_provider_ducklake.lake.catalog.ledger import (
+    applications,
+    commit_keys,
+    consumers,
+    document_keys,
+    jobs,
+    restore_log,
+    watermarks,
+)
+from airflow_provider_ducklake.lake.catalog.snapshot.read_tags import tag_table
+from airflow_provider_ducklake.lake.catalog.upkeep import data_path_mark
+from airflow_provider_ducklake.lake.spec.roles import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from sqlalchemy import Connection, Table
+    from sqlalchemy.sql.elements import CompilerElement
+
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.spec.roles import RoleNames
+
+# The provider's own tables, and what a writer does to them.
+_OWN: tuple[tuple[Callable[[str | None], Table], tuple[str, ...]], ...] = (
+    (commit_keys.commit_table, ("SELECT", "INSERT", "UPDATE")),
+    (consumers.consumer_table, ("SELECT", "INSERT", "UPDATE", "DELETE")),
+    (jobs.job_table, ("SELECT", "INSERT", "UPDATE")),
+    (applications.application_table, ("SELECT", "INSERT", "DELETE")),
+    (document_keys.document_key_table, ("SELECT", "INSERT")),
+    (watermarks.watermark_table, ("SELECT", "INSERT", "DELETE")),
+    (tag_table, ("SELECT", "INSERT", "DELETE")),
+    (restore_log.restore_table, ("SELECT",)),
+    (data_path_mark.mark_table, ("SELECT",)),
+)
+
+
+def grants(catalog: Catalog, role: Role, names: RoleNames) -> list[str]:
+    """Return the statements that give a role, in order; nothing is changed.
+
+    A maintainer's begin with those of the provider's own tables that are missing: nobody can be granted
+    rights on a table that does not exist. So they come before the other roles'.
+
+    Raises:
+        UnsupportedFeatureError: the catalog is a file, which has no users.
+    """
+    with catalog.dialect.reading() as connection:
+        schema = catalog.dialect.schema_of(connection, catalog.tables["metadata"])
+        rights = _rights(connection, catalog)
+        first = _missing(connection, catalog, schema) if role is Role.MAINTAINER else ()
+        return [*first, *catalog.dialect.grants(connection, Wanted(role, names, rights), schema)]
+
+
+def _rights(connection: Connection, catalog: Catalog) -> Mapping[str, tuple[str, ...]]:
+    """Return the rights of a writer on all tables of the lake."""
+    of_format = {table.name: rights_on(kind) for kind, table in catalog.tables.items()}
+    of_ours = {make(None).name: rights for make, rights in _OWN}
+    found = catalog.dialect.which_columns(("ducklake_inlined_%",), catalog.tables.metadata_schema)
+    inlined = {name: rights_on_inlined(name) for name in sorted(found.ask(connection))}
+    return {**of_format, **of_ours, **{name: rights for name, rights in inlined.items() if rights}}
+
+
+def _missing(connection: Connection, catalog: Catalog, schema: str) -> Iterator[str]:
+    for make, _ in _OWN:
+        table = make(schema)
+        known = catalog.dialect.column_names(connection, table.name, catalog.tables.metadata_schema)
+        if not known:
+            yield _text(catalog, CreateTable(table, if_not_exists=True))
+            if table.name == restore_log.NAME and (rows := restore_log.first_rows(connection, catalog)):
+                yield _text(catalog, table.insert().values(rows))
+        else:
+            lacking = (column for column in table.columns if column.name not in known)
+            yield from (_text(catalog, AddColumn(column)) for column in lacking)
+
+
+def _text(catalog: Catalog, statement: CompilerElement) -> str:
+    """Return a statement as the database reads it, with its values."""
+    options: dict[str, Any] = {"compile_kwargs": {"literal_binds": True}}
+    text = str(statement.compile(dialect=catalog.dialect.engine.dialect, **options))
+    return text.strip() % ()  # a % in a name is doubled

@@ -1,0 +1,221 @@
+"""Check the files of a lake, one page of the catalog's rows at a time, so that no lake is too large."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sqlalchemy import Connection, select, true
+
+from airflow_provider_ducklake.lake.catalog.snapshot.read import select_all
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
+    SINCE_0_2,
+    live_data_file,
+    live_delete_file,
+    which_file_stats,
+    which_partition_values,
+)
+from airflow_provider_ducklake.lake.catalog.verify.paths import table_roots
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
+from airflow_provider_ducklake.lake.spec.versions import Feature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Row, Table
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.verify.columns import Columns
+    from airflow_provider_ducklake.lake.catalog.verify.look import Look
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.lake.storage.moving.verify_files import DeletesToVerify, FileToVerify
+
+log = logger(__name__)
+
+_PAGE = 1000
+
+Reading: TypeAlias = Callable[[], AbstractContextManager[Connection]]
+Locate: TypeAlias = Callable[[str], "Location"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What the catalog says of all files together; ``roots`` are the directories of tables."""
+
+    tables: CatalogTables
+    newest: int
+    only: frozenset[int] | None
+    names: Mapping[int, str]
+    roots: Mapping[int, str]
+    specs: Mapping[int, PartitionSpec]
+    columns: Columns
+
+    @classmethod
+    def of(cls, look: Look, columns: Columns) -> Contents:
+        """Return what one state of the catalog says."""
+        roots = {row.table_id: row.root for row in look.connection.execute(table_roots(look))}
+        return cls(look.tables, look.newest_id, look.only, look.names, roots, _specs(look), columns)
+
+
+def _specs(look: Look) -> dict[int, PartitionSpec]:
+    """Return every partitioning by its id; those with transforms we do not know are left out."""
+    key = look.tables["partition_column"]
+    rows = look.connection.execute(
+        select(key).where(look.chosen(key.c.table_id)).order_by(key.c.partition_id, key.c.partition_key_index)
+    )
+    found: dict[int, PartitionSpec] = {}
+    for partition_id, keys in groupby(rows, key=lambda row: row.partition_id):
+        try:
+            fields = tuple(
+                PartitionField(ColumnId(one.column_id), Transform.parse(one.transform)) for one in keys
+            )
+        except UnsupportedFeatureError:
+            continue
+        found[partition_id] = PartitionSpec(fields, PartitionId(partition_id))
+    return found
+
+
+def check_contents(contents: Contents, reading: Reading, locate: Locate, sample: float) -> Iterator[Finding]:
+    """Yield what is wrong with files; ``sample`` is the share of them that is looked at, drawn again."""
+    yield from _pages(
+        contents, reading, sample, "data_file", lambda found: _data_files(found, locate, contents)
+    )
+    yield from _pages(
+        contents, reading, sample, "delete_file", lambda found: _deletes(found, locate, contents)
+    )
+
+
+def _pages(
+    contents: Contents,
+    reading: Reading,
+    sample: float,
+    kind: str,
+    look_into: Callable[[Sequence[Any]], Iterable[Finding]],
+) -> Iterator[Finding]:
+    """Ask for a page of rows, close the catalog, look into the files, and so on."""
+    prepare = _files_to_verify if kind == "data_file" else _deletes_to_verify
+    file, last, seen = contents.tables[kind], -1, 0
+    while True:
+        with reading() as connection:
+            rows = _page(connection, contents, file, kind, last)
+            chosen = [row for row in rows if sample >= 1 or random.random() < sample]
+            found = prepare(connection, contents, chosen)
+        yield from _still_there(look_into(found), reading, file, kind)
+        seen += len(chosen)
+        if len(rows) < _PAGE:
+            log.info("Checked %d files of kind %s", seen, kind)
+            return
+        last = rows[-1][0]
+        log.info("Checked %d files of kind %s so far", seen, kind)
+
+
+def _page(
+    connection: Connection, contents: Contents, file: Table, kind: str, last: int
+) -> Sequence[Row[Any]]:
+    id_ = file.c[f"{kind}_id"]
+    chosen = true() if contents.only is None else file.c.table_id.in_(contents.only)
+    query = select_all(file, *SINCE_0_2).where(id_ > last, chosen).order_by(id_).limit(_PAGE)
+    return connection.execute(query).all()
+
+
+def _still_there(findings: Iterable[Finding], reading: Reading, file: Table, kind: str) -> Iterator[Finding]:
+    """Leave out files that are gone because nothing refers to them any more."""
+    found = list(findings)
+    missing = [one.objects[f"{kind}_id"] for one in found if one.code is FindingCode.FILE_MISSING]
+    known: set[int] = set()
+    if missing:
+        id_ = file.c[f"{kind}_id"]
+        with reading() as connection:
+            known = set(connection.execute(select(id_).where(id_.in_(missing))).scalars())
+    for one in found:
+        if one.code is not FindingCode.FILE_MISSING or one.objects[f"{kind}_id"] in known:
+            yield one
+
+
+def _files_to_verify(
+    connection: Connection, contents: Contents, rows: Sequence[Row[Any]]
+) -> list[FileToVerify]:
+    found: list[FileToVerify] = []
+    by_table = sorted(rows, key=lambda row: row.table_id)
+    for table_id, of_table in groupby(by_table, key=lambda row: row.table_id):
+        found += _of_table(connection, contents, table_id, list(of_table))
+    return found
+
+
+def _of_table(
+    connection: Connection, contents: Contents, table_id: int, rows: Sequence[Row[Any]]
+) -> Iterator[FileToVerify]:
+    from airflow_provider_ducklake.lake.storage.moving.verify_files import FileToVerify  # noqa: PLC0415 - heavy
+
+    ids = [row.data_file_id for row in rows]
+    stats = which_file_stats(contents.tables, table_id, ids, None).ask(connection)
+    values = which_partition_values(contents.tables, table_id, ids).ask(connection)
+    types: Mapping[ColumnId, tuple[DuckLakeType, ...]] = contents.columns.types(table_id)
+    for row in rows:
+        file = live_data_file(
+            row,
+            contents.roots.get(table_id, ""),
+            {},
+            column_stats=stats.get(row.data_file_id, {}),
+            partition_values=tuple(values.get(row.data_file_id, ())),
+        )
+        yield FileToVerify(
+            file,
+            table_id,
+            contents.names.get(table_id, f"table {table_id}"),
+            contents.columns.at(table_id, row.begin_snapshot),
+            types,
+            contents.specs.get(row.partition_id),
+        )
+
+
+def _deletes_to_verify(
+    connection: Connection, contents: Contents, rows: Sequence[Row[Any]]
+) -> list[DeletesToVerify]:
+    from airflow_provider_ducklake.lake.storage.moving.verify_files import DeletesToVerify  # noqa: PLC0415 - heavy
+
+    file = contents.tables["data_file"]
+    ids = [row.data_file_id for row in rows]
+    query = select(file.c.data_file_id, file.c.record_count).where(file.c.data_file_id.in_(ids))
+    counts = {row.data_file_id: row.record_count for row in connection.execute(query)} if ids else {}
+    return [
+        DeletesToVerify(
+            live_delete_file(row, contents.roots.get(row.table_id, "")),
+            row.table_id,
+            contents.names.get(row.table_id, f"table {row.table_id}"),
+            counts.get(row.data_file_id),
+            Feature.DELETION_VECTOR_CONTAINERS in contents.tables.writer.features,
+        )
+        for row in rows
+    ]
+
+
+def _data_files(found: Sequence[FileToVerify], locate: Locate, _contents: Contents) -> Iterator[Finding]:
+    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving.verify_files import verify_data_file  # noqa: PLC0415
+
+    for findings in in_threads(
+        lambda one: verify_data_file(locate(one.file.path).with_key(one.file.encryption_key), one), found
+    ):
+        yield from findings
+
+
+def _deletes(found: Sequence[DeletesToVerify], locate: Locate, contents: Contents) -> Iterator[Finding]:
+    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving.verify_files import verify_delete_file  # noqa: PLC0415
+
+    newest = contents.newest
+    for findings in in_threads(
+        lambda one: verify_delete_file(locate(one.file.path).with_key(one.file.encryption_key), one, newest),
+        found,
+    ):
+        yield from findings

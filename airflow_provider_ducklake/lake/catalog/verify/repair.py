@@ -1,0 +1,389 @@
+"""Repair findings without losing anything: in one transaction, with a snapshot if clients must notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    MetaData,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    table,
+    union,
+    update,
+)
+from sqlalchemy import Table as SqlTable
+from sqlalchemy.schema import DropTable
+
+from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.effects.statistics import no_bounds
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import has_inlined_rows
+from airflow_provider_ducklake.lake.catalog.verify.look import Look, look_at
+from airflow_provider_ducklake.lake.catalog.verify.paths import full_paths
+from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Executable
+
+    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairResult:
+    """What was mended, or with ``dry_run`` would be, and what is left as it is.
+
+    ``snapshot_id`` is the snapshot that tells other clients of it; None where none was needed.
+    """
+
+    mended: tuple[Finding, ...]
+    left: tuple[Finding, ...]
+    snapshot_id: int | None
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """Statements that mend a finding, and what clients that run must notice of it.
+
+    ``least`` are counters that the next snapshot has to have at least; ``drops`` inlined tables without rows.
+    """
+
+    statements: tuple[Executable, ...] = ()
+    least: tuple[tuple[str, int], ...] = ()
+    drops: tuple[str, ...] = ()
+    changes_statistics: bool = False
+    changes_definitions: bool = False
+
+    @property
+    def needs_snapshot(self) -> bool:
+        """Whether clients that run must notice."""
+        return bool(self.least) or self.changes_statistics or self.changes_definitions
+
+
+def repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> RepairResult:
+    """Mend those of the findings that can be; see ``Lake.repair``."""
+    if dry_run:
+        with catalog.dialect.reading() as connection:
+            result = _planned(look_at(connection, catalog, None), findings).result(dry_run=True)
+    else:
+        result, _ = with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _repair(catalog, findings))
+    log.info(
+        "%s %d of %d findings%s",
+        "Would repair" if dry_run else "Repaired",
+        len(result.mended),
+        len(findings),
+        "" if result.snapshot_id is None else f" in snapshot {result.snapshot_id}",
+    )
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What mends each finding, and the snapshot that says so to clients, None where they need not notice."""
+
+    mendings: Sequence[tuple[Finding, Mending | None]]
+    snapshot_id: int | None
+
+    @property
+    def done(self) -> list[Mending]:
+        return [mending for _, mending in self.mendings if mending is not None]
+
+    @property
+    def mended(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding, mending in self.mendings if mending is not None)
+
+    def result(self, *, dry_run: bool) -> RepairResult:
+        left = tuple(finding for finding, mending in self.mendings if mending is None)
+        return RepairResult(self.mended, left, self.snapshot_id, dry_run)
+
+
+def _planned(look: Look, findings: Sequence[Finding]) -> _Planned:
+    mendings = [(finding, _mending(look, finding)) for finding in findings]
+    is_seen = any(one.needs_snapshot for _, one in mendings if one is not None)
+    return _Planned(mendings, look.head.id + 1 if is_seen else None)
+
+
+def _repair(catalog: Catalog, findings: Sequence[Finding]) -> RepairResult:
+    with catalog.dialect.writing() as connection:
+        look = look_at(connection, catalog, None)
+        planned = _planned(look, findings)
+        for mending in planned.done:
+            for statement in mending.statements:
+                connection.execute(statement)
+        if planned.snapshot_id is not None:
+            _add_snapshot(look, planned)
+        drops = [name for mending in planned.done for name in mending.drops]
+        if catalog.dialect.transactional_ddl:
+            _drop(look, drops)
+        connection.commit()
+        if not catalog.dialect.transactional_ddl:
+            _drop(look, drops)
+    return planned.result(dry_run=False)
+
+
+def _drop(look: Look, names: Sequence[str]) -> None:
+    for name in names:
+        dynamic = SqlTable(name, MetaData(schema=look.tables.metadata_schema))
+        look.connection.execute(DropTable(dynamic, if_exists=True))
+
+
+def _add_snapshot(look: Look, planned: _Planned) -> None:
+    """Make the snapshot by which clients notice; it says nothing of changes, as there are none of rows."""
+    head, least = look.head, {name: count for one in planned.done for name, count in one.least}
+    look.connection.execute(
+        insert(look.tables["snapshot"]).values(
+            snapshot_id=planned.snapshot_id,
+            snapshot_time=look.catalog.dialect.server_time(look.connection),
+            schema_version=max(head.schema_version, least.get("schema_version", 0))
+            + any(one.changes_definitions for one in planned.done),
+            next_catalog_id=max(head.next_catalog_id, least.get("next_catalog_id", 0)),
+            next_file_id=max(head.next_file_id + 1, least.get("next_file_id", 0)),
+        )
+    )
+    codes = ", ".join(sorted({finding.code.value for finding in planned.mended}))
+    look.connection.execute(
+        insert(look.tables["snapshot_changes"]).values(
+            snapshot_id=planned.snapshot_id, commit_message=f"Repaired: {codes}"
+        )
+    )
+
+
+def _mending(look: Look, finding: Finding) -> Mending | None:
+    """Return what mends a finding; None where nothing does without losing something."""
+    mend = MENDINGS.get(finding.code)
+    return None if mend is None else mend(look, finding.objects)
+
+
+def _changes_missing(look: Look, objects: Mapping[str, Any]) -> Mending:
+    changes, snapshot_id = look.tables["snapshot_changes"], objects["snapshot_id"]
+    is_there = exists().where(changes.c.snapshot_id == snapshot_id)
+    row = select(literal(snapshot_id)).where(~is_there)
+    return Mending((insert(changes).from_select(["snapshot_id"], row),))
+
+
+def _counter(_look: Look, objects: Mapping[str, Any]) -> Mending:
+    return Mending(least=((objects["counter"], objects["least"]),))
+
+
+def _schema_version(look: Look, objects: Mapping[str, Any]) -> Mending:
+    """Say of each snapshot that changed the table's columns or partitioning which schema version it made."""
+    versions, snapshot, table_id = (
+        look.tables["schema_versions"],
+        look.tables["snapshot"],
+        objects["table_id"],
+    )
+    changed = union(
+        *(
+            select(one.c[moment].label("begin_snapshot")).where(
+                one.c.table_id == table_id, one.c[moment].is_not(None)
+            )
+            for name in ("table", "column", "partition_info")
+            for one in (look.tables[name],)
+            for moment in ("begin_snapshot", "end_snapshot")
+        )
+    ).subquery()
+    then = select(func.min(snapshot.c.schema_version)).where(
+        snapshot.c.snapshot_id >= changed.c.begin_snapshot
+    )
+    is_there = exists().where(versions.c.table_id == table_id)
+    rows = select(changed.c.begin_snapshot, then.scalar_subquery(), literal(table_id)).where(~is_there)
+    names = ["begin_snapshot", "schema_version", "table_id"]
+    return Mending((insert(versions).from_select(names, rows),))
+
+
+def _column_twice(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+    """End each row of the column where the next begins; None where two say different things at once."""
+    column = look.tables["column"]
+    is_seen = or_(column.c.end_snapshot.is_(None), column.c.end_snapshot > column.c.begin_snapshot)
+    is_it = and_(column.c.table_id == objects["table_id"], column.c.column_id == objects["id"], is_seen)
+    found = look.connection.execute(select(column).where(is_it).order_by(column.c.begin_snapshot))
+    rows = [row._asdict() for row in found]
+    kept: list[dict[str, Any]] = []
+    for row in rows:
+        begin = row["begin_snapshot"]
+        if kept and kept[-1]["begin_snapshot"] == begin:
+            if {**kept[-1], "end_snapshot": None} != {**row, "end_snapshot": None}:
+                return None
+            kept.pop()
+        elif kept and (kept[-1]["end_snapshot"] is None or kept[-1]["end_snapshot"] > begin):
+            kept[-1]["end_snapshot"] = begin
+        kept.append(row)
+    return Mending((delete(column).where(is_it), insert(column).values(kept)), changes_definitions=True)
+
+
+def _table_ended(look: Look, objects: Mapping[str, Any]) -> Mending:
+    file = look.tables[objects["kind"]]
+    is_it = file.c[f"{objects['kind']}_id"] == objects["id"]
+    ended = update(file).where(is_it, file.c.end_snapshot.is_(None))
+    return Mending((ended.values(end_snapshot=objects["end_snapshot"]),))
+
+
+def _rows_of_nothing(look: Look, objects: Mapping[str, Any]) -> Mending:
+    rows = look.tables[objects["rows_of"]]
+    id_, owner = (
+        ("snapshot_id", "snapshot")
+        if objects["rows_of"] == "snapshot_changes"
+        else ("data_file_id", "data_file")
+    )
+    has_owner = exists().where(look.tables[owner].c[id_] == objects[id_])
+    return Mending((delete(rows).where(rows.c[id_] == objects[id_], ~has_owner),))
+
+
+def _row_counter(look: Look, objects: Mapping[str, Any]) -> Mending:
+    stats = look.tables["table_stats"]
+    behind = update(stats).where(
+        stats.c.table_id == objects["table_id"], stats.c.next_row_id < objects["least"]
+    )
+    return Mending((behind.values(next_row_id=objects["least"]),), changes_statistics=True)
+
+
+def _scheduled(look: Look, objects: Mapping[str, Any]) -> Mending:
+    scheduled, file = look.tables["files_scheduled_for_deletion"], full_paths(look)
+    is_in_use = select(literal(1)).select_from(file).where(file.c.path == objects["path"]).exists()
+    return Mending((delete(scheduled).where(scheduled.c.data_file_id == objects["scheduled_id"], is_in_use),))
+
+
+def _forget_bounds(look: Look, objects: Mapping[str, Any]) -> Executable:
+    """Return what removes the table's statistics of a column: without them nothing is left out."""
+    stats = look.tables["table_column_stats"]
+    return delete(stats).where(
+        stats.c.table_id == objects["table_id"], stats.c.column_id == objects["column_id"]
+    )
+
+
+def _table_bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
+    return Mending((_forget_bounds(look, objects),), changes_statistics=True)
+
+
+def _bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
+    """Make bounds that say nothing unknown: a file's become NULL, a table's row goes."""
+    if "data_file_id" not in objects:
+        return _table_bounds(look, objects)
+    return _file_stats(look, objects, **no_bounds(look.tables["file_column_stats"]))
+
+
+def _file_stats(look: Look, objects: Mapping[str, Any], **values: str | int | None) -> Mending:
+    stats = look.tables["file_column_stats"]
+    of_file = update(stats).where(
+        stats.c.data_file_id == objects["data_file_id"], stats.c.column_id == objects["column_id"]
+    )
+    return Mending((of_file.values(values), _forget_bounds(look, objects)), changes_statistics=True)
+
+
+def _exactness(look: Look, objects: Mapping[str, Any]) -> Mending:
+    """Say nothing of bounds that are not there."""
+    stats = look.tables["file_column_stats" if "data_file_id" in objects else "table_column_stats"]
+    is_it = [stats.c[name] == value for name, value in objects.items()]
+    said = {
+        f"{end}_is_exact": case((stats.c[f"{end}_value"].is_(None), null()), else_=stats.c[f"{end}_is_exact"])
+        for end in ("min", "max")
+    }
+    return Mending((update(stats).where(*is_it).values(said),), changes_statistics=True)
+
+
+def _found_bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
+    bounds = {"min_value": objects["low"], "max_value": objects["high"]}
+    return _file_stats(look, objects, **no_bounds(look.tables["file_column_stats"]) | bounds)
+
+
+def _found_counts(look: Look, objects: Mapping[str, Any]) -> Mending:
+    return _file_stats(look, objects, value_count=objects["values"], null_count=objects["nulls"])
+
+
+def _found(name: str) -> Callable[[Look, Mapping[str, Any]], Mending]:
+    """Return what writes the number found in a file into the column of that name."""
+
+    def mend(look: Look, objects: Mapping[str, Any]) -> Mending:
+        kind = "data_file" if "data_file_id" in objects else "delete_file"
+        file = look.tables[kind]
+        is_it = file.c[f"{kind}_id"] == objects[f"{kind}_id"]
+        return Mending((update(file).where(is_it).values({name: objects["found"]}),))
+
+    return mend
+
+
+def _table_stats(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+    """Count what the files say; None where row ids may lie elsewhere than in the counts of files."""
+    file, stats = look.tables["data_file"], look.tables["table_stats"]
+    table_id = objects["table_id"]
+    of_table = file.c.table_id == table_id
+    stored = exists().where(of_table, file.c.row_id_start.is_(None) | file.c.partial_max.is_not(None))
+    if look.connection.execute(select(stored)).scalar_one() or has_inlined_rows(
+        look.connection, look.catalog, table_id
+    ):
+        return None
+    row = select(
+        literal(table_id),
+        func.sum(file.c.record_count),
+        func.max(file.c.row_id_start + file.c.record_count),
+        func.sum(file.c.file_size_bytes),
+    ).where(of_table, ~exists().where(stats.c.table_id == table_id))
+    column_stats = look.tables["table_column_stats"]
+    columns = ["table_id", "record_count", "next_row_id", "file_size_bytes"]
+    return Mending(
+        (
+            insert(stats).from_select(columns, row.having(func.count() > 0)),
+            delete(column_stats).where(column_stats.c.table_id == table_id),
+        ),
+        changes_statistics=True,
+    )
+
+
+def _inlined_missing(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+    if look.catalog.dialect.has_table(look.connection, objects["name"], look.tables.metadata_schema):
+        return None
+    return Mending((_unregistered(look, objects),), changes_definitions=True)
+
+
+def _inlined_columns(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+    """Drop an inlined table without rows: DuckDB makes one of the right columns when it needs it."""
+    rows = table(objects["name"], schema=look.tables.metadata_schema)
+    if look.connection.execute(select(func.count()).select_from(rows)).scalar_one():
+        return None
+    return Mending((_unregistered(look, objects),), drops=(objects["name"],), changes_definitions=True)
+
+
+def _unregistered(look: Look, objects: Mapping[str, Any]) -> Executable:
+    registry = look.tables["inlined_data_tables"]
+    return delete(registry).where(
+        registry.c.table_id == objects["table_id"], registry.c.table_name == objects["name"]
+    )
+
+
+MENDINGS: Mapping[FindingCode, Callable[[Look, Mapping[str, Any]], Mending | None]] = {
+    FindingCode.CHANGES_MISSING: _changes_missing,
+    FindingCode.COUNTER_BEHIND: _counter,
+    FindingCode.COLUMN_TWICE: _column_twice,
+    FindingCode.SCHEMA_VERSION_MISSING: _schema_version,
+    FindingCode.TABLE_ENDED: _table_ended,
+    FindingCode.ROWS_OF_NOTHING: _rows_of_nothing,
+    FindingCode.ROW_COUNTER_BEHIND: _row_counter,
+    FindingCode.SCHEDULED_IN_USE: _scheduled,
+    FindingCode.TABLE_STATS_MISSING: _table_stats,
+    FindingCode.TABLE_STATS_NARROW: _table_bounds,
+    FindingCode.BOUND_UNREADABLE: _bounds,
+    FindingCode.BOUNDS_CROSSED: _bounds,
+    FindingCode.EXACT_WITHOUT_BOUND: _exactness,
+    FindingCode.INLINED_TABLE_MISSING: _inlined_missing,
+    FindingCode.INLINED_COLUMNS_DIFFER: _inlined_columns,
+    FindingCode.FILE_SIZE_DIFFERS: _found("file_size_bytes"),
+    FindingCode.FOOTER_SIZE_DIFFERS: _found("footer_size"),
+    FindingCode.FILE_STATS_NARROW: _found_bounds,
+    FindingCode.FILE_STATS_INEXACT: _found_bounds,
+    FindingCode.FILE_STATS_COUNTS: _found_counts,
+    FindingCode.DELETE_COUNT_DIFFERS: _found("delete_count"),
+}

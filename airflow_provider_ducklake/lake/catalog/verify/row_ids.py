@@ -1,0 +1,166 @@
+"""Check that files do not use the same row ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import func, or_, select
+
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_marks
+from airflow_provider_ducklake.lake.catalog.snapshot.read import select_all
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import SINCE_0_2, file_key, live_delete_file
+from airflow_provider_ducklake.lake.catalog.verify.file_rows import TRANSACTION_LOCAL
+from airflow_provider_ducklake.lake.catalog.verify.paths import full_paths, table_roots
+from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.lake.spec.ids import DataFileId, TableId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from airflow_provider_ducklake.lake.catalog.verify.contents import Locate
+    from airflow_provider_ducklake.lake.catalog.verify.look import Look
+    from airflow_provider_ducklake.lake.spec.encryption import FileKey
+    from airflow_provider_ducklake.lake.spec.files import LiveDeleteFile
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedFile:
+    """A live data file and the row ids that it has if it stores none: from ``start`` to before ``end``.
+
+    The positions ``marks`` and those in ``deletes`` are of rows that are deleted.
+    """
+
+    id: int
+    table_id: int
+    table: str
+    path: str
+    start: int
+    end: int
+    marks: Sequence[int]
+    deletes: Sequence[LiveDeleteFile]
+    encryption_key: FileKey | None = None
+
+
+def numbered_twice(look: Look) -> list[NumberedFile]:
+    """Return the live files whose numbers others have too, by table and first number.
+
+    Flushed files are among them: the catalog does not say that they store ids.
+    """
+    file = look.tables["data_file"]
+    start, end = file.c.row_id_start, file.c.row_id_start + file.c.record_count
+    order: dict[str, Any] = {"partition_by": file.c.table_id, "order_by": (start, file.c.data_file_id)}
+    rows = (
+        select(
+            file.c.data_file_id,
+            file.c.table_id,
+            file.c.encryption_key,
+            start.label("first"),
+            end.label("behind"),
+            func.max(end).over(**order, rows=(None, -1)).label("before"),
+            func.lead(start).over(**order).label("after"),  # the least of all that follow, by the order
+        )
+        .where(
+            file.c.end_snapshot.is_(None),
+            start < TRANSACTION_LOCAL,
+            file.c.record_count > 0,
+            file.c.record_count < TRANSACTION_LOCAL,  # the others are a finding of their own
+            look.chosen(file.c.table_id),
+        )
+        .subquery()
+    )
+    paths = full_paths(look)
+    query = (
+        select(rows, paths.c.path)
+        .join(paths, (paths.c.id == rows.c.data_file_id) & (paths.c.kind == "data_file"))
+        .where(or_(rows.c.before > rows.c.first, rows.c.after < rows.c.behind))
+        .order_by(rows.c.table_id, rows.c.first, rows.c.data_file_id)
+    )
+    found = list(look.all(query))
+    marks: dict[DataFileId, list[int]] = {}
+    deletes: dict[int, list[LiveDeleteFile]] = {}
+    for table_id in {row.table_id for row in found}:
+        marks.update(inlined_delete_marks(look.connection, look.catalog, TableId(table_id), look.head.id))
+        deletes.update(_delete_files(look, table_id))
+    return [
+        NumberedFile(
+            row.data_file_id,
+            row.table_id,
+            look.table(row.table_id),
+            row.path,
+            row.first,
+            row.behind,
+            marks.get(row.data_file_id, ()),
+            deletes.get(row.data_file_id, ()),
+            file_key(row.encryption_key),
+        )
+        for row in found
+    ]
+
+
+def _delete_files(look: Look, table_id: int) -> dict[int, list[LiveDeleteFile]]:
+    """Return the live delete files of a table's data files."""
+    file, roots = look.tables["delete_file"], table_roots(look).subquery()
+    root = select(roots.c.root).where(roots.c.table_id == table_id)
+    directory = look.connection.execute(root).scalar_one_or_none() or ""
+    query = select_all(file, *SINCE_0_2).where(file.c.table_id == table_id, file.c.end_snapshot.is_(None))
+    found: dict[int, list[LiveDeleteFile]] = {}
+    for row in look.all(query):
+        found.setdefault(row.data_file_id, []).append(live_delete_file(row, directory))
+    return found
+
+
+def check_row_ids(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Finding]:
+    """Yield the files that number rows as another does, after looking into them for stored ids."""
+    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving.verify_files import stores_row_ids  # noqa: PLC0415
+
+    def numbers(file: NumberedFile) -> NumberedFile | None:
+        try:
+            return None if stores_row_ids(locate(file.path).with_key(file.encryption_key)) else file
+        except (StorageError, UnsupportedFeatureError):
+            return None  # a finding of its own
+
+    numbered = [file for file in in_threads(numbers, files) if file is not None]
+    for _, of_table in groupby(numbered, key=lambda file: file.table_id):
+        yield from _overlaps(of_table, locate)
+
+
+def _overlaps(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Finding]:
+    """Yield each file that shares a live row's number with one before it, by their first numbers."""
+    before: list[NumberedFile] = []
+    for file in files:
+        before = [one for one in before if one.end > file.start]
+        other = next((one for one in before if _share_a_live_row(one, file, locate)), None)
+        if other is not None:
+            yield Finding(
+                FindingCode.ROW_IDS_OVERLAP,
+                f"Data files {other.id} and {file.id} of {file.table} both have rows from {file.start} to "
+                f"{min(file.end, other.end) - 1}.",
+                {"table_id": file.table_id, "first_id": other.id, "last_id": file.id},
+            )
+        before.append(file)
+
+
+def _share_a_live_row(one: NumberedFile, other: NumberedFile, locate: Locate) -> bool:
+    """Whether a number of both is deleted in neither; a row that is updated may keep it in another file."""
+    first, end = max(one.start, other.start), min(one.end, other.end)
+    try:
+        gone = _deleted(one, first, end, locate) | _deleted(other, first, end, locate)
+    except (StorageError, UnsupportedFeatureError):
+        return False  # a finding of its own
+    return len(gone) < end - first
+
+
+def _deleted(file: NumberedFile, first: int, end: int, locate: Locate) -> set[int]:
+    """Return the numbers in a range that are those of a file's deleted rows."""
+    from airflow_provider_ducklake.lake.storage.deletes.delete_files import deleted_rows  # noqa: PLC0415 - heavy
+
+    found = set(file.marks)
+    for one in file.deletes:
+        location = locate(one.path).with_key(one.encryption_key)
+        rows = deleted_rows(location, one.format, one.begin_snapshot, file.end - file.start)
+        found.update(rows["pos"].to_pylist())
+    return {file.start + position for position in found if first <= file.start + position < end}

@@ -1,0 +1,421 @@
+"""May a data file hold a row for which a filter is true? Yes, unless its statistics say that it cannot.
+
+Is the filter true for all of its rows? No, unless the same evidence says so: no row is NULL in the filter's
+column, and none can meet the opposite condition.
+
+What speaks of a file: the bounds and counts of its columns, the values of its partition, the folders that it
+lies in. Each may be unknown, and then the file stays. Bounds were written for the type that the column had
+then, which is not known here; they are read so that they hold for every type that can have become today's.
+*Source:* docs/sources.md, DDL and inserts; statistics that the reference writes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidTypeError
+from airflow_provider_ducklake.lake.planning.reading.predicates import (
+    NEGATED,
+    AnyOf,
+    Comparison,
+    Likeness,
+    Membership,
+    NullTest,
+    Operator,
+    OrderKey,
+    Overlap,
+    PathComparison,
+    PathNullTest,
+    holds,
+    order,
+)
+from airflow_provider_ducklake.lake.planning.reading.variant_paths import as_of_column, shown_path
+from airflow_provider_ducklake.lake.spec.partitioning import (
+    EPOCHS,
+    Transform,
+    TransformKind,
+    bucket,
+    epoch_range,
+    hive_value,
+    hive_values,
+    is_local,
+    partition_value,
+)
+from airflow_provider_ducklake.lake.spec.stats import STRING_BOUND_BYTES
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, is_float, parse_type
+from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
+from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
+from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.values import (
+    Physical,
+    as_float32,
+    days_from_civil,
+    format_physical,
+    is_infinite,
+    parse_physical,
+    units_per_second,
+)
+from airflow_provider_ducklake.lake.spec.variant_stats import read_path_stats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, PathCondition, Predicate
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId
+    from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
+    from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+    from airflow_provider_ducklake.lake.spec.types.geometry import Box
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a column's values in one file; None is unknown, which excludes nothing.
+
+    ``transformed`` gives the partition values that a value can have; the file has ``part``. All geometries
+    lie in ``box``.
+    """
+
+    low: OrderKey | None = None
+    high: OrderKey | None = None
+    has_nulls: bool = True
+    has_values: bool = True
+    part: str | None = None
+    transformed: Callable[[Physical], frozenset[str | None] | None] | None = None
+    box: Box | None = None
+
+    def admits(self, value: Physical) -> bool:
+        """Whether the value may be there."""
+        key = order(value)
+        if (self.low is not None and key < self.low) or (self.high is not None and key > self.high):
+            return False
+        possible = None if self.transformed is None else self.transformed(value)
+        return possible is None or self.part in possible
+
+
+def may_match(
+    predicate: Predicate,
+    file: LiveDataFile,
+    types: Mapping[ColumnId, DuckLakeType],
+    partition_specs: Mapping[PartitionId, PartitionSpec],
+) -> bool:
+    """Whether a file may hold a row for which the filter is true, were none of its rows deleted."""
+
+    def judge(condition: Condition | PathCondition) -> bool:
+        if isinstance(condition, PathNullTest):
+            return True  # where a file has nothing at a path, nobody writes it down
+        if isinstance(condition, PathComparison):
+            return _may_hold_at(condition, file)
+        type_ = types[condition.column_id]
+        spec = None if file.partition_id is None else partition_specs.get(file.partition_id)
+        found = evidence(file, condition.column_id, type_, spec)
+        return all(_may_hold(condition, one) for one in found)
+
+    return holds(predicate, judge)
+
+
+def _may_hold_at(condition: PathComparison, file: LiveDataFile) -> bool:
+    """Whether a file may hold such a value at a path in a variant: its statistics have all values there."""
+    stats = file.column_stats.get(condition.column_id)
+    known = {one.path: one for one in read_path_stats(None if stats is None else stats.extra_stats)}
+    path = known.get(shown_path(condition.path))
+    if path is None:
+        return True
+    try:
+        type_ = parse_type(path.shredded_type)
+        predicate = as_of_column(condition, type_)
+    except (InvalidTypeError, InvalidInputError):
+        return True  # whoever looks at the values says what is wrong
+    low, high = _bounds(type_, path.min_value, path.max_value)
+    if is_float(type_) and path.contains_nan is not False:
+        high = None
+    evidence = Evidence(low, high, has_values=path.value_count != 0)
+    return holds(predicate, lambda one: _may_hold(one, evidence))
+
+
+def _may_hold(condition: Condition | PathCondition, known: Evidence) -> bool:
+    if isinstance(condition, NullTest) and not condition.negated:
+        return known.has_nulls
+    if not known.has_values:
+        return False
+    match condition:
+        case Comparison(_, operator, value):
+            return _may_compare(operator, value, known)
+        case Membership(_, values, negated):
+            if negated:
+                return known.low is None or known.low != known.high or known.low not in map(order, values)
+            return any(map(known.admits, _between(values, known)))
+        case Likeness(_, pattern, negated):
+            return negated or _may_begin(_beginning(pattern), known)
+        case Overlap(_, box, negated):
+            return negated or known.box is None or known.box.meets(box)
+        case _:
+            return True
+
+
+def _may_compare(operator: Operator, value: Physical, known: Evidence) -> bool:
+    key, low, high = order(value), known.low, known.high
+    match operator:
+        case Operator.EQUAL:
+            return known.admits(value)
+        case Operator.UNEQUAL:
+            return low is None or not low == high == key
+        case Operator.LESS:
+            return low is None or bool(low < key)
+        case Operator.AT_MOST:
+            return low is None or bool(low <= key)
+        case Operator.GREATER:
+            return high is None or bool(high > key)
+        case Operator.AT_LEAST:
+            return high is None or bool(high >= key)
+
+
+def _between(values: tuple[Physical, ...], known: Evidence) -> tuple[Physical, ...]:
+    """Return the values from the lower bound on: of ascending ones, as ``Membership`` has them."""
+    return values if known.low is None else values[bisect_left(values, known.low, key=order) :]
+
+
+def _beginning(pattern: str) -> bytes:
+    ends = [place for place in (pattern.find("%"), pattern.find("_")) if place >= 0]
+    return pattern[: min(ends, default=len(pattern))].encode()
+
+
+def _may_begin(start: bytes, known: Evidence) -> bool:
+    if known.high is not None and known.high < start:
+        return False
+    return known.low is None or known.low[: len(start)] <= start
+
+
+def evidence(
+    file: LiveDataFile, column_id: ColumnId, type_: DuckLakeType, spec: PartitionSpec | None
+) -> Iterator[Evidence]:
+    """Yield what is known of a column in a file, all of it true; ``spec`` are the keys of its partition."""
+    folder = _folder(file, column_id)
+    if folder is not None:
+        yield from _of_folder(file, folder, type_)
+        return
+    stats = file.column_stats.get(column_id)
+    if stats is not None:
+        yield _of_statistics(file, stats, type_)
+    if spec is None or len(spec.fields) != len(file.partition_values):
+        return
+    for field, text in zip(spec.fields, file.partition_values, strict=True):
+        if field.column_id == column_id:
+            yield _of_partition(field.transform, type_, text)
+
+
+def _folder(file: LiveDataFile, column_id: ColumnId) -> str | None:
+    found = (one.source_name for one in file.mapping or () if one.is_partition and one.column_id == column_id)
+    return next(found, None)
+
+
+def _of_folder(file: LiveDataFile, name: str, type_: DuckLakeType) -> Iterator[Evidence]:
+    """Yield what the name of a folder says, read as the values of its rows are."""
+    folders = hive_values(file.path)
+    if name not in folders:
+        return
+    text = folders[name]
+    if text is None:
+        yield Evidence(has_values=False)
+        return
+    try:
+        value = hive_value(type_, text)
+    except (ValueError, ArithmeticError):
+        return  # the reader says what is wrong with it
+    yield Evidence(order(value), order(value), has_nulls=False)
+
+
+def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) -> Evidence:
+    nulls, values = stats.null_count, stats.value_count
+    if nulls is None or values is None or nulls + values != file.record_count or not type_.facts.counts_nulls:
+        nulls = values = None  # of types that are not counted; below lists there may be more or fewer
+    is_foreign = file.mapping_id is not None  # a footer need not count NULLs, nor tell NaN
+    low, high = _bounds(type_, stats.min_value, stats.max_value)
+    if is_float(type_) and (stats.contains_nan is not False or is_foreign):
+        high = None
+    is_of_geometries = type_.facts.kind is Kind.GEOMETRY
+    geometries = GeometryStats.of_text(stats.extra_stats) if is_of_geometries else None
+    return Evidence(
+        low,
+        high,
+        has_nulls=nulls != 0 or is_foreign,
+        has_values=values != 0,
+        box=None if geometries is None else geometries.surroundings,
+    )
+
+
+def _bounds(
+    type_: DuckLakeType, low: str | None, high: str | None
+) -> tuple[OrderKey | None, OrderKey | None]:
+    """Return the bounds of two texts, whichever type they were written for."""
+    if type_.facts.kind is Kind.JSON:
+        return None, None  # it may have been any type, and the texts of numbers are in another order
+    low_value, high_value = _parsed(type_, low), _parsed(type_, high)
+    if isinstance(low_value, float) or isinstance(high_value, float):
+        return _below(low_value), _above(high_value)
+    if isinstance(high_value, bytes) and len(high_value) >= STRING_BOUND_BYTES:
+        high_value = None  # some writers cut a text without raising it
+    return low_value, high_value
+
+
+def _parsed(type_: DuckLakeType, text: str | None) -> Physical | None:
+    if text is None:
+        return None
+    try:
+        return parse_physical(type_, text)
+    except (ValueError, ArithmeticError):
+        return None
+
+
+# The same number was another one if it was a float32, an integer or a decimal before, and rounded.
+_SLACK, _LEAST_SLACK = 2.0**-22, 2e-45
+
+
+def _below(value: Physical | None) -> OrderKey | None:
+    if not isinstance(value, float) or math.isnan(value):
+        return None
+    number = min(value, as_float32(value))
+    return order(number if math.isinf(number) else number - abs(number) * _SLACK - _LEAST_SLACK)
+
+
+def _above(value: Physical | None) -> OrderKey | None:
+    if not isinstance(value, float) or math.isnan(value):
+        return None
+    number = max(value, as_float32(value))
+    return order(number if math.isinf(number) else number + abs(number) * _SLACK + _LEAST_SLACK)
+
+
+def _of_partition(transform: Transform, type_: DuckLakeType, text: str | None) -> Evidence:
+    """Return what a partition's value says of the column that it was made of."""
+    match transform.kind:
+        case TransformKind.IDENTITY:
+            return _of_identity(type_, text)
+        case TransformKind.BUCKET:
+            assert transform.bucket_count is not None
+            return _of_bucket(type_, text, transform.bucket_count)
+        case kind if kind in EPOCHS:
+            return _of_epoch(kind, type_, text)
+        case _ if is_local(transform, type_):  # which only tells what has no calendar at all
+            return Evidence(has_nulls=text is None)
+        case _:
+            return _of_calendar(transform, type_, text)
+
+
+def _of_identity(type_: DuckLakeType, text: str | None) -> Evidence:
+    if text is None:
+        return Evidence(has_values=False)
+    if type_.facts.kind is Kind.JSON:
+        return Evidence(has_nulls=False)
+    try:
+        value = parse_scalar(type_, text)
+    except (ValueError, ArithmeticError):
+        return Evidence(has_nulls=False)
+    if not isinstance(value, float):
+        return Evidence(value, value, has_nulls=False)
+    if math.isnan(value):
+        return Evidence(order(value), order(value), has_nulls=False)
+    return Evidence(_below(value), _above(value), has_nulls=False)
+
+
+def _of_epoch(kind: TransformKind, type_: DuckLakeType, text: str | None) -> Evidence:
+    """Return what a count of units since 1970 says; NULL stands for NULL and for the infinite times."""
+    if text is None:
+        own = Transform(kind)
+        return Evidence(transformed=lambda value: frozenset({partition_value(own, type_, value)}))
+    if not _COUNT.fullmatch(text):
+        return Evidence()  # which is no count: it says nothing
+    low, high = epoch_range(kind, type_, int(text))
+    return Evidence(low, high, has_nulls=False)
+
+
+_COUNT = re.compile(r"-?\d{1,18}", re.ASCII)
+
+
+def _of_calendar(transform: Transform, type_: DuckLakeType, text: str | None) -> Evidence:
+    """Return what a year, month, day or hour says; NULL stands for NULL and for the infinite times."""
+
+    def transformed(value: Physical) -> frozenset[str | None]:
+        return frozenset({partition_value(transform, type_, value)})
+
+    if text is not None and transform.kind is TransformKind.YEAR and _YEAR.fullmatch(text):
+        low, high = year_range(type_, int(text))
+        return Evidence(low, high, has_nulls=False)
+    return Evidence(has_nulls=text is None, part=text, transformed=transformed)
+
+
+_YEAR = re.compile(r"-?\d{1,9}", re.ASCII)
+
+
+def year_range(type_: DuckLakeType, year: int) -> tuple[int, int]:
+    """Return the first and the last moment of a year in units of the type."""
+    per_day = units_per_second(type_) * 86_400
+    first, end = (int(days_from_civil(one, 1, 1) * per_day) for one in (year, year + 1))
+    return first, end - 1
+
+
+def _of_bucket(type_: DuckLakeType, text: str | None, count: int) -> Evidence:
+    if text is None:
+        return Evidence(has_values=False)
+
+    def transformed(value: Physical) -> frozenset[str | None] | None:
+        hashed = _hashed(type_, value)
+        return None if hashed is None else frozenset(str(bucket(one, count)) for one in hashed)
+
+    return Evidence(has_nulls=False, part=text, transformed=transformed)
+
+
+_SECONDS = (1, 10**3, 10**6, 10**9)
+
+
+def _hashed(type_: DuckLakeType, value: Physical) -> list[bytes] | None:
+    """Return what may have been hashed for a value, by every type that can have become this one.
+
+    None: too many to tell.
+    """
+    match type_.facts.kind:
+        case Kind.STRING | Kind.BLOB if isinstance(value, bytes):
+            return [value]
+        case Kind.UUID:
+            return [format_physical(type_, value).encode()]
+        case Kind.BOOLEAN | Kind.DATE | Kind.TIME:
+            return [_long(int(value))]
+        case Kind.INTEGER:
+            return [_long(int(value)), str(value).encode()]
+        case Kind.TIMESTAMP if not is_infinite(type_, int(value)):
+            seconds = int(value) / units_per_second(type_)
+            counts = [seconds / 86_400, *(seconds * unit for unit in _SECONDS)]
+            return [_long(int(count)) for count in counts if count.denominator == 1]
+        case _:
+            return None
+
+
+def _long(value: int) -> bytes:
+    return (value & 2**64 - 1).to_bytes(8, "little")
+
+
+def all_match(
+    predicate: Predicate,
+    file: LiveDataFile,
+    types: Mapping[ColumnId, DuckLakeType],
+    partition_specs: Mapping[PartitionId, PartitionSpec],
+) -> bool:
+    """Whether the filter is surely true for every row of a file, deleted ones too."""
+
+    def judge(condition: Condition | PathCondition) -> bool:
+        match condition:
+            case PathComparison() | PathNullTest():
+                return False
+            case NullTest(column_id, negated):
+                opposite: Predicate = NullTest(column_id, not negated)
+            case Comparison(column_id, operator, value):
+                opposite = AnyOf((Comparison(column_id, NEGATED[operator], value), NullTest(column_id)))
+            case _:
+                other = replace(condition, negated=not condition.negated)
+                opposite = AnyOf((other, NullTest(condition.column_id)))
+        return not may_match(opposite, file, types, partition_specs)
+
+    return holds(predicate, judge)

@@ -1,0 +1,303 @@
+"""Pure rules for restoring a table, from its older and its current snapshot.
+
+Nothing that was registered is registered again: a path has one row for ever, since the reference schedules
+the file of a row that nobody reaches, whatever other rows name it (observed on 1.5.5). So what is there no
+more comes back in new files; see ADR 0015.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.transaction.changes import (
+    ChangeColumns,
+    CommentOnColumn,
+    CommentOnTable,
+    CreateTable,
+    RenameTable,
+    RestoreTable,
+    SetPartitioning,
+    SetSorting,
+)
+from airflow_provider_ducklake.lake.transaction.definition import column_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, PartitionId, SnapshotId
+    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.transaction.changes import Change, Positions, RestoredRows
+
+_COPY_SHARE = 4  # a file that lost a quarter of its rows and more since is copied whole, by the store itself
+
+
+@dataclass(frozen=True, slots=True)
+class FilePair:
+    """A data file as it was then, and as it is now; None: it has ended."""
+
+    then: LiveDataFile
+    now: LiveDataFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileComparison:
+    """Data files that are what they were, that came since, and that have to be looked into."""
+
+    kept: tuple[LiveDataFile, ...]
+    added: tuple[LiveDataFile, ...]
+    doubtful: tuple[FilePair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileLook:
+    """What was found in a file that was there then.
+
+    ``returning`` counts rows that it had then and has not now, ``later`` are positions of rows that it has
+    now and had not then. ``is_plain``: all its rows were there then, and none says its snapshot.
+    """
+
+    pair: FilePair
+    returning: int
+    later: Positions
+    is_plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileActions:
+    """What becomes of the data files of a table.
+
+    ``copied`` files get a copy under another name; of ``rewritten`` ones the rows that return are written
+    again, ``returning`` many; ``shortened`` ones lose rows that came since. ``ended`` files go with all rows.
+    """
+
+    kept: tuple[LiveDataFile, ...] = ()
+    ended: tuple[LiveDataFile, ...] = ()
+    copied: tuple[LiveDataFile, ...] = ()
+    rewritten: tuple[FilePair, ...] = ()
+    returning: int = 0
+    shortened: Mapping[DataFileId, Positions] = field(default_factory=dict)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the files are what they were."""
+        return not (self.ended or self.copied or self.rewritten or self.shortened)
+
+
+def compare_files(
+    then: TableSnapshot,
+    now: TableSnapshot | None,
+    marks_then: Mapping[DataFileId, Sequence[int]],
+    marks_now: Mapping[DataFileId, Sequence[int]],
+) -> FileComparison:
+    """Return which files of a table are the same then and now, by what the catalog says of them.
+
+    Marks are positions of rows that were deleted in the catalog, ascending.
+    """
+    old = then.files or ()
+    new = {file.id: file for file in (now.files or () if now is not None else ())}
+    kept, doubtful = [], []
+    for file in old:
+        live = new.get(file.id)
+        same_marks = list(marks_then.get(file.id, ())) == list(marks_now.get(file.id, ()))
+        if live is not None and same_marks and _is_same(file, live, then):
+            kept.append(live)
+        else:
+            doubtful.append(FilePair(file, live))
+    had = {file.id for file in old}
+    added = tuple(file for file in new.values() if file.id not in had)
+    return FileComparison(tuple(kept), added, tuple(doubtful))
+
+
+def _is_same(file: LiveDataFile, now: LiveDataFile, then: TableSnapshot) -> bool:
+    """Whether both have the same rows; a delete file with an id of that snapshot has no later positions."""
+    deletes = [one.id for one in (*file.older_delete_files, *filter(None, [file.delete_file]))]
+    still = [one.id for one in (*now.older_delete_files, *filter(None, [now.delete_file]))]
+    is_old = all(one < then.snapshot.next_file_id for one in deletes)
+    return deletes == still and is_old and not has_later_rows(now, then.snapshot.id)
+
+
+def has_later_rows(file: LiveDataFile, snapshot_id: SnapshotId) -> bool:
+    """Whether some rows of a file came after a snapshot that has the file: it was merged or flushed since."""
+    return file.partial_max is not None and file.partial_max > snapshot_id
+
+
+def plan_files(compared: FileComparison, looks: Iterable[FileLook]) -> FileActions:
+    """Return what becomes of the files; ``looks`` are those into the doubtful ones."""
+    kept, ended, copied, rewritten = [*compared.kept], [*compared.added], [], []
+    shortened: dict[DataFileId, Positions] = {}
+    returning = 0
+    for look in looks:
+        file, live = look.pair.then, look.pair.now
+        returning += look.returning
+        if look.returning and look.is_plain and (live is None or _is_much(look)):
+            copied.append(file)
+            if live is not None:
+                ended.append(live)
+                returning += _rows_left(look)
+            continue
+        if look.returning:
+            rewritten.append(look.pair)
+        if live is not None:
+            kept.append(live)
+            if look.later.count:
+                shortened[file.id] = look.later
+    return FileActions(tuple(kept), tuple(ended), tuple(copied), tuple(rewritten), returning, shortened)
+
+
+def _is_much(look: FileLook) -> bool:
+    return look.returning * _COPY_SHARE >= look.pair.then.record_count
+
+
+def _rows_left(look: FileLook) -> int:
+    """Return how many rows a plain file still has: they come along with its copy."""
+    return look.pair.then.record_count - look.returning
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteBin:
+    """Files of one partition whose returning rows are written together."""
+
+    partition_id: PartitionId | None
+    partition_values: tuple[str | None, ...]
+    pairs: tuple[FilePair, ...]
+
+
+def plan_bins(pairs: Iterable[FilePair], target_file_size: int) -> list[RewriteBin]:
+    """Return the files in groups of one partition whose sizes together are no larger than the target."""
+    groups: dict[tuple[PartitionId | None, tuple[str | None, ...]], list[list[FilePair]]] = defaultdict(list)
+    for pair in pairs:
+        runs = groups[pair.then.partition_id, pair.then.partition_values]
+        if not runs or _size(runs[-1]) + _size([pair]) > target_file_size:
+            runs.append([])
+        runs[-1].append(pair)
+    return [RewriteBin(*key, tuple(run)) for key, runs in groups.items() for run in runs]
+
+
+def _size(pairs: Iterable[FilePair]) -> int:
+    return sum(pair.then.file_size_bytes for pair in pairs)
+
+
+def outdated_columns(
+    copied: Iterable[LiveDataFile], table: TableSnapshot, since: Mapping[ColumnId, SnapshotId]
+) -> frozenset[ColumnId]:
+    """Return the columns that some copy may have by another name or type than the table.
+
+    ``since`` says since when columns are as they are. A copy is as young as its snapshot, so that readers
+    would take it for one with the current columns, which have to begin with it.
+    """
+    oldest = min((file.begin_snapshot for file in copied if file.mapping_id is None), default=None)
+    if oldest is None:
+        return frozenset()
+    return frozenset(column.id for column in table.schema.walk() if since.get(column.id, oldest) >= oldest)
+
+
+def check_writable(table: TableSnapshot) -> None:
+    """Refuse a table of which rows would have to be rewritten, and cannot be.
+
+    Raises:
+        UnsupportedFeatureError: names the first column that is the reason.
+    """
+    for column in table.schema.walk():
+        if not column.type.facts.rewritable:
+            raise UnsupportedFeatureError(
+                f"{table.name} cannot be restored: column {column.name} has type {column.type}, which this "
+                "release does not write, and the restore has to write rows: those of files that were "
+                "deleted from, merged or flushed, or the inlined rows of a table whose schema was dropped "
+                "since."
+            )
+
+
+class Fate(StrEnum):
+    """What a restore does to a table."""
+
+    CHANGED = "changed"
+    RECREATED = "recreated"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRestoration:
+    """What a restore does to one table; ``name`` is its name afterwards, or before it is dropped.
+
+    ``rows_returned`` come back in files, copied or rewritten; ``bytes_copied`` are those of files that are
+    copied, ``bytes_read`` those of files whose rows are rewritten. ``files_shortened`` lose single rows.
+    ``inlined_returned`` and ``inlined_ended`` are rows in the catalog. ``definition`` says what else changes.
+    """
+
+    name: str
+    fate: Fate
+    files_kept: int = 0
+    files_ended: int = 0
+    files_shortened: int = 0
+    files_copied: int = 0
+    bytes_copied: int = 0
+    files_rewritten: int = 0
+    bytes_read: int = 0
+    rows_returned: int = 0
+    inlined_returned: int = 0
+    inlined_ended: int = 0
+    definition: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, table: TableSnapshot, fate: Fate, files: FileActions, inlined: Iterable[RestoredRows]
+    ) -> TableRestoration:
+        """Return what becomes of the rows of a table."""
+        parts = list(inlined)
+        return cls(
+            str(table.name),
+            fate,
+            files_kept=len(files.kept),
+            files_ended=len(files.ended),
+            files_shortened=len(files.shortened),
+            files_copied=len(files.copied),
+            bytes_copied=sum(file.file_size_bytes for file in files.copied),
+            files_rewritten=len(files.rewritten),
+            bytes_read=_size(files.rewritten),
+            rows_returned=files.returning,
+            inlined_returned=sum(part.returning for part in parts),
+            inlined_ended=sum(part.leaving for part in parts),
+        )
+
+
+def described(changes: Iterable[Change], now: TableSnapshot | None) -> Iterator[str]:
+    """Yield in words what changes of a definition do; ``now`` is the table before them."""
+    for change in changes:
+        match change:
+            case RestoreTable(name=name):
+                yield f"{name} comes back"
+            case CreateTable(name=name):
+                yield f"{name} comes back as a new table"
+            case RenameTable(name=name, new_name=new_name):
+                yield f"{name} becomes {new_name}"
+            case ChangeColumns():
+                yield from _described_columns(change, now)
+            case SetPartitioning(fields=fields):
+                yield "partition keys come back" if fields else "partition keys go"
+            case SetSorting(fields=fields):
+                yield "sort keys come back" if fields else "sort keys go"
+            case CommentOnTable():
+                yield "the comment changes"
+            case CommentOnColumn(column_id=column_id):
+                yield f"the comment of column {column_id} changes"
+            case _:
+                pass
+
+
+def _described_columns(change: ChangeColumns, now: TableSnapshot | None) -> Iterator[str]:
+    before = {} if now is None else column_rows(now.schema)
+    after = {row.column.id: row for row in change.begun}
+    for column_id in change.ended:
+        if column_id not in after:
+            yield f"column {before[column_id].column.name} goes"
+    for column_id, row in after.items():
+        if column_id not in before:
+            yield f"column {row.column.name} comes back"
+        elif before[column_id] != row:
+            column = row.column
+            yield f"column {before[column_id].column.name} becomes {column.name} {column.catalog_type}"

@@ -1,0 +1,162 @@
+"""A table's columns after rows with others came in: columns and fields added, types widened.
+
+Names are compared as DuckDB does, without case, at every depth. What would narrow a type stays as it is: the
+check of the rows against the table says so, with all other differences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.errors import TransactionConflictError
+from airflow_provider_ducklake.lake.planning.writing.write import (
+    append_to_existing,
+    placed_below,
+    same_columns,
+)
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, numbered, with_fields
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    DecimalType,
+    DuckLakeType,
+    StructType,
+    can_promote,
+    check_storable,
+    children_of,
+)
+from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from airflow_provider_ducklake.lake.planning.writing.write import Evolution, WritePlan, WriteResult
+    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field
+    from airflow_provider_ducklake.lake.transaction.changes import Change
+
+    Fits = Callable[[DuckLakeType, DuckLakeType], bool]
+
+_MOST_DIGITS = 38
+
+
+def evolved(plan: WritePlan, incoming: Sequence[Field], fits: Fits) -> TableSchema:
+    """Return the columns that a table is to have for rows with columns ``incoming``.
+
+    ``fits(incoming, column)`` says whether values of a type go into a column of another as it is.
+
+    Raises:
+        InvalidNameError, InvalidTypeError: a new column cannot have that name or type.
+    """
+    assert plan.evolution is not None
+    return TableSchema(_Evolving(plan, plan.evolution, fits).columns(plan.target.columns, incoming))
+
+
+class _Evolving:
+    """One evolution; it hands out the ids of new columns."""
+
+    def __init__(self, plan: WritePlan, evolution: Evolution, fits: Fits) -> None:
+        self._evolution = evolution
+        self._fits = fits
+        self._ids: Iterator[int] = count(evolution.next_column_id)
+        self._keys = {field.column_id for field in plan.partition_fields}
+
+    def columns(
+        self, columns: Sequence[Column], incoming: Sequence[Field], *, nested: bool = False
+    ) -> tuple[Column, ...]:
+        given = {fold(one.name): one for one in reversed(incoming)}
+        kept = [
+            self._evolved(column, given[fold(column.name)].type) if fold(column.name) in given else column
+            for column in columns
+        ]
+        names = {fold(column.name) for column in columns}
+        added = [
+            given[name] for name in dict.fromkeys(fold(one.name) for one in incoming) if name not in names
+        ]
+        return (*kept, *(self._added(one, nested=nested) for one in added))
+
+    def _added(self, field: Field, *, nested: bool) -> Column:
+        options = self._evolution.options
+        options.writer.check_column_name(field.name, inlining=options.allows_inlining and not nested)
+        check_storable(field.type, field.name)
+        return numbered(field, self._ids)
+
+    def _evolved(self, column: Column, incoming: DuckLakeType) -> Column:
+        if not column.children:
+            return replace(column, type=self._widened(column, incoming))
+        if type(column.type) is not type(incoming):
+            return column
+        children = children_of(incoming)
+        if isinstance(column.type, StructType):
+            return with_fields(column, self.columns(column.children, children, nested=True))
+        pairs = zip(column.children, children, strict=True)
+        return with_fields(column, tuple(self._evolved(child, field.type) for child, field in pairs))
+
+    def _widened(self, column: Column, incoming: DuckLakeType) -> DuckLakeType:
+        old = column.type
+        if not self._evolution.widens or column.id in self._evolution.fixed or self._fits(incoming, old):
+            return old
+        wider = _common_decimal(old, incoming) or incoming
+        if not can_promote(old, wider) or (column.id in self._keys and not _same_values(old, wider)):
+            return old
+        return wider
+
+
+def _common_decimal(old: DuckLakeType, new: DuckLakeType) -> DecimalType | None:
+    """Return the smallest decimal that holds the values of two; None: there is none."""
+    if not (isinstance(old, DecimalType) and isinstance(new, DecimalType)):
+        return None
+    scale = max(old.scale, new.scale)
+    precision = max(old.precision - old.scale, new.precision - new.scale) + scale
+    return DecimalType(precision, scale) if precision <= _MOST_DIGITS else None
+
+
+def _same_values(old: DuckLakeType, new: DuckLakeType) -> bool:
+    """Whether the partition values of a column, buckets too, are the same for both types."""
+    integers = old.facts.kind is new.facts.kind is Kind.INTEGER
+    return integers and old.facts.signed == new.facts.signed
+
+
+def evolve_and_append(table: TableSnapshot, result: WriteResult, next_column_id: int) -> tuple[Change, ...]:
+    """Return the changes that give a table the columns of a result, and its rows.
+
+    ``next_column_id`` is the table's by now. Without rows the columns stay what they are.
+
+    Raises:
+        TransactionConflictError: the table is not the one that the result was made for.
+    """
+    if same_columns(table.schema, result.schema) or not result.data_files:
+        return append_to_existing(table, replace(result, schema=table.schema))
+    if not _extends(table, result, next_column_id):
+        raise TransactionConflictError(
+            "insert into it",
+            "left it with other columns or partition keys",
+            str(table.name),
+            table.snapshot.id,
+        )
+    draft = TableDraft.of(table, next_column_id)
+    files = placed_below(table.root, result)
+    return tuple(replace(draft, columns=result.schema, files=files).changes())
+
+
+def _extends(table: TableSnapshot, result: WriteResult, next_column_id: int) -> bool:
+    before = {column.id: column for column in table.schema.walk()}
+    after = {column.id: column for column in result.schema.walk()}
+    spec = table.partition_spec
+    return (
+        before.keys() <= after.keys()
+        and all(_continues(column, after[one]) for one, column in before.items())
+        and all(one >= next_column_id for one in after.keys() - before.keys())
+        and (spec.fields if spec is not None else ()) == result.partition_fields
+    )
+
+
+def _continues(before: Column, after: Column) -> bool:
+    """Whether a column may have become another by evolution; their fields are looked at by themselves."""
+    if (before.name, before.nullable) != (after.name, after.nullable):
+        return False
+    if before.children:
+        return type(before.type) is type(after.type)
+    return can_promote(before.type, after.type)

@@ -1,0 +1,252 @@
+"""Which data files new rows replace: those of the same partitions.
+
+A file belongs to a partition as a whole, to none of them, or may hold rows of one and of others. Its own
+partition values tell, by whichever keys it was written, else its statistics. Year, month, day and hour of a
+timestamptz do not tell: each writer takes them in the time zone of its session. There the file's bounds
+decide, in UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.lake.planning.reading.predicates import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Membership,
+    NullTest,
+    Operator,
+    order,
+)
+from airflow_provider_ducklake.lake.planning.reading.pruning import all_match, evidence, may_match
+from airflow_provider_ducklake.lake.spec.partitioning import (
+    OF_TIMES,
+    TransformKind,
+    calendar_values,
+    is_local,
+    partition_value,
+)
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
+from airflow_provider_ducklake.lake.spec.types.scalars import BYTES
+from airflow_provider_ducklake.lake.spec.types.values import as_float32, is_infinite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from airflow_provider_ducklake.lake.planning.reading.predicates import OrderKey, Predicate
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId
+    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+
+PartitionValues: TypeAlias = "tuple[str | None, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Files of which all rows are replaced, and those of which perhaps some are."""
+
+    whole: tuple[LiveDataFile, ...]
+    partly: tuple[LiveDataFile, ...]
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Partitions of a table, by their values for the keys ``fields``.
+
+    ``types`` are those of the table's columns and fields, ``specs`` all partitionings that it ever had.
+    """
+
+    fields: tuple[PartitionField, ...]
+    wanted: frozenset[PartitionValues]
+    types: Mapping[ColumnId, DuckLakeType]
+    specs: Mapping[PartitionId, PartitionSpec]
+
+    def replaced(self, files: Iterable[LiveDataFile]) -> Replaced:
+        """Return the files that hold rows of these partitions, and those that may."""
+        found = [(file, self._holds(file)) for file in files]
+        return Replaced(
+            whole=tuple(file for file, answer in found if answer is True),
+            partly=tuple(file for file, answer in found if answer is None),
+        )
+
+    def may_hold(self, file: LiveDataFile) -> bool:
+        """Whether a file may hold rows of one of the partitions."""
+        return self._holds(file) is not False
+
+    def _holds(self, file: LiveDataFile) -> bool | None:
+        """Whether a file's rows are those of one of the partitions; None: some may be."""
+        spec = None if file.partition_id is None else self.specs.get(file.partition_id)
+        if spec is not None and len(spec.fields) != len(file.partition_values):
+            spec = None
+        own = self._own_values(file, spec)
+        if own is not None:
+            key = self._key(own)
+            if key is not None and key not in self._keys:
+                return False
+            if key is not None and (own in self.wanted or not self._has_floats):
+                return True
+        if not may_match(self._any, file, self.types, self.specs):
+            return False
+        answers = {self._holds_one(file, spec, values) for values in self.wanted}
+        return True if True in answers else None if None in answers else False
+
+    def _own_values(self, file: LiveDataFile, spec: PartitionSpec | None) -> PartitionValues | None:
+        """Return the values that all rows of a file have, in UTC, where it was written by the same keys."""
+        if spec is None or spec.fields != self.fields:
+            return None
+        values: list[str | None] = []
+        for field, text in zip(self.fields, file.partition_values, strict=True):
+            type_ = self.types[field.column_id]
+            found = _calendar_values(file, spec, field, type_) if is_local(field.transform, type_) else {text}
+            if found is None or len(found) != 1:
+                return None
+            values += found
+        return tuple(values)
+
+    def _holds_one(
+        self, file: LiveDataFile, spec: PartitionSpec | None, values: PartitionValues
+    ) -> bool | None:
+        answers = [
+            self._fits(file, spec, field, text) for field, text in zip(self.fields, values, strict=True)
+        ]
+        return False if False in answers else None if None in answers else True
+
+    def _fits(
+        self, file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField, text: str | None
+    ) -> bool | None:
+        """Whether all rows of a file have that value of a key; None: some may."""
+        type_ = self.types[field.column_id]
+        said = _said_by_values(file, spec, field, type_, text)
+        if said is not None:
+            return said
+        if field.transform.kind in OF_TIMES:
+            found = _calendar_values(file, spec, field, type_)
+            return None if found is None or (text in found and len(found) > 1) else text in found
+        wanted = _condition(field, type_, text)
+        if wanted is None:
+            return None
+        if not may_match(wanted, file, self.types, self.specs):
+            return False
+        return True if all_match(wanted, file, self.types, self.specs) else None
+
+    @cached_property
+    def _keys(self) -> frozenset[tuple[OrderKey, ...] | None]:
+        return frozenset(self._key(values) for values in self.wanted)
+
+    def _key(self, values: PartitionValues) -> tuple[OrderKey, ...] | None:
+        """Return what is the same for the same values, however they are spelled; None: unreadable."""
+        pairs = zip(self.fields, values, strict=True)
+        try:
+            return tuple(_comparable(field, self.types[field.column_id], text) for field, text in pairs)
+        except (ValueError, ArithmeticError):
+            return None
+
+    @cached_property
+    def _has_floats(self) -> bool:
+        return any(is_float(self.types[field.column_id]) for field in self.fields)
+
+    @cached_property
+    def _any(self) -> Predicate:
+        """What rows of all these partitions have in common: one of their values in each identity key."""
+        return AllOf(tuple(self._conditions()))
+
+    def _conditions(self) -> Iterator[Predicate]:
+        for number, field in enumerate(self.fields):
+            if field.transform.kind is TransformKind.IDENTITY:
+                type_ = self.types[field.column_id]
+                texts = {values[number] for values in self.wanted}
+                found = sorted((parse_scalar(type_, text) for text in texts if text is not None), key=order)
+                yield AnyOf((Membership(field.column_id, tuple(found)), NullTest(field.column_id)))
+
+
+def _calendar_values(
+    file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField, type_: DuckLakeType
+) -> frozenset[str | None] | None:
+    """Return all values of year, month, day or hour that rows of a file can have; None: nobody knows."""
+    if _has_no_calendar(file, spec, field):
+        return frozenset({None})
+    known = list(evidence(file, field.column_id, type_, spec))
+    if not all(one.has_values for one in known):
+        return frozenset({None})
+    low = max((one.low for one in known if one.low is not None), default=None)
+    high = min((one.high for one in known if one.high is not None), default=None)
+    if low is None or high is None or is_infinite(type_, low) or is_infinite(type_, high):
+        return None
+    found = calendar_values(field.transform, type_, low, high)
+    return found | {None} if found is not None and all(one.has_nulls for one in known) else found
+
+
+def _has_no_calendar(file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField) -> bool:
+    """Whether all values are NULL or infinite, of which no writer has a year, month, day or hour."""
+    pairs = () if spec is None else zip(spec.fields, file.partition_values, strict=True)
+    return any(
+        own.column_id == field.column_id and own.transform.kind in OF_TIMES and text is None
+        for own, text in pairs
+    )
+
+
+def _said_by_values(
+    file: LiveDataFile,
+    spec: PartitionSpec | None,
+    field: PartitionField,
+    type_: DuckLakeType,
+    text: str | None,
+) -> bool | None:
+    """Return what a file's own partition values say of a key of all its rows; None: nothing."""
+    for own, value in () if spec is None else zip(spec.fields, file.partition_values, strict=True):
+        if own.column_id == field.column_id:
+            try:
+                said = _same(own, field, type_, value, text)
+            except (ValueError, ArithmeticError):
+                continue  # the text of no value
+            if said is not None:
+                return said
+    return None
+
+
+def _same(
+    own: PartitionField, field: PartitionField, type_: DuckLakeType, value: str | None, text: str | None
+) -> bool | None:
+    if own.transform == field.transform:
+        if is_local(field.transform, type_) and None not in (value, text):
+            return None
+        if _comparable(field, type_, value) != _comparable(field, type_, text):
+            return False
+        return True if value == text or not is_float(type_) else None
+    if own.transform.kind is TransformKind.IDENTITY and not is_float(type_):
+        physical = None if value is None else parse_scalar(type_, value)
+        return partition_value(field.transform, type_, physical) == text
+    return None
+
+
+def _comparable(field: PartitionField, type_: DuckLakeType, text: str | None) -> OrderKey:
+    """Return what is equal for two texts of one value: floats may have been rounded to 32 bits before.
+
+    Raises:
+        ValueError, ArithmeticError: the text is that of no value.
+    """
+    if text is None:
+        return None
+    if field.transform.kind is not TransformKind.IDENTITY:
+        return int(text)
+    if type_.facts.kind in BYTES:
+        return text
+    value = parse_scalar(type_, text)
+    return order(as_float32(value) if isinstance(value, float) else value)
+
+
+def _condition(field: PartitionField, type_: DuckLakeType, text: str | None) -> Predicate | None:
+    """Return what is true for the rows with that value of a key; None: no filter says it."""
+    column_id = field.column_id
+    match field.transform.kind:
+        case TransformKind.IDENTITY if text is None:
+            return NullTest(column_id)
+        case TransformKind.IDENTITY:
+            return Comparison(column_id, Operator.EQUAL, parse_scalar(type_, text or ""))
+        case _:
+            return None

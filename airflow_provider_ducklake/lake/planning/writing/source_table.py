@@ -1,0 +1,169 @@
+"""A table of another format at one of its snapshots, as a lake takes it: columns, partition keys, files.
+
+What it is in the lake's table is decided here: which column is which, and what a new table looks like.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.lake.errors import SchemaMismatchError
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, Transform
+from airflow_provider_ducklake.lake.spec.schema import Column, Default, TableSchema, new_columns
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, StructType, can_promote
+from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.lake.transaction.changes import Positions
+
+FieldKey: TypeAlias = int | str  # a Parquet field id, or the name that a field has in files
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """A column or nested field; ``key`` is how files name it.
+
+    ``children`` are in the order of the type's: fields, element, or key and value. ``initial_default`` is
+    what rows have whose files lack it, as catalog text; None: NULL.
+    """
+
+    key: FieldKey
+    name: str
+    type: DuckLakeType
+    nullable: bool = True
+    children: tuple[SourceColumn, ...] = ()
+    initial_default: str | None = None
+    default: Default = field(default_factory=Default)
+
+
+PartitionKey: TypeAlias = tuple[FieldKey, Transform]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A data file, by its full path; what the metadata does not say is None.
+
+    ``partition`` has the texts of all DuckLake partition keys that follow from the metadata, also of those
+    that the table is not partitioned by. ``deletes`` are the rows that are deleted.
+    """
+
+    path: str
+    record_count: int | None
+    file_size_bytes: int | None
+    partition: Mapping[PartitionKey, str | None] = field(default_factory=dict)
+    deletes: Positions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table at one snapshot; ``where`` names both in messages.
+
+    ``partition_by`` are those of its keys that DuckLake has. ``by_id``: keys are field ids; files without
+    ids have those of ``ids_by_name``, the id of the enclosing field and a name. ``folders_win``: the value
+    of a partition column is that of the metadata where a file has the column, too.
+    """
+
+    where: str
+    columns: tuple[SourceColumn, ...]
+    files: tuple[SourceFile, ...]
+    partition_by: tuple[PartitionKey, ...] = ()
+    by_id: bool = True
+    ids_by_name: Mapping[tuple[int | None, str], int] = field(default_factory=dict)
+    folders_win: bool = False
+
+
+def new_schema(source: SourceTable) -> TableSchema:
+    """Return the columns of a new table.
+
+    Raises:
+        InvalidNameError, InvalidTypeError: DuckLake cannot have such a column.
+    """
+    columns = source.columns
+    fields = [Field(one.name, one.type) for one in columns]
+    schema = new_columns(fields, [one.name for one in columns if not one.nullable])
+    return TableSchema(
+        tuple(
+            replace(made, default=one.default, initial_default=one.initial_default)
+            for made, one in zip(schema.columns, columns, strict=True)
+        )
+    )
+
+
+def new_partitioning(source: SourceTable, keys: Mapping[ColumnId, FieldKey]) -> tuple[PartitionField, ...]:
+    """Return the partition keys of a new table, whose columns have those keys."""
+    ids = {key: column_id for column_id, key in keys.items()}
+    return tuple(PartitionField(ids[key], transform) for key, transform in dict.fromkeys(source.partition_by))
+
+
+def matched(source: SourceTable, schema: TableSchema, table: str) -> dict[ColumnId, SourceColumn]:
+    """Return which column of the source each column and nested field of a table is, by name.
+
+    Raises:
+        SchemaMismatchError: they do not fit; lists all differences.
+    """
+    differences: list[str] = []
+    found = dict(_pairs(source.columns, schema.columns, "", differences))
+    if differences:
+        raise SchemaMismatchError(f"{table} (from {source.where})", tuple(differences))
+    return found
+
+
+def _pairs(
+    sources: Sequence[SourceColumn], columns: Sequence[Column], prefix: str, differences: list[str]
+) -> Iterator[tuple[ColumnId, SourceColumn]]:
+    by_name = {fold(column.name): column for column in columns}
+    seen = set()
+    for one in sources:
+        column = by_name.get(fold(one.name))
+        if column is None:
+            differences.append(f"column {prefix}{one.name} of the source is not in the table")
+        else:
+            seen.add(column.id)
+            yield from _pair(one, column, f"{prefix}{column.name}", differences)
+    differences += [
+        f"column {prefix}{column.name} of the table is not in the source"
+        for column in columns
+        if column.id not in seen
+    ]
+
+
+def _pair(
+    one: SourceColumn, column: Column, where: str, differences: list[str]
+) -> Iterator[tuple[ColumnId, SourceColumn]]:
+    yield column.id, one
+    if not column.children and not one.children:
+        if not _fits(one.type, column.type):
+            differences.append(f"column {where} is {column.type} in the table, {one.type} in the source")
+    elif type(column.type) is not type(one.type):
+        differences.append(f"column {where} is {column.type} in the table, {one.type} in the source")
+    elif isinstance(column.type, StructType):
+        yield from _pairs(one.children, column.children, f"{where}.", differences)
+    else:
+        for child, place in zip(one.children, column.children, strict=True):
+            yield from _pair(child, place, f"{where}.{place.name}", differences)
+
+
+def _fits(found: DuckLakeType, wanted: DuckLakeType) -> bool:
+    """Whether files of a type may be read as another; what each file has is looked at later.
+
+    An instant may be a time without zone in files of Spark's (INT96), and DuckDB reads it as that.
+    """
+    old, new = found.facts, wanted.facts
+    if old.kind is new.kind is Kind.TIMESTAMP and old.zoned and not new.zoned:
+        return old.per_second == new.per_second
+    return found == wanted or (can_promote(found, wanted) and found.facts.kind is not Kind.DATE)
+
+
+def other_defaults(matches: Mapping[ColumnId, SourceColumn], schema: TableSchema) -> frozenset[ColumnId]:
+    """Return the columns that rows without them have other values in than they have in the source."""
+    return frozenset(
+        column.id
+        for column in schema.walk()
+        if column.id in matches and column.initial_default != matches[column.id].initial_default
+    )

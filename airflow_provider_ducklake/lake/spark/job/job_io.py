@@ -1,0 +1,493 @@
+"""Write a job's request and read its result, as files in the job's private directory.
+
+The operator writes ``request.json``. The job writes ``part-00000.json``, … (each after the files it names),
+where rows were deleted ``deletes-00000.json``, … too, and at last ``_DONE``, or else ``_ERROR.json``. Where
+the commit is left to another task, the operator adds ``stage.json`` and keeps it all until then. Storage
+options are fsspec's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_provider_ducklake.lake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    SparkJobError,
+    StorageError,
+    UntrustedValueError,
+)
+from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, Predicate
+from airflow_provider_ducklake.lake.planning.writing.job_target import JobTarget, digest
+from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.lake.planning.writing.write import NewTable, WriteResult
+from airflow_provider_ducklake.lake.spark.job.codec import DocumentError, Json, decode, dumps, encode, loads
+from airflow_provider_ducklake.lake.spark.job.documents import (
+    StorageOptions,
+    check_defaults,
+    check_filter,
+    check_once,
+    check_own_files,
+    check_result,
+    checked_names,
+    digest_of_bytes,
+    incomplete_file,
+    is_document,
+    read_json,
+    reading,
+    write_document,
+    write_json,
+)
+from airflow_provider_ducklake.lake.spark.job.request import JobRequest, OverwriteSource, RowChangeSource
+from airflow_provider_ducklake.lake.spark.job.results import (
+    DeletesPart,
+    Done,
+    Part,
+    RowChangesDone,
+    Stage,
+    StagedTarget,
+    Written,
+    decode_error,
+    encode_error,
+    staged_target,
+    summary,
+)
+from airflow_provider_ducklake.lake.spec.names.paths import JOB_ID, is_job_directory, job_directory
+from airflow_provider_ducklake.lake.storage.files.deletion import delete_by_name, delete_tree
+from airflow_provider_ducklake.lake.storage.files.filesystem import (
+    delete_file,
+    exists,
+    file_sizes,
+    read_bytes,
+    write_bytes,
+)
+from airflow_provider_ducklake.lake.storage.files.sealing import lacks_seal, opened, sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite, Target
+
+REQUEST, DONE, ERROR, STAGE = "request.json", "_DONE", "_ERROR.json", "stage.json"
+PACKAGE = "package.jar"  # a zip; the name is what a cluster asks for
+_STAGE_URI = re.compile(rf".*/ducklake-({JOB_ID})/stage\.json", re.DOTALL)
+FILES_PER_PART = 1_000
+_T = TypeVar("_T")
+_REQUEST_VERSION = 5  # of requests, which are read by the release that writes them
+
+
+def request_uri(directory: str) -> str:
+    """Return where the request of the job in ``directory`` lies: the job's only argument."""
+    return directory + REQUEST
+
+
+def has_request(directory: str, storage_options: StorageOptions = None) -> bool:
+    """Whether the request of the job in ``directory`` is there: it is written whole, or not at all."""
+    return exists(request_uri(directory), storage_options)
+
+
+def write_request(
+    request: JobRequest, storage_options: StorageOptions = None, *, is_sealed: bool = True
+) -> str:
+    """Write the request (mode 0600 locally) and return its URI; sealed where this process knows how.
+
+    Not ``is_sealed``: the job's driver could not open it.
+    """
+    uri = request_uri(request.directory)
+    content = _bytes_of(request)
+    write_bytes(uri, sealed(uri, content) if is_sealed else content, storage_options, private=True)
+    return uri
+
+
+def write_package(request: JobRequest, content: bytes, storage_options: StorageOptions = None) -> str:
+    """Write the job's code beside its request, for a cluster that fetches it there; return its URI."""
+    uri = request.directory + PACKAGE
+    write_bytes(uri, content, storage_options)
+    return uri
+
+
+def _bytes_of(request: JobRequest) -> bytes:
+    return dumps(encode(request, JobRequest), _REQUEST_VERSION)
+
+
+def request_digest(request: JobRequest) -> str:
+    """Return what tells the request from every other: a job refuses one that somebody has changed."""
+    return digest_of_bytes(_bytes_of(request))
+
+
+def read_request(
+    uri: str, expected_digest: str | None = None, storage_options: StorageOptions = None
+) -> JobRequest:
+    """Return the request at ``uri``.
+
+    Raises:
+        SparkJobError: it is unreadable, or does not lie in the directory it names.
+        UntrustedValueError: it is not the one with the digest.
+    """
+    content = opened(uri, read_bytes(uri, storage_options), is_proven=expected_digest is not None)
+    if expected_digest is not None and digest_of_bytes(content) != expected_digest:
+        raise UntrustedValueError(
+            uri,
+            digest_of_bytes(content),
+            f"is not the digest of the request that was submitted, {expected_digest}",
+        )
+    with reading(uri):
+        request = decode(loads(content, uri, _REQUEST_VERSION), JobRequest)
+    if uri != request_uri(request.directory):
+        raise SparkJobError(
+            f"{uri} is the request of a job in {request.directory}, but a request must lie in its own job's "
+            "directory."
+        )
+    return request
+
+
+def write_results(
+    request: JobRequest, results: Sequence[WriteResult], storage_options: StorageOptions = None
+) -> None:
+    """Write the parts, then ``_DONE``; call it when every data file is complete.
+
+    There is a result for each of the request's plans.
+    """
+    done = Done(request.job_id, _write_parts(request, results, storage_options))
+    write_document(request.directory + DONE, done, storage_options)
+
+
+def complete_results(
+    request: JobRequest, results: Sequence[WriteResult], storage_options: StorageOptions = None
+) -> None:
+    """Write what ``write_results`` does, unless the job has done so itself, and sealed it."""
+    uri = request.directory + DONE
+    if not exists(uri, storage_options) or lacks_seal(uri, read_bytes(uri, storage_options)):
+        write_results(request, results, storage_options)
+
+
+def write_row_changes(
+    request: JobRequest, changes: RowChanges, storage_options: StorageOptions = None
+) -> None:
+    """Write what a job deleted, and the rest as ``write_results`` does."""
+    names = []
+    for number, start in enumerate(range(0, max(len(changes.deletes), 1), FILES_PER_PART)):
+        names.append(f"deletes-{number:05d}.json")
+        deletes = changes.deletes[start : start + FILES_PER_PART]
+        part = DeletesPart(request.job_id, deletes, () if number else changes.inlined)
+        write_document(request.directory + names[-1], part, storage_options)
+    written = _write_parts(request, (changes.updated, changes.inserted), storage_options)
+    done = RowChangesDone(request.job_id, written, tuple(names), changes.matching)
+    write_document(request.directory + DONE, done, storage_options)
+
+
+def _write_parts(
+    request: JobRequest, results: Sequence[WriteResult], storage_options: StorageOptions
+) -> tuple[Written, ...]:
+    count, written = 0, []
+    for result in results:
+        names: list[str] = []
+        for start in range(0, len(result.data_files), FILES_PER_PART):
+            names.append(f"part-{count:05d}.json")
+            count += 1
+            part = Part(request.job_id, result.data_files[start : start + FILES_PER_PART])
+            write_document(request.directory + names[-1], part, storage_options)
+        written.append(Written(**summary(result), parts=tuple(names)))
+    return tuple(written)
+
+
+def write_error(request: JobRequest, error: DuckLakeError, storage_options: StorageOptions = None) -> None:
+    """Write why the job failed, so that the operator can raise the same exception.
+
+    Nothing is written where the request is gone: the operator has given up and removed the directory.
+    """
+    if not has_request(request.directory, storage_options):
+        return
+    document = {"job_id": request.job_id, **encode_error(error)}
+    write_json(request.directory + ERROR, document, storage_options)
+
+
+def read_results(request: JobRequest, storage_options: StorageOptions = None) -> tuple[WriteResult, ...]:
+    """Return what the job did, for each of the request's plans.
+
+    Raises:
+        DuckLakeError: the job's own error, of the class it had there.
+        SparkJobError: no complete result, or that of another job.
+    """
+    return _results_of(request, _done_of(request, storage_options), storage_options)
+
+
+def read_outcome(
+    request: JobRequest, storage_options: StorageOptions = None
+) -> tuple[WriteResult, ...] | RowChanges:
+    """Return what the job did, its row changes if it makes any, with the errors of ``read_results``."""
+    if isinstance(request.source, RowChangeSource | OverwriteSource):
+        return read_row_changes(request, storage_options)
+    return read_results(request, storage_options)
+
+
+def read_row_changes(request: JobRequest, storage_options: StorageOptions = None) -> RowChanges:
+    """Return all that a job did that changes rows, with the errors of ``read_results``."""
+    done = _done_of(request, storage_options)
+    updated, inserted = _results_of(request, done, storage_options)
+    uri, job_id = request.directory + DONE, request.job_id
+    with reading(uri):
+        if not isinstance(done, RowChangesDone):
+            raise DocumentError("deletes is missing")
+        names = checked_names(done.deletes, uri)
+        check_filter(done.matching, request.plans[0].target)
+    parts = [_read_part(request.directory + name, job_id, DeletesPart, storage_options) for name in names]
+    deletes = tuple(one for part in parts for one in part.deletes)
+    inlined = tuple(row_id for part in parts for row_id in part.inlined)
+    for named in ([one.path for one in deletes], [one.data_file_id for one in deletes], inlined):
+        check_once(named, uri)
+    check_own_files((one.path for one in deletes), request.directory, uri)
+    return RowChanges(deletes, inlined, updated, inserted, done.matching)
+
+
+def _done_of(request: JobRequest, storage_options: StorageOptions) -> Done:
+    done = _read_done(request.directory, request.job_id, storage_options)
+    if done is None:
+        raise read_error(request, storage_options) or SparkJobError(
+            f"Job {request.job_id} ended without a result: {request.directory}{DONE} does not exist. "
+            "Nothing was committed; look for the cause in the Spark log above."
+        )
+    return done
+
+
+def _read_done(directory: str, job_id: str, storage_options: StorageOptions) -> Done | None:
+    """Return what the job said when it was done; None where it was not."""
+    uri = directory + DONE
+    document = read_json(uri, job_id, storage_options)
+    if document is None:
+        return None
+    with reading(uri):
+        if "deletes" not in document:
+            return decode(document, Done)
+        return decode({"matching": _EVERY_ROW, **document}, RowChangesDone)  # which older releases left out
+
+
+_EVERY_ROW = encode(ALWAYS, Predicate)
+
+
+def _results_of(request: JobRequest, done: Done, storage_options: StorageOptions) -> tuple[WriteResult, ...]:
+    results = _read_results(done, request.directory, storage_options)
+    if len(results) != len(request.plans):
+        raise SparkJobError(
+            f"Job {request.job_id} left {len(results)} results for {len(request.plans)} queries. Nothing "
+            "was committed."
+        )
+    uri = request.directory + DONE
+    for plan, result in zip(request.plans, results, strict=True):
+        check_own_files(_paths(result), job_directory(plan.root, request.writer_id), uri)
+        check_defaults(result.schema, plan.schema, uri)
+    check_once(_paths(*results), uri)
+    return results
+
+
+def _read_results(done: Done, directory: str, storage_options: StorageOptions) -> tuple[WriteResult, ...]:
+    with reading(directory + DONE):
+        return tuple(_result(one, directory, done.job_id, storage_options) for one in done.results)
+
+
+def _result(done: Written, directory: str, job_id: str, storage_options: StorageOptions) -> WriteResult:
+    names = checked_names(done.parts, directory + DONE)
+    parts = [_read_part(directory + name, job_id, Part, storage_options) for name in names]
+    data_files = tuple(file for part in parts for file in part.data_files)
+    result = WriteResult(**summary(done), data_files=data_files)
+    check_result(result, directory + DONE)
+    counted = sum(file.record_count for file in data_files)
+    if counted != result.rows_written:
+        raise SparkJobError(
+            f"Job {job_id} reported {result.rows_written} rows, but its files hold {counted}. Nothing was "
+            "committed."
+        )
+    return result
+
+
+def _paths(*results: WriteResult) -> Iterator[str]:
+    return (file.path for result in results for file in result.data_files)
+
+
+def read_error(request: JobRequest, storage_options: StorageOptions = None) -> DuckLakeError | None:
+    """Return the error that the job left, or None: what to raise when spark-submit failed."""
+    document = read_json(request.directory + ERROR, request.job_id, storage_options)
+    if document is None:
+        return None
+    with reading(request.directory + ERROR):
+        return decode_error(document)
+
+
+def delete_job_files(request: JobRequest, storage_options: StorageOptions = None) -> None:
+    """Delete the job's own JSON files and leave its data files: the clean-up after a commit."""
+    _delete_job_files(request.directory, request.job_id, storage_options)
+
+
+def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptions) -> None:
+    try:
+        names = _names(directory, job_id, storage_options)
+    except (SparkJobError, UntrustedValueError):  # the document that would tell is damaged: by their names
+        names = [name for name in file_sizes(directory, storage_options) if is_document(name)]
+    for name in [REQUEST, PACKAGE, ERROR, *names, DONE]:
+        delete_file(directory + name, storage_options)
+
+
+def _names(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
+    """Return the names of the documents that belong to a job's result, as far as it is there."""
+    done = read_json(directory + DONE, job_id, storage_options)
+    if done is None:
+        return []
+    with reading(directory + DONE):
+        parts = [name for one in done["results"] for name in one["parts"]]
+        return checked_names([*parts, *done.get("deletes", [])], directory + DONE)
+
+
+def delete_job_directories(
+    request: JobRequest, storage_options: StorageOptions = None, *, has_files: bool = True
+) -> None:
+    """Delete everything the job wrote: the clean-up when its files will certainly never be committed.
+
+    Folders of partitions are listed for its files, if it ``has_files``.
+    """
+    for directory in request.directories:
+        delete_tree(directory, storage_options)
+    partitioned = [plan for plan in request.plans if plan.partition_fields or plan.partition_by]
+    for root, prefix in {(plan.root, plan.prefix) for plan in partitioned if has_files}:
+        delete_by_name(root, prefix, storage_options)
+
+
+def delete_own_directory(directory: str, job_id: str, storage_options: StorageOptions = None) -> None:
+    """Delete the directory of a job that left no request to say what else it wrote.
+
+    Raises:
+        UntrustedValueError: it is not the job's.
+        StorageError: something could not be deleted.
+    """
+    if not is_job_directory(directory, job_id):
+        raise UntrustedValueError("the job's directory", directory, f"is not that of job {job_id}")
+    delete_tree(directory, storage_options)
+
+
+def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
+    """Write down what a job's result is for, and return where: the write waits for its commit."""
+    uri = stage_uri(staged.directory)
+    write_document(uri, Stage.of(staged), storage_options)
+    return uri
+
+
+def stage_uri(directory: str) -> str:
+    """Return where the staged write of the job in ``directory`` lies."""
+    return directory + STAGE
+
+
+def job_of_stage(uri: str) -> str:
+    """Return the job whose staged write lies at ``uri``.
+
+    Raises:
+        InvalidInputError: no staged write can lie there.
+    """
+    match = _STAGE_URI.fullmatch(uri)
+    if match is None:
+        raise InvalidInputError(
+            f"{uri!r} is not a staged write. Give the return value of a task with stage_only=True, or its "
+            "'staged'."
+        )
+    return match[1]
+
+
+def target_of_stage(target: Target) -> JobTarget:
+    """Return what a write is staged for: all that its document says of the table."""
+    table_id = None if isinstance(target, NewTable) else target.table_id
+    return JobTarget(table_id, target.root, digest(encode(staged_target(target), StagedTarget)))
+
+
+def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
+    """Return a staged write that is complete: all of its files are there, and as long as they were.
+
+    Whether it is for the table that its job was registered for is up to the caller, who knows the catalog.
+
+    Raises:
+        StorageError: a file is missing or cut off.
+        SparkJobError: it was written by another release, or belongs to another job.
+        UntrustedValueError: it names what no job writes.
+    """
+    directory, job_id = uri.removesuffix(STAGE), job_of_stage(uri)
+    document = read_json(uri, job_id, storage_options)
+    done = _read_done(directory, job_id, storage_options)
+    if document is None or done is None:
+        raise _incomplete(uri, uri if document is None else directory + DONE)
+    results = _read_results(done, directory, storage_options)
+    with reading(uri):
+        (result,) = results
+        staged = decode(document, Stage).staged(result)
+        target = staged.target
+        if staged.directory != directory or job_directory(target.root, staged.job_id) != directory:
+            problem = f"is not what job {staged.job_id} was registered for"
+            raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
+        if isinstance(target, NewTable):
+            check_defaults(result.schema, None, directory + DONE)
+    check_own_files(_paths(result), directory, directory + DONE)
+    check_once(_paths(result), directory + DONE)
+    missing = incomplete_file(staged.result.data_files, storage_options, directory)
+    if missing is not None:
+        raise _incomplete(uri, missing)
+    return staged
+
+
+def _incomplete(uri: str, path: str) -> StorageError:
+    return StorageError(
+        f"The staged write {uri} is incomplete: {path} is missing or truncated, perhaps because of a "
+        "clean-up. Clear the task that staged it."
+    )
+
+
+def delete_stage_files(uri: str, storage_options: StorageOptions = None) -> None:
+    """Delete the JSON files of a staged write and leave its data files: the clean-up after its commit."""
+    _delete_job_files(uri.removesuffix(STAGE), job_of_stage(uri), storage_options)
+    delete_file(uri, storage_options)  # at last: while it is there, the clean-up can be done again
+
+
+def delete_stage(uri: str, storage_options: StorageOptions = None) -> None:
+    """Delete a staged write with its data files.
+
+    Raises:
+        SparkJobError, UntrustedValueError: a document is damaged. What is the job's by its place or name is
+            deleted all the same.
+        StorageError: a file cannot be read or deleted.
+    """
+    job_id, directory = job_of_stage(uri), uri.removesuffix(STAGE)
+    try:
+        paths = _paths_left(directory, job_id, storage_options)
+    except (SparkJobError, UntrustedValueError):
+        root, _, own = directory.removesuffix("/").rpartition("/")
+        delete_by_name(f"{root}/", f"{own}-", storage_options)  # in folders of partitions
+        delete_tree(directory, storage_options)
+        raise
+    for path in paths:
+        if not path.startswith(directory):  # in the folder of its partition
+            delete_file(path, storage_options)
+    delete_tree(directory, storage_options)
+
+
+def _paths_left(directory: str, job_id: str, storage_options: StorageOptions) -> list[str]:
+    """Return the paths of a job's data files, as far as its result is still there."""
+    found: list[str] = []
+    for name in _names(directory, job_id, storage_options):
+        part = read_json(directory + name, job_id, storage_options)
+        with reading(directory + name):
+            paths = [item["path"] for item in (part or {}).get("data_files", [])]
+        check_own_files(paths, directory, directory + name)
+        found += paths
+    return found
+
+
+def _read_named(path: str, job_id: str, storage_options: StorageOptions) -> Json:
+    document = read_json(path, job_id, storage_options)
+    if document is None:
+        raise SparkJobError(
+            f"{path} is missing, although {DONE} names it. Job {job_id} was not committed; run its task "
+            "again."
+        )
+    return document
+
+
+def _read_part(path: str, job_id: str, type_: type[_T], storage_options: StorageOptions) -> _T:
+    document = _read_named(path, job_id, storage_options)
+    with reading(path):
+        return decode(document, type_)

@@ -1,0 +1,247 @@
+"""The compaction job: one Spark task writes one file for each bin, with pyarrow, in the order of rows.
+
+Where rows are to be sorted or clustered within the new files, they go through Spark's shuffle, which spills:
+a task for each file reads its rows with their ids and snapshots, another for each bin writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.lake.errors import DuckLakeError
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
+from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, WritePlan, WriteResult
+from airflow_provider_ducklake.lake.spark.job.codec import Json, decode, encode
+from airflow_provider_ducklake.lake.spark.job.compaction_io import directory_of, file_path, write_record
+from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
+from airflow_provider_ducklake.lake.spark.job.request import CompactionSource
+from airflow_provider_ducklake.lake.spark.reading.read_arrow import carrier_types
+from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks, kind_of, map_in_arrow
+from airflow_provider_ducklake.lake.spark.sessions.progress import progress_lines
+from airflow_provider_ducklake.lake.spark.types.names import free_prefix
+from airflow_provider_ducklake.lake.spark.writing.row_order import clustered, ordered
+from airflow_provider_ducklake.lake.spark.writing.write_arrow import runs
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.schema import TableSchema
+from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.storage.moving.compact_files import Rewriting, compactor, in_one_file
+from airflow_provider_ducklake.lake.storage.parquet.carriers import carrier_schema, in_carriers
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
+from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Bin
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.spark.sessions.protocol import BatchFunction
+
+
+log = logger(__name__)
+
+
+def compact(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
+    """Make a file of each bin; what is complete has a record, whatever becomes of the others.
+
+    Raises:
+        StorageError: a file is missing, damaged or has another number of rows than the catalog says.
+        UnsupportedFeatureError: a file has a layout that this release cannot read.
+    """
+    (plan,), source = request.plans, request.source
+    assert isinstance(source, CompactionSource)
+    compaction = source.compaction
+    log.info(
+        "%s %d files of %s, %d bytes, into %d",
+        "Rewriting" if compaction.is_rewrite else "Merging",
+        *(compaction.file_count, compaction.table.name, compaction.file_size_bytes, len(compaction.bins)),
+    )
+    started = time.monotonic()
+    with progress_lines(spark):
+        is_sorted = plan.row_order != RowOrder()
+        count = compact_sorted(spark, source, plan) if is_sorted else _compact_in_order(spark, source, plan)
+    log.info("Wrote %d rows", count)
+    details = {"seconds": round(time.monotonic() - started, 1)}
+    return (WriteResult(plan.target, plan.partition_fields, (), 0, "arrow", details),)
+
+
+def _compact_in_order(spark: SparkSession, source: CompactionSource, plan: WritePlan) -> int:
+    documents = [json.dumps(one) for one in _one_by_one(source.compaction)]
+    return kind_of(spark).sum_of_tasks(documents, _task(plan, source))
+
+
+def _one_by_one(compaction: Compaction) -> list[Json]:
+    """Return each bin as JSON with its table, the largest first: it takes the longest."""
+    bins = sorted(compaction.bins, key=lambda one: -one.file_size_bytes)
+    return [encode(replace(compaction, bins=(one,)), Compaction) for one in bins]
+
+
+def _task(plan: WritePlan, source: CompactionSource) -> Callable[[str], int]:
+    """Return the function that a task runs; it carries plain values, and the job's zip brings the rest."""
+    document, staging_id, partition_id = encode(plan, WritePlan), source.staging_id, source.partition_id
+    of_driver, directory = secret(), directory_of(source)
+    document_key = sealing.key_of(directory)
+
+    def run(text: str) -> int:
+        sealing.learn(directory, document_key)
+        alone = CompactionSource(decode(json.loads(text), Compaction), staging_id, partition_id)
+        try:
+            return compact_bin(alone, decode(document, WritePlan))
+        except DuckLakeError as error:
+            raise RuntimeError(marked(str(error), type(error), of_driver)) from error
+
+    return run
+
+
+def compact_bin(source: CompactionSource, plan: WritePlan) -> int:
+    """Write the file of the only bin, then its record; return the number of rows."""
+    (files,) = source.compaction.bins
+    compacted = compactor(source.compaction, plan.settings).compact(files, file_path(files, plan, source))
+    write_record(directory_of(source), compacted)
+    return compacted.file.record_count if compacted.file is not None else 0
+
+
+_BATCH_ROWS = 65_536
+_WRITTEN = t.StructType([t.StructField("bin", t.LongType()), t.StructField("rows", t.LongType())])
+_ARROW_WRITTEN = pa.schema([pa.field("bin", pa.int64()), pa.field("rows", pa.int64())])
+
+
+def compact_sorted(spark: SparkSession, source: CompactionSource, plan: WritePlan) -> int:
+    """Make a sorted file of each bin, with a record beside it; return the number of rows.
+
+    Raises:
+        StorageError: a file is missing, damaged or has another number of rows than the catalog says.
+        UnsupportedFeatureError: a column's type, or a file, cannot be read.
+    """
+    return sum(_AlikeBins(alike, plan).write(spark) for alike in _by_columns(source))
+
+
+def _by_columns(source: CompactionSource) -> Iterator[CompactionSource]:
+    """Yield the bins in parts with the same columns: Spark wants one type for each."""
+    compaction = source.compaction
+    schemas = list(dict.fromkeys(one.schema for one in compaction.bins))
+    for schema in schemas:
+        bins = tuple(one for one in compaction.bins if one.schema == schema)
+        yield replace(source, compaction=replace(compaction, bins=bins))
+
+
+@dataclass(frozen=True, slots=True)
+class _AlikeBins:
+    """Bins of files with the same columns; a bin's number is its place."""
+
+    source: CompactionSource
+    plan: WritePlan
+
+    def write(self, spark: SparkSession) -> int:
+        bins, plan = self.source.compaction.bins, self._plan_as_named_now()
+        bin_name = f"{free_prefix(plan.target.names)}bin"
+        rows = clustered(self._rows(spark, plan.target, bin_name), plan).repartition(len(bins), bin_name)
+        task = _write_task(self.source, self.plan)
+        done = map_in_arrow(ordered(rows, [bin_name], plan), task, _WRITTEN).collect()
+        for number in set(range(len(bins))) - {row["bin"] for row in done}:  # all rows of its files are gone
+            making = compactor(self.source.compaction, self.plan.settings)
+            assert isinstance(making, Rewriting)
+            write_record(directory_of(self.source), making.compacted(bins[number], None))
+        return sum(row["rows"] for row in done)
+
+    def _plan_as_named_now(self) -> WritePlan:
+        """Return the plan with the columns under the names that its order of rows knows them by.
+
+        Those gone since have none of these names; one that came later has one value in all rows.
+        """
+        names = {column.id: column.name for column in self.source.compaction.table.schema.columns}
+        prefix = free_prefix(names.values())
+        schema = TableSchema(
+            tuple(
+                replace(column, name=names.get(column.id, f"{prefix}gone_{column.id}"))
+                for column in self.source.compaction.bins[0].schema.columns
+            )
+        )
+        order = self.plan.row_order
+        zorder_by = tuple(name for name in order.zorder_by if name in schema.names)
+        return replace(self.plan, schema=schema, row_order=replace(order, zorder_by=zorder_by))
+
+    def _rows(self, spark: SparkSession, named: TableSchema, bin_name: str) -> DataFrame:
+        documents = [
+            json.dumps({"bin": number, "compaction": encode(alone, Compaction)})
+            for number, one in enumerate(self.source.compaction.bins)
+            for alone in _file_by_file(self.source.compaction, one)
+        ]
+        numbers = (ROW_ID.name, SNAPSHOT_ID.name, bin_name)
+        return from_tasks(spark, documents, _read_task(self.plan), carrier_types(named.columns, numbers))
+
+
+def _file_by_file(compaction: Compaction, files: Bin) -> Iterator[Compaction]:
+    for file in files.files:
+        marks = {file.id: compaction.marks[file.id]} if file.id in compaction.marks else {}
+        yield replace(compaction, bins=(replace(files, files=(file,)),), marks=marks)
+
+
+def _read_task(plan: WritePlan) -> Callable[[Json], Iterator[pa.RecordBatch]]:
+    document = encode(plan, WritePlan)
+
+    def rows(item: Json) -> Iterator[pa.RecordBatch]:
+        yield from _rows_of_file(
+            decode(item["compaction"], Compaction), decode(document, WritePlan), item["bin"]
+        )
+
+    return rows
+
+
+def _rows_of_file(compaction: Compaction, plan: WritePlan, number: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the only file in their carriers, with their ids, snapshots and the bin's number."""
+    (files,) = compaction.bins
+    columns = files.schema.columns
+    bin_name = f"{free_prefix(files.schema.names)}bin"
+    numbers = (pa.field(name, pa.int64()) for name in (ROW_ID.name, SNAPSHOT_ID.name, bin_name))
+    schema = pa.schema([*carrier_schema(columns), *numbers])
+    for rows in compactor(compaction, plan.settings).numbered_rows(files.files[0], files.schema):
+        carried = in_carriers(rows.select(files.schema.names), columns)
+        bin_number = pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows)
+        own = (rows[ROW_ID.name], rows[SNAPSHOT_ID.name], bin_number)
+        yield from pa.Table.from_arrays([*carried.columns, *own], schema=schema).to_batches(_BATCH_ROWS)
+
+
+def _write_task(source: CompactionSource, plan: WritePlan) -> BatchFunction:
+    encoded, document = json.dumps(encode(source.compaction, Compaction)), encode(plan, WritePlan)
+    staging_id, partition_id = source.staging_id, source.partition_id
+    directory = directory_of(source)
+    document_key = sealing.key_of(directory)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sealing.learn(directory, document_key)
+        told = CompactionSource(decode(json.loads(encoded), Compaction), staging_id, partition_id)
+        writer = _BinWriter(told, decode(document, WritePlan))
+        for (key,), group in groupby(runs(batches, 1), key=itemgetter(0)):
+            number = key.as_py()
+            count = writer.write(number, (batch for _, batch in group))
+            yield pa.RecordBatch.from_pydict({"bin": [number], "rows": [count]}, schema=_ARROW_WRITTEN)
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _BinWriter:
+    source: CompactionSource
+    plan: WritePlan
+
+    def write(self, number: int, batches: Iterable[pa.RecordBatch]) -> int:
+        """Write the file of a bin, then its record; return the number of rows."""
+        files = self.source.compaction.bins[number]
+        making = compactor(self.source.compaction, self.plan.settings)
+        target, path = making.target(files), file_path(files, self.plan, self.source)
+        with RollingWriter(target, lambda: path, in_one_file(self.plan.settings)) as writer:
+            for batch in batches:
+                writer.write(batch.select(range(len(target.columns))))
+        (written,) = writer.files
+        write_record(directory_of(self.source), making.compacted(files, written))
+        return written.record_count

@@ -1,0 +1,183 @@
+"""The insert job: rows of a source become data files of one table."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.lake.errors import SparkJobError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.writing.evolution import evolved
+from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
+from airflow_provider_ducklake.lake.spark import sources
+from airflow_provider_ducklake.lake.spark.job.errors import is_of_wide_rows
+from airflow_provider_ducklake.lake.spark.output.causes import TOO_WIDE
+from airflow_provider_ducklake.lake.spark.sessions.object_store import why_unreachable
+from airflow_provider_ducklake.lake.spark.sessions.progress import progress_lines
+from airflow_provider_ducklake.lake.spark.sessions.settings import measure_batches, measures_batches, prepare
+from airflow_provider_ducklake.lake.spark.types.spark_types import (
+    fields_of_spark,
+    why_not_native,
+    without_nothing,
+)
+from airflow_provider_ducklake.lake.spark.writing import write_arrow, write_native
+from airflow_provider_ducklake.lake.spark.writing.assignment import assign, fits, only_matching
+from airflow_provider_ducklake.lake.spark.writing.few_rows import few_rows
+from airflow_provider_ducklake.lake.spark.writing.partitions import with_keys
+from airflow_provider_ducklake.lake.spark.writing.row_order import placed
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.partitioning import parse_partition_by
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.spec.files import DataFile
+
+
+log = logger(__name__)
+
+_MANY_PARTITIONS = 1_000
+_SMALL_FILE_BYTES = 4 * 2**20
+
+
+def insert(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
+    """Load the request's rows and write them.
+
+    Raises:
+        SchemaMismatchError: the rows' columns do not fit the table; nothing was written.
+        InvalidInputError: the source cannot be read, or a value does not fit its column.
+        SparkJobError: the files do not hold the rows that were read.
+    """
+    (plan,) = request.plans
+    return (write(sources.load(spark, request.source, plan.schema), plan, request.engine),)
+
+
+def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
+    """Write the rows of ``df`` as data files by one Spark action.
+
+    Raises:
+        SchemaMismatchError: the columns do not fit the table; nothing was written.
+        InvalidInputError: a value does not fit its column.
+        SparkJobError: the files do not hold the rows that were read.
+    """
+    started = time.monotonic()
+    prepare(df.sparkSession)
+    plan = _resolved(df, plan)
+    engine, reason = choose_engine(df.sparkSession, engine, plan)
+    prepared, keys = _prepared(df, plan)
+    log.debug("Writing %s with the %s engine: %s", plan.table, engine, reason)
+    with progress_lines(df.sparkSession):
+        files, count = _written(prepared, keys, plan, engine)
+    _warn_of_many_partitions(plan, files)
+    details = _details(df.sparkSession, reason, time.monotonic() - started)
+    return WriteResult(plan.target, plan.partition_fields, tuple(files), count, engine, details)
+
+
+def _written(df: DataFrame, keys: list[str], plan: WritePlan, engine: str) -> tuple[list[DataFile], int]:
+    """Return the files and how many rows they hold; rows too wide for a batch are written in smaller ones."""
+    are_measured = measures_batches(df.sparkSession)
+    try:
+        return _written_once(df, keys, plan, engine)
+    except Exception as error:
+        if are_measured or not is_of_wide_rows(error):
+            raise
+    log.warning("%s: %s Writing again in that way.", plan.table, TOO_WIDE.sentence)
+    measure_batches(df.sparkSession)
+    return _written_once(df, keys, plan, engine)
+
+
+def _written_once(df: DataFrame, keys: list[str], plan: WritePlan, engine: str) -> tuple[list[DataFile], int]:
+    few = few_rows(df, keys, plan) if engine == "arrow" else None
+    if few is not None:
+        return write_arrow.write_here(few, keys, plan), few.num_rows
+    rows = Observation()
+    observed = placed(df, keys, plan).observe(rows, f.count(f.lit(1)).alias("count"))
+    files = (write_native if engine == "native" else write_arrow).write(observed, keys, plan)
+    return files, _checked_count(plan, files, int(rows.get["count"]))
+
+
+def _resolved(df: DataFrame, plan: WritePlan) -> WritePlan:
+    """Return ``plan`` with the columns and keys that a new table is to have, or one that is to evolve."""
+    if plan.evolution is not None:
+        return replace(plan, schema=evolved(plan, fields_of_spark(without_nothing(df.schema)), fits))
+    if plan.schema is not None:
+        return plan
+    schema = new_columns(fields_of_spark(df.schema))
+    fields = parse_partition_by(plan.partition_by, schema, plan.table)
+    return replace(plan, schema=schema, partition_fields=fields)
+
+
+def _prepared(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, list[str]]:
+    assigned = assign(df, plan.target, plan.table, fills=plan.evolution is not None)
+    if plan.where is not None:
+        assigned = only_matching(assigned, plan.where, plan.target)
+    return with_keys(assigned, plan.target, plan.partition_fields)
+
+
+def _warn_of_many_partitions(plan: WritePlan, files: list[DataFile]) -> None:
+    """Say what so many files cost; writing them is safe: a task has one file open at a time."""
+    partitions = len({file.partition_values for file in files})
+    size = sum(file.file_size_bytes for file in files) // max(1, len(files))
+    if partitions >= _MANY_PARTITIONS and size < _SMALL_FILE_BYTES:
+        log.warning(
+            "%s: the rows were written to %d partitions in %d files of %d bytes on average. Each file adds "
+            "rows for all its columns to the catalog, and every scan opens it. Use partition keys with "
+            "fewer values, such as year(…), month(…) or bucket(…).",
+            plan.table,
+            partitions,
+            len(files),
+            size,
+        )
+
+
+def _checked_count(plan: WritePlan, files: list[DataFile], observed: int) -> int:
+    counted = sum(file.record_count for file in files)
+    if counted != observed:
+        raise SparkJobError(
+            f"{plan.table}: {observed} rows were given to the writer, but the files in {plan.directory} "
+            f"hold {counted}. Nothing was committed; rerun the task."
+        )
+    return counted
+
+
+def _details(spark: SparkSession, reason: str, seconds: float) -> dict[str, str | int | float | None]:
+    return {
+        "reason": reason,
+        "seconds": round(seconds, 3),
+        "application_id": spark.conf.get("spark.app.id"),
+        "spark_version": spark.version,
+    }
+
+
+_NATIVE_CODECS = ("uncompressed", "snappy", "gzip", "zstd", "lz4", "lz4_raw")
+
+
+def choose_engine(spark: SparkSession, wanted: str, plan: WritePlan) -> tuple[str, str]:
+    """Return the engine and why: pyarrow in the tasks, unless Spark's own writer is asked for.
+
+    Raises:
+        UnsupportedFeatureError: ``native`` was asked for and cannot store the table.
+    """
+    if wanted != "native":
+        return "arrow", "it stores every type" if wanted == "auto" else "asked for"
+    obstacle = _unfit_setting(plan) or why_not_native(plan.target) or why_unreachable(spark, plan.directory)
+    if obstacle is not None:
+        raise UnsupportedFeatureError(
+            f"engine='native' cannot write {plan.table}: {obstacle}. Use engine='arrow' or 'auto'."
+        )
+    return "native", "asked for"
+
+
+def _unfit_setting(plan: WritePlan) -> str | None:
+    settings = plan.settings
+    codec = settings.compression.lower()
+    if settings.key_bytes:
+        return "Spark's writer cannot encrypt files as DuckLake's clients read them"
+    if codec not in _NATIVE_CODECS:
+        return f"Spark has no {codec} codec"
+    if settings.compression_level is not None and codec == "gzip":
+        return "Spark's writer supports a compression level for zstd only"
+    return None

@@ -1,0 +1,253 @@
+"""The job that deletes, updates or merges rows of one table, merge-on-read.
+
+It finds the rows first, by the columns that conditions name, and keeps their places: the delete files are
+written from them, and only the files that have rows to update are read again.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.lake.errors import SparkJobError
+from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, column_ids
+from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
+from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
+from airflow_provider_ducklake.lake.spark import sources
+from airflow_provider_ducklake.lake.spark.job.request import (
+    Action,
+    DatasetSource,
+    LakeSource,
+    OverwriteSource,
+    RowChangeSource,
+)
+from airflow_provider_ducklake.lake.spark.jobs.insert import write
+from airflow_provider_ducklake.lake.spark.jobs.sql import rows_of
+from airflow_provider_ducklake.lake.spark.read import read_table, reading
+from airflow_provider_ducklake.lake.spark.row_changes.changed_rows import ChangedRows
+from airflow_provider_ducklake.lake.spark.row_changes.checks import check, condition_columns, own_names
+from airflow_provider_ducklake.lake.spark.row_changes.matching import (
+    broadcast_if_small,
+    changed_twice,
+    find,
+    is_small,
+    numbers,
+)
+from airflow_provider_ducklake.lake.spark.row_changes.source_bounds import (
+    bounds_of,
+    comparable,
+    equal_columns,
+    files_that_may_match,
+    only_matching,
+)
+from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
+from airflow_provider_ducklake.lake.spark.sessions.settings import exact_filters, prepare_reading
+from airflow_provider_ducklake.lake.spark.writing import write_deletes
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.schema import TableSchema
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.lake.storage.rows import table_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.spark.row_changes.matching import Found
+    from airflow_provider_ducklake.lake.spark.types.names import MatchNames
+    from airflow_provider_ducklake.lake.spec.files import DataFile
+
+
+log = logger(__name__)
+
+
+def change_rows(spark: SparkSession, request: JobRequest) -> RowChanges:
+    """Find the rows that are to change, and write what their change takes; nothing is visible yet.
+
+    The request's plans are those of updated and of inserted rows.
+
+    Raises:
+        InvalidInputError: an expression is wrong, or several rows of the source match the same row.
+        ColumnNotFoundError: a column to be assigned does not exist.
+        SchemaMismatchError: values do not fit their columns; nothing was written.
+        StorageError: a file of the table is missing or damaged.
+    """
+    changes = request.source
+    assert isinstance(changes, RowChangeSource)
+    with reading([changes.target]):
+        source = _source_rows(spark, changes, request.plans)
+        prepare_reading(spark)  # behind code of users, which may set the session
+        with exact_filters(spark) if _looks_at_floats(changes) else nullcontext():
+            return _changed(spark, request, changes, source)
+
+
+def _looks_at_floats(changes: RowChangeSource) -> bool:
+    schema, where = changes.target.table.schema, changes.target.where
+    columns = [schema.find(name) for name in condition_columns(changes)]
+    columns += [] if where is None else [schema.by_id(one) for one in column_ids(where)]
+    return any(is_float(leaf.type) for column in columns for leaf in column.leaves())
+
+
+def _changed(
+    spark: SparkSession, request: JobRequest, changes: RowChangeSource, source: DataFrame | None
+) -> RowChanges:
+    names = own_names(changes, source)
+    check(spark, changes, source, names)
+    found_by, keep = source, None
+    matching: Predicate = ALWAYS
+    if source is not None:  # evaluated once: another time it might have other rows
+        numbered = source.withColumn(names.source_id, f.monotonically_increasing_id())
+        source = kind_of(spark).checkpointed(numbered)
+        changes, matching, found_by, keep = _narrowed(changes, source, names)
+    plan = replace(changes.target, columns=condition_columns(changes))
+    log.info("Looking for rows of %s in %d data files", plan.table.name, len(plan.files))
+    target = read_table(spark, plan, row_ids=True, positions=True, prefix=names.prefix, keep=keep)
+    found = find(target, found_by, changes, names)
+    try:
+        done = _Writer(request, changes, found, ChangedRows(changes, source, found)).write()
+        return replace(done, matching=matching)
+    finally:
+        found.close()
+
+
+def _source_rows(
+    spark: SparkSession, changes: RowChangeSource, plans: tuple[WritePlan, ...]
+) -> DataFrame | None:
+    match changes.source:
+        case None:
+            return None
+        case LakeSource() as source:
+            return rows_of(spark, source, plans[:1])[0]
+        case DatasetSource(dataset) as source if dataset.format == "parquet":  # text has other rules here
+            return sources.load(spark, source, changes.target.table.schema)
+        case source:
+            return sources.load(spark, source, None)
+
+
+def _narrowed(
+    changes: RowChangeSource, source: DataFrame, names: MatchNames
+) -> tuple[RowChangeSource, Predicate, DataFrame, Callable[[DataFrame], DataFrame] | None]:
+    """Return the change without files that no row of the source can match, and the source for a join.
+
+    Between both is what is true for the rows that one can match. Last, what leaves out rows without a match
+    before they are joined.
+    """
+    own = [name for name in source.columns if name != names.source_id]
+    keys = comparable(source, equal_columns(changes, own), changes.target)
+    count, bounds = bounds_of(source, keys, changes.target)
+    keep = None
+    if not changes.not_matched_by_source:
+        changes = replace(changes, target=files_that_may_match(changes.target, bounds))
+        keep = only_matching(source, keys) if keys and is_small(source, count) else None
+    return changes, bounds, broadcast_if_small(source, count), keep
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes what the change of the rows found takes."""
+
+    request: JobRequest
+    changes: RowChangeSource
+    found: Found
+    rows: ChangedRows
+
+    def write(self) -> RowChanges:
+        updates = numbers(self.changes, Action.UPDATE)
+        inserts = numbers(self.changes, Action.INSERT)
+        gone = [*updates, *numbers(self.changes, Action.DELETE)]
+        with ThreadPoolExecutor() as threads:  # each is a job whose tasks alone do not fill a cluster
+            deletes = threads.submit(self._deletes, gone)
+            inlined = threads.submit(self._inlined, gone)
+            updated = threads.submit(self._updated, updates)
+            inserted = threads.submit(self._inserted, inserts)
+        done = RowChanges(deletes.result(), inlined.result(), updated.result(), inserted.result())
+        self._check(done, [self.found.count(clauses) for clauses in (gone, updates)])
+        return done
+
+    def _check(self, done: RowChanges, wanted: list[int]) -> None:
+        written = [done.rows_gone, done.updated.rows_written]
+        if wanted == written:
+            return
+        if self.rows.source is not None:
+            error = changed_twice(self.found, self.rows.source, self.changes)
+            if error is not None:
+                raise error
+        raise SparkJobError(
+            f"{self.changes.target.table.name}: {wanted} rows were found to delete or update, but {written} "
+            "were written. Nothing was committed; rerun the task."
+        )
+
+    def _deletes(self, gone: Sequence[int]) -> tuple[NewDeletes, ...]:
+        touched = self.found.files(gone)
+        if not touched:
+            return ()
+        paths = {int(file.id): file.path for file in self.changes.target.files if file.id in touched}
+        names = self.found.names
+        rows = self.found.rows.where(f.col(names.file_id).isNotNull()).select(
+            f.col(names.file_id).alias(write_deletes.FILE_ID),
+            f.col(names.position).alias(write_deletes.POSITION),
+        )
+        key_bytes = self.changes.target.table.options.key_bytes
+        place = write_deletes.Place(f"{self.request.directory}deletes/", key_bytes)
+        return write_deletes.write(rows, self.found.count(gone), paths, place)
+
+    def _inlined(self, gone: Sequence[int]) -> tuple[int, ...]:
+        if not any((None, number) in self.found.counts for number in gone):
+            return ()
+        names = self.found.names
+        rows = self.found.rows.where(f.col(names.file_id).isNull()).select(names.row_id)
+        return tuple(sorted(set(rows.toArrow().column(0).to_pylist())))
+
+    def _updated(self, clauses: Sequence[int]) -> WriteResult:
+        plan = self.request.plans[0]
+        with_ids = replace(plan, schema=TableSchema((*plan.target.columns, table_reader.ROW_ID)))
+        results = [
+            write(self.rows.updated(number), with_ids, self.request.engine)
+            for number in clauses
+            if self.found.count([number])
+        ]
+        return self._together(plan, results, has_row_ids=True)
+
+    def _inserted(self, clauses: Sequence[int]) -> WriteResult:
+        plan = self.request.plans[1]
+        results = [write(self.rows.inserted(number), plan, self.request.engine) for number in clauses]
+        return self._together(plan, results, has_row_ids=False)
+
+    def _together(self, plan: WritePlan, results: Sequence[WriteResult], *, has_row_ids: bool) -> WriteResult:
+        """Return the results of all clauses as one, without statistics of row ids."""
+        return WriteResult(
+            plan.target,
+            plan.partition_fields,
+            tuple(
+                _of_table(file, has_row_ids=has_row_ids) for result in results for file in result.data_files
+            ),
+            sum(result.rows_written for result in results),
+            results[0].engine if results else self.request.engine,
+            results[-1].details if results else {},
+        )
+
+
+def _of_table(file: DataFile, *, has_row_ids: bool) -> DataFile:
+    stats = {one: known for one, known in file.column_stats.items() if one != table_reader.ROW_ID.id}
+    return replace(file, column_stats=stats, has_row_ids=has_row_ids)
+
+
+def overwrite(spark: SparkSession, request: JobRequest) -> RowChanges:
+    """Return where the rows are that go, and the files of those that come.
+
+    Raises:
+        StorageError: a file of the table is missing or damaged.
+        SchemaMismatchError, InvalidInputError, SparkJobError: as ``insert``.
+    """
+    source = request.source
+    assert isinstance(source, OverwriteSource)
+    *_, plan = request.plans
+    gone = change_rows(spark, replace(request, source=source.replaced))
+    return replace(gone, inserted=write(sources.load(spark, source.rows, plan.schema), plan, request.engine))

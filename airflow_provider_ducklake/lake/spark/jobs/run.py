@@ -1,0 +1,165 @@
+"""What the submitted file runs: read the request, run its verb, write the result or the error."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ducklake.lake.errors import SparkJobError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.errors import typed
+from airflow_provider_ducklake.lake.spark.job.request import StreamSource
+from airflow_provider_ducklake.lake.spark.jobs.compact import compact
+from airflow_provider_ducklake.lake.spark.jobs.insert import insert
+from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows, overwrite
+from airflow_provider_ducklake.lake.spark.jobs.sql import run_sql
+from airflow_provider_ducklake.lake.spark.jobs.stream import run_stream
+from airflow_provider_ducklake.lake.spark.sessions.object_store import reach_buckets
+from airflow_provider_ducklake.lake.spark.sessions.settings import take_texts_as_written
+from airflow_provider_ducklake.lake.spark.sessions.start import start_session
+from airflow_provider_ducklake.lake.spark.source_errors import of_source
+from airflow_provider_ducklake.lake.spec.amounts import counted, size
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.storage.files.filesystem import split_scheme
+from airflow_provider_ducklake.lake.storage.files.process_options import has_secrets, process_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+
+log = logger(__name__)
+
+_VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...] | RowChanges]] = {
+    "insert": insert,
+    "overwrite": overwrite,
+    "sql": run_sql,
+    "stream": run_stream,
+    "delete": change_rows,
+    "update": change_rows,
+    "merge": change_rows,
+    "merge_adjacent": compact,
+    "rewrite": compact,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the job whose request lies at the first argument; return the process's exit code.
+
+    The second one is the request's digest: the place where it lies may be one where others write. A third is
+    the file with the key by which it is sealed.
+    """
+    _start_logging()
+    uri, digest, *key_file = arguments
+    log.info("Job request: %s", uri)  # before users' own code: JobLog looks for a driver's line
+    try:
+        for file in key_file:
+            sealing.learn_from_file("", file)
+        request = job_io.read_request(uri, digest)
+    except StorageError as error:
+        log.error("%s: %s", SparkJobError.__name__, unreadable_request(uri, error))  # noqa: TRY400 - one line
+        return 1
+    try:
+        outcome = _run(request)
+    except Exception as error:  # whatever it is, the operator is to know
+        failure = typed(error)
+        log.error("%s: %s", type(failure).__name__, failure)  # noqa: TRY400 - the operator raises it
+        log.debug("The error as Spark raised it", exc_info=error)
+        job_io.write_error(request, failure)
+        return 1
+    if isinstance(outcome, RowChanges):
+        job_io.write_row_changes(request, outcome)
+        log.info(
+            "Wrote %s for %s",
+            counted(len(outcome.deletes), "delete file"),
+            counted(outcome.rows_gone, "row"),
+        )
+        results: tuple[WriteResult, ...] = (outcome.updated, outcome.inserted)
+    else:
+        job_io.write_results(request, outcome)
+        results = outcome
+    for plan, result in zip(request.plans, results, strict=True):
+        if result.details:  # else nothing was written
+            _log_numbers(plan, result)
+    return 0
+
+
+def unreadable_request(uri: str, error: StorageError) -> str:
+    """Return why the driver cannot begin, and what it takes; nobody but the log can be told."""
+    if split_scheme(uri)[0] == "file":
+        cure = (
+            "The lake's data path must be the same location for the task and for Spark's driver and "
+            "executors."
+        )
+    elif has_secrets():
+        cure = "It was given the connection's storage options: check that they are valid where Spark runs."
+    else:
+        cure = (
+            "It does not get the connection's storage options, which reach a driver in client mode only: "
+            "give it the store's credentials through its machine's role or its own environment."
+        )
+    return f"The Spark driver cannot read {uri} ({error}). {cure}"
+
+
+def _run(request: JobRequest) -> tuple[WriteResult, ...] | RowChanges:
+    spark = start_session(f"ducklake {request.verb} {request.tables}")
+    log.info("Spark application %s", spark.sparkContext.applicationId)
+    try:
+        return do(spark, request, process_options())
+    finally:
+        spark.stop()
+
+
+def do(
+    spark: SparkSession, request: JobRequest, storage_options: Mapping[str, Any]
+) -> tuple[WriteResult, ...] | RowChanges:
+    """Do what the request asks for, in a session that reaches the lake's store by these options.
+
+    Raises:
+        UnsupportedFeatureError: another release asks for it.
+    """
+    verb = _VERBS.get(request.verb)
+    if verb is None:
+        raise UnsupportedFeatureError(
+            f"This release of the job has no verb {request.verb!r}. Use the same release for the "
+            "operator and the job."
+        )
+    reach_buckets(spark, _directories(request), storage_options)
+    take_texts_as_written(spark)
+    try:
+        return verb(spark, request)
+    except Exception as error:
+        target = request.plans[0].schema if request.plans else None
+        known = of_source(spark, request.source, target, error)
+        if known is None:
+            raise
+        raise known from error
+
+
+def _directories(request: JobRequest) -> list[str]:
+    checkpoints = [request.source.checkpoint] if isinstance(request.source, StreamSource) else []
+    return [*(plan.root for plan in request.plans), *checkpoints]
+
+
+def _start_logging() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def _log_numbers(plan: WritePlan, result: WriteResult) -> None:
+    log.info(
+        "Wrote %s of %s in %s (%s), in %s s with the %s engine",
+        counted(result.rows_written, "row"),
+        plan.table,
+        counted(len(result.data_files), "file"),
+        size(sum(file.file_size_bytes for file in result.data_files)),
+        result.details["seconds"],
+        result.engine,
+    )

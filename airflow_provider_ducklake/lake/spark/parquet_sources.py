@@ -1,0 +1,551 @@
+"""Parquet files that users have, with the types that DuckDB reads them as.
+
+Spark's own reader reads a dataset unless the footer of one of its files shows what that reader cannot decode,
+or reads as another type; then pyarrow reads the whole dataset, in Spark's tasks. Both leave on each column
+the type that a new table gets for it (``types.spark_types``), where Spark has none of its own.
+*Source:* the types that DuckDB's ``read_parquet`` shows for each physical and logical type.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.lake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    InvalidTypeError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.spark import int96
+from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
+from airflow_provider_ducklake.lake.spark.job.errors import is_of_spark
+from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
+from airflow_provider_ducklake.lake.spark.sessions.settings import nanos_refused
+from airflow_provider_ducklake.lake.spark.types.frames import analysed
+from airflow_provider_ducklake.lake.spark.types.names import quoted
+from airflow_provider_ducklake.lake.spark.types.spark_types import (
+    TYPE_KEY,
+    carrier_type,
+    presented,
+    read_type,
+)
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, ScalarType
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
+    arrow_schema,
+    cast_leaf,
+    ducklake_type,
+    type_differences,
+)
+from airflow_provider_ducklake.lake.storage.parquet.carriers import in_carriers
+from airflow_provider_ducklake.lake.storage.parquet.codings import is_in_old_calendar, undecodable
+from airflow_provider_ducklake.lake.storage.parquet.footer import children_of_field
+from airflow_provider_ducklake.lake.storage.parquet.footer_end import refuse_encrypted_columns
+from airflow_provider_ducklake.lake.storage.parquet.intervals import (
+    ARROW_INTERVAL,
+    STORED_INTERVAL,
+    from_stored,
+)
+from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
+from airflow_provider_ducklake.lake.storage.parquet.values import batches, parquet_file
+from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT, read_variants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_ducklake.lake.spark.job.codec import Json
+    from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+
+log = logger(__name__)
+
+_TASK_BYTES = 128 * 2**20  # of row groups that one task reads
+_OF_LISTING = ("path", "modificationTime", "length", "content")  # columns of Spark's format binaryFile
+TRUNCATES = "truncateNanoseconds"  # an option of ours
+_MERGES = "spark.sql.parquet.mergeSchema"
+_SUMMARIES = ("_metadata", "_common_metadata")  # of dask and Hadoop: files without rows
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a dataset: its Arrow schema, its row groups' bytes, and whether Spark cannot read it."""
+
+    path: str
+    schema: pa.Schema
+    group_bytes: tuple[int, ...]
+    is_only_for_arrow: bool
+    is_in_old_calendar: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What tasks need of a dataset: its name in errors, its columns, and whether it ``truncates`` times."""
+
+    name: str
+    columns: TableSchema
+    truncates: bool
+
+    def cast(self, array: pa.Array, target: pa.DataType) -> pa.Array:
+        """Return values of a leaf in the type of their column."""
+        if target == VARIANT and pa.types.is_struct(array.type):
+            return read_variants(array)
+        if (array.type, target) == (STORED_INTERVAL, ARROW_INTERVAL):
+            return from_stored(array)
+        if self.truncates and pa.types.is_temporal(array.type) and getattr(array.type, "unit", "") == "ns":
+            array = array.cast(target, safe=False)
+        return cast_leaf(array, target)
+
+
+def read_parquet(
+    spark: SparkSession, path: str, options: Mapping[str, str], name: str, target: TableSchema | None
+) -> DataFrame:
+    """Return the rows of the Parquet files at a path, which Spark lists; ``name`` is how errors call them.
+
+    Columns of ``target``, an existing table, decide what values become that pyarrow reads.
+
+    Raises:
+        AnalysisException: Spark finds no file there, or cannot read one.
+        InvalidInputError: a file is damaged or encrypted, or files have types that do not go together.
+    """
+    given = {key.lower(): value.lower() == "true" for key, value in options.items()}
+    options = {key: value for key, value in options.items() if key.lower() != TRUNCATES.lower()}
+    listed = spark.read.format("binaryFile").options(**options).load(path)
+    folders = [one for one in listed.columns if one not in _OF_LISTING]
+    paths = sorted(
+        one for one in map(own_path, listed.inputFiles()) if one.rsplit("/", 1)[-1] not in _SUMMARIES
+    )
+    found = [_looked_at(one, name) for one in paths[:1]]
+    if None not in found:  # else the others would wait for the same store
+        found += in_threads(lambda one: _looked_at(one, name), paths[1:])
+    files = [one for one in found if one is not None]
+    truncates = given.get(TRUNCATES.lower(), False)
+    is_for_arrow = truncates or any(one.is_only_for_arrow for one in files)
+    if not files or len(files) < len(paths) or not is_for_arrow:
+        try:
+            with nanos_refused(spark):
+                rows = _by_spark(spark, path, options, _types_of_int96(files, name, target), files)
+            return _typed(rows, files)
+        except Exception as error:
+            if not files or len(files) < len(paths) or not is_of_spark(error):
+                raise
+            log.debug("Spark's reader refuses %s, and pyarrow reads it", path, exc_info=True)
+    merges = given.get("mergeschema", spark.conf.get(_MERGES) == "true")
+    schema = _merged(files, name, {fold(one) for one in folders}, merges=merges)
+    source = _Source(name, _columns(schema, name, files, target, truncates=truncates), truncates)
+    documents = list(_documents(files, _values_of_folders(listed, folders)))
+    return _by_arrow(spark, documents, source, [listed.schema[one] for one in folders])
+
+
+def own_path(uri: str) -> str:
+    """Return a path as DuckLake spells it, of one that Spark gives as a URI."""
+    return _without_scheme(unquote(uri))
+
+
+def _without_scheme(path: str) -> str:
+    return re.sub(r"^file:/+", "/", path)
+
+
+def _looked_at(path: str, name: str) -> _File | None:
+    """Return what a file's footer says; None: this process cannot open the file, or pyarrow cannot read it.
+
+    Raises:
+        InvalidInputError: the file is damaged or encrypted.
+    """
+    try:
+        with open_parquet(open_filesystem(path)) as source:
+            parquet = pq.ParquetFile(source)
+            refuse_encrypted_columns(parquet.metadata, source, path)
+            groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
+            is_only_for_arrow = _is_only_for_arrow(parquet)
+    except pa.ArrowException:
+        return None
+    except IndexError:
+        raise InvalidInputError(f"{name} cannot be read: {path}: its footer lacks columns.") from None
+    except (StorageError, UnsupportedFeatureError, OSError) as error:
+        if isinstance(error, OSError) or isinstance(error.__cause__, OSError):  # Spark may have another way
+            return None
+        raise InvalidInputError(f"{name} cannot be read: {error}") from error
+    sizes = tuple(one.total_byte_size for one in groups)
+    return _File(path, _schema(parquet), sizes, is_only_for_arrow, is_in_old_calendar(parquet.metadata))
+
+
+def _schema(parquet: pq.ParquetFile) -> pa.Schema:
+    """Return a file's columns, with DuckLake's type in the metadata of those of which pyarrow has another."""
+    fields, place = [], 0
+    geometries = _geometries(parquet.metadata)
+    is_of_duckdb = (parquet.metadata.created_by or "").startswith("DuckDB")
+    for one in parquet.schema_arrow:
+        count = _leaf_count(one.type)
+        leaves = [parquet.metadata.schema.column(place + number) for number in range(count)]
+        place += count
+        name = "variant" if _is_variant(one, parquet) else None
+        if one.name in geometries:
+            name = "geometry"
+        elif leaves and not children_of_field(one.type):
+            name = _NAMED.get(_named_by(leaves[0], is_of_duckdb=is_of_duckdb))
+        type_ = VARIANT if name == "variant" else int96.marked(one.type, iter(leaves))
+        fields.append(pa.field(one.name, type_, metadata=name and {TYPE_KEY: name}))
+    return pa.schema(fields)
+
+
+def _named_by(leaf: pq.ColumnSchema, *, is_of_duckdb: bool) -> str:
+    logical = json.loads(leaf.logical_type.to_json())
+    if logical["Type"] == "Time":  # other writers have local times in UTC, too
+        return "zoned time" if logical["isAdjustedToUTC"] and is_of_duckdb else ""
+    return "INTERVAL" if leaf.converted_type == "INTERVAL" else str(logical["Type"])
+
+
+# A lake keeps no CRS, and takes edges that are arcs for straight ones, as DuckDB does.
+_NAMED = {
+    "zoned time": "timetz",
+    "INTERVAL": "interval",
+    "Geometry": "geometry",
+    "Geography": "geometry",
+}
+
+
+def _geometries(metadata: pq.FileMetaData) -> frozenset[str]:
+    """Return the columns that GeoParquet's metadata says to be geometries as WKB."""
+    with suppress(ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        columns = json.loads((metadata.metadata or {})[b"geo"])["columns"]
+        leaves = {metadata.schema.column(place).path for place in range(metadata.num_columns)}
+        return frozenset(leaves & {name for name, one in columns.items() if one.get("encoding") == "WKB"})
+    return frozenset()
+
+
+def _leaf_count(type_: pa.DataType) -> int:
+    below = children_of_field(type_)
+    return sum(_leaf_count(one.type) for one in below) if below or pa.types.is_struct(type_) else 1
+
+
+def _is_variant(field: pa.Field, parquet: pq.ParquetFile) -> bool:
+    return bool(pa.types.is_struct(field.type)) and f" {field.name} (Variant(" in str(parquet.schema)
+
+
+# UNKNOWN: without any value, which Spark takes for integers
+_ONLY_FOR_ARROW = {"UNKNOWN", "TIME", "UUID", "FLOAT16", "INTERVAL", "GEOMETRY", "GEOGRAPHY"}
+
+
+def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
+    """Whether Spark's reader refuses a column of the file, or reads it as another type than DuckDB."""
+    metadata = parquet.metadata
+    leaves = [metadata.schema.column(place) for place in range(len(metadata.schema))]
+    return (
+        any(undecodable(metadata))
+        or any(
+            leaf.logical_type.type in _ONLY_FOR_ARROW
+            or leaf.converted_type == "INTERVAL"
+            or "nanoseconds" in str(leaf.logical_type)
+            for leaf in leaves
+        )
+        or any(
+            _is_variant(field, parquet) and field.type.get_field_index("typed_value") >= 0
+            for field in parquet.schema_arrow
+        )
+    )
+
+
+# --- by Spark
+
+
+def _types_of_int96(files: Sequence[_File], name: str, target: TableSchema | None) -> dict[str, pa.DataType]:
+    """Return the types of the columns that are INT96 in some file, as ``_merged`` finds them."""
+    folded = {fold(field.name) for file in files for field in file.schema if int96.has_int96(field.type)}
+    if not folded:
+        return {}
+    parts = [
+        replace(file, schema=pa.schema([field for field in file.schema if fold(field.name) in folded]))
+        for file in files
+    ]
+    wanted = _by_folded_name(target)
+    merged = {fold(field.name): field.type for field in _merged(parts, name, set(), merges=True)}
+    return {folded: int96.as_in_table(type_, wanted.get(folded)) for folded, type_ in merged.items()}
+
+
+def _by_spark(
+    spark: SparkSession,
+    path: str,
+    options: Mapping[str, str],
+    types: Mapping[str, pa.DataType],
+    files: Sequence[_File],
+) -> DataFrame:
+    """Return what Spark's own reader reads; an INT96 of ``types`` is a time without zone.
+
+    Spark shifts values of the old calendar only where it reads instants.
+    """
+    rows = analysed(spark.read.format("parquet").options(**options).load(path))
+    wanted = t.StructType(
+        [
+            t.StructField(
+                one.name,
+                int96.without_zone(one.dataType, types.get(fold(one.name), pa.null())),
+                one.nullable,
+                one.metadata,
+            )
+            for one in rows.schema
+        ]
+    )
+    if wanted == rows.schema:
+        return rows
+    is_shifted = any(file.is_in_old_calendar for file in files)
+    if not is_shifted and _REBASES not in (key.lower() for key in options):
+        return analysed(spark.read.format("parquet").options(**options).schema(wanted).load(path))
+    return rows.select(
+        *(
+            int96.clock_in_utc(rows[quoted(one.name)], one.dataType, other.dataType).alias(one.name)
+            for one, other in zip(rows.schema, wanted, strict=True)
+        )
+    )
+
+
+_REBASES = "int96rebasemode"  # an option of Spark's reader
+
+
+def _by_folded_name(target: TableSchema | None) -> dict[str, Column]:
+    return {} if target is None else {fold(column.name): column for column in target.columns}
+
+
+def _typed(rows: DataFrame, files: Sequence[_File]) -> DataFrame:
+    """Return rows of Spark's reader with DuckLake's types on columns for which Spark has another one."""
+    fields = {fold(field.name): field for file in files for field in file.schema}
+    columns: list[SparkColumn] = []
+    for field in rows.schema:
+        column = rows[quoted(field.name)]
+        given = fields.get(fold(field.name))
+        type_ = None if given is None else _type_of(given)
+        if type_ is not None and _carrier(type_) == field.dataType.simpleString():
+            column = column.alias(field.name, metadata={TYPE_KEY: str(type_)})
+        columns.append(column)
+    return rows.select(*columns)
+
+
+def _carrier(type_: DuckLakeType) -> str:
+    return carrier_type(new_columns([Field("any", type_)]).columns[0]).simpleString()
+
+
+def _type_of(field: pa.Field) -> DuckLakeType | None:
+    with suppress(InvalidTypeError):
+        return _ducklake_type(field, _as_duckdb(field.type))
+    return None
+
+
+def _ducklake_type(field: pa.Field, type_: pa.DataType) -> DuckLakeType:
+    if field.metadata:
+        return ScalarType(field.metadata[TYPE_KEY.encode()].decode())
+    return ducklake_type(type_, field.name)
+
+
+# --- by pyarrow
+
+
+def _as_duckdb(type_: pa.DataType, *, truncates: bool = False) -> pa.DataType:
+    """Return the Arrow type with the values that DuckDB reads of one in a Parquet file."""
+
+    def below(inner: pa.DataType) -> pa.DataType:
+        return _as_duckdb(inner, truncates=truncates)
+
+    if pa.types.is_dictionary(type_):
+        return below(type_.value_type)
+    if is_list(type_):
+        return pa.list_(below(type_.value_type))
+    if pa.types.is_map(type_):
+        return pa.map_(below(type_.key_type), below(type_.item_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, below(field.type)) for field in type_])
+    if pa.types.is_timestamp(type_) and (truncates or type_.unit != "ns" or type_.tz is not None):
+        return pa.timestamp("us", None if type_.tz is None else "UTC")
+    other = next((of_duckdb for is_one, of_duckdb in _OTHERS_IN_DUCKDB if is_one(type_)), None)
+    return type_ if other is None else other
+
+
+_OTHERS_IN_DUCKDB = (
+    (pa.types.is_duration, pa.int64()),
+    (pa.types.is_time, pa.time64("us")),
+)
+
+
+def _merged(files: Sequence[_File], name: str, folders: set[str], *, merges: bool) -> pa.Schema:
+    """Return the columns of a dataset, those of its first file unless it ``merges``, in the widest types.
+
+    Raises:
+        InvalidInputError: the types of two files do not go together.
+    """
+    first = {fold(field.name) for field in files[0].schema}
+    schemas = [
+        pa.schema(
+            [
+                field
+                for field in file.schema
+                if (merges or fold(field.name) in first) and fold(field.name) not in folders
+            ]
+        )
+        for file in files
+    ]
+    try:
+        return _unified(schemas)
+    except pa.ArrowException as error:
+        raise InvalidInputError(
+            f"{name} cannot be read: its {len(files)} files, such as {files[0].path}, have columns whose "
+            f"types do not go together: {str(error).rstrip('.')}. Make files with the same types a source."
+        ) from error
+
+
+def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the columns of files; an INT96 is an instant where the same column of another file is one."""
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException:
+        if not any(int96.has_int96(field.type) for schema in schemas for field in schema):
+            raise
+    instants = [
+        pa.schema([field.with_type(int96.as_instants(field.type)) for field in schema]) for schema in schemas
+    ]
+    return pa.unify_schemas(instants, promote_options="permissive")
+
+
+def _columns(
+    schema: pa.Schema, name: str, files: Sequence[_File], target: TableSchema | None, *, truncates: bool
+) -> TableSchema:
+    """Return the columns in which the values arrive: those of ``target`` where they hold them.
+
+    Raises:
+        InvalidInputError: DuckLake has no such type.
+    """
+    wanted = _by_folded_name(target)
+    fields = []
+    for one in schema:
+        column = wanted.get(fold(one.name))
+        type_ = _as_duckdb(int96.as_in_table(one.type, column), truncates=truncates)
+        try:
+            if column is not None and not type_differences(column, type_, one.name):
+                fields.append(Field(one.name, column.type))
+            else:
+                fields.append(Field(one.name, _ducklake_type(one, type_)))
+        except InvalidTypeError as error:
+            raise InvalidInputError(f"{name} cannot be read: {files[0].path}: {error}") from error
+    return new_columns(fields)
+
+
+def _values_of_folders(listed: DataFrame, folders: Sequence[str]) -> dict[str, dict[str, str | None]]:
+    """Return the values that Spark finds in the names of each file's folders, as texts."""
+    if not folders:
+        return {}
+    texts = [f.col(quoted(one)).cast("string").alias(one) for one in folders]
+    rows = listed.select("path", *texts).collect()
+    return {_without_scheme(row["path"]): dict(zip(folders, row[1:], strict=True)) for row in rows}
+
+
+def _documents(files: Sequence[_File], folders: Mapping[str, Mapping[str, str | None]]) -> Iterator[str]:
+    """Yield what each task is to read: neighbouring row groups of a file, of so many bytes together."""
+    for file in files:
+        groups: list[int] = []
+        size = 0
+        for number, group_bytes in enumerate(file.group_bytes):
+            if groups and size + group_bytes > _TASK_BYTES:
+                yield _document(file, groups, folders)
+                groups, size = [], 0
+            groups.append(number)
+            size += group_bytes
+        if groups:
+            yield _document(file, groups, folders)
+
+
+def _document(file: _File, groups: list[int], folders: Mapping[str, Mapping[str, str | None]]) -> str:
+    return json.dumps({"path": file.path, "groups": groups, "folders": folders.get(file.path, {})})
+
+
+def _by_arrow(
+    spark: SparkSession, documents: Sequence[str], source: _Source, folders: Sequence[t.StructField]
+) -> DataFrame:
+    encoded = encode(source, _Source)
+    columns = source.columns.columns
+
+    def rows(document: Json) -> Iterator[pa.RecordBatch]:
+        return _rows(document, decode(encoded, _Source))
+
+    carried = [t.StructField(column.name, read_type(column)) for column in columns]
+    texts = [t.StructField(field.name, t.StringType()) for field in folders]
+    schema = t.StructType([*carried, *texts])
+    read = from_tasks(spark, documents, rows, schema) if documents else spark.createDataFrame([], schema)
+    return read.select(
+        *(
+            presented(f.col(quoted(one.name)), one).alias(one.name, metadata={TYPE_KEY: str(one.type)})
+            for one in columns
+        ),
+        *(f.col(quoted(one.name)).cast(one.dataType).alias(one.name) for one in folders),
+    )
+
+
+def _rows(document: Json, source: _Source) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some row groups of a file in carriers, then the values of its folders as texts."""
+    path, folders = document["path"], document["folders"]
+    at = path
+    try:
+        location = open_filesystem(path)
+        with open_parquet(location) as opened:
+            parquet = parquet_file(opened, location)
+            wanted = {fold(column.name) for column in source.columns.columns}
+            names = [one for one in parquet.schema_arrow.names if fold(one) in wanted]
+            for group in document["groups"]:
+                at = f"{path}, row group {group}"
+                for batch in batches(parquet, names, group):
+                    rows = in_carriers(_in_columns(batch, source, at), source.columns.columns)
+                    for folder, text in folders.items():
+                        rows = rows.append_column(
+                            folder, pa.repeat(pa.scalar(text, pa.string()), batch.num_rows)
+                        )
+                    yield from rows.to_batches()
+    except InvalidInputError:
+        raise
+    except (DuckLakeError, OSError, pa.ArrowException) as error:
+        raise InvalidInputError(f"{source.name} cannot be read: {at}: {error}") from error
+
+
+def _in_columns(batch: pa.RecordBatch, source: _Source, at: str) -> pa.Table:
+    rows, columns = pa.Table.from_batches([batch]), source.columns.columns
+    schema = arrow_schema(source.columns, field_ids=False)
+    arrays = []
+    for column, field, place in zip(columns, schema, by_name(list(rows.schema), columns), strict=True):
+        try:
+            arrays.append(
+                pa.nulls(rows.num_rows, field.type)
+                if place is None
+                else reshape(rows.column(place), column, field.type, Reshaping(by_name, nulls, source.cast))
+            )
+        except pa.ArrowException as error:
+            raise InvalidInputError(
+                f"{source.name} cannot be read: {at}: column {column.name} has a value that {column.type} "
+                f"does not hold: {error}.{_cure(column, rows.schema.field(place).type)}"
+            ) from error
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _cure(column: Column, given: pa.DataType) -> str:
+    """Return how nanoseconds are kept or dropped, where a value may have some."""
+    if "[ns" not in str(given):
+        return ""
+    keeps = (
+        " Make the column timestamp_ns to keep nanoseconds, or set"
+        if column.type.facts.is_local_microseconds
+        else " Set"
+    )
+    return f"{keeps} the option {TRUNCATES} to true to drop them."

@@ -1,0 +1,186 @@
+"""A lake table as a Spark DataFrame: the rows that ``Lake.read_arrow`` gives for the same plan.
+
+Nothing is read before the DataFrame is used, but for the footers of files older than the columns' names and
+types, and for delete files. See ``docs/reading_spark.md``.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from airflow_provider_ducklake.lake.errors import (
+    DuckLakeError,
+    InvalidInputError,
+    SparkJobError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan, columns_to_read
+from airflow_provider_ducklake.lake.spark.job.errors import cause_of, is_of_spark, typed
+from airflow_provider_ducklake.lake.spark.reading.read_changes import read_changes
+from airflow_provider_ducklake.lake.spark.reading.read_deletes import spark_path
+from airflow_provider_ducklake.lake.spark.reading.read_files import Read, rows_of
+from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
+from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading
+from airflow_provider_ducklake.lake.spark.types.frames import renamed, select
+from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
+from airflow_provider_ducklake.lake.spark.types.spark_types import is_converted, presented, read_type
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.storage.parquet.codings import undecodable
+from airflow_provider_ducklake.lake.storage.parquet.reader import file_footer, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan
+    from airflow_provider_ducklake.lake.spark.types.frames import Expression
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.storage.files.filesystem import StorageOptions
+
+
+__all__ = ["read_changes", "read_table"]
+
+PREFIX = "_ducklake_"  # of columns that are added
+
+
+def read_table(  # noqa: PLR0913 - callers name them
+    spark: SparkSession,
+    plan: ScanPlan,
+    *,
+    storage_options: StorageOptions | None = None,
+    row_ids: bool = False,
+    positions: bool = False,
+    prefix: str = PREFIX,
+    keep: Callable[[DataFrame], DataFrame] | None = None,
+) -> DataFrame:
+    """Return the rows of a scan plan (``lake.scan(…)``), with its columns in the types that an insert takes.
+
+    ``row_ids`` adds ``_ducklake_row_id``. ``positions`` adds ``_ducklake_file_id``, the id of the data file
+    (NULL for a row in the catalog), and ``_ducklake_position``, the row's place in it from 0; ``prefix`` is
+    another beginning of these names. The session is set to find columns by field id. ``storage_options``
+    are those of fsspec, for what is not read by Spark itself: footers, delete files and files that need
+    pyarrow. ``keep`` may leave out rows that nobody wants before more is done for them, by the columns in
+    their carriers; not every row comes by it.
+
+    Raises:
+        UnsupportedFeatureError: a column's type, or a file, that cannot be read.
+        StorageError: a file is missing or damaged, as far as it is looked at before the rows are asked for.
+        InvalidInputError: a column of the table has the name of one that is to be added: take a ``prefix``.
+    """
+    added = [*(["row_id"] if row_ids else []), *(["file_id", "position"] if positions else [])]
+    _check_free(plan, [prefix + name for name in added])
+    prepare_reading(spark)
+    columns = columns_to_read(plan)
+    for column in columns:
+        read_type(column)
+    names = ReadNames.beside([*(column.name for column in columns), f"{prefix}row_id"])
+    read = Read(
+        spark, plan, columns, names, is_numbered=bool(added), storage_options=storage_options, keep=keep
+    )
+    rows = rows_of(read)
+    if plan.where is not None:
+        rows = rows.where(condition(plan.where, plan.table.schema))
+    wanted = columns[: len(plan.columns)]
+    if columns == wanted and not added and not any(is_converted(column) for column in wanted):
+        return rows
+    return select(
+        rows, [*map(_shown, wanted), *(renamed(getattr(names, name), prefix + name) for name in added)]
+    )
+
+
+def _shown(column: Column) -> Expression:
+    if is_converted(column):
+        return presented(f.col(quoted(column.name)), column).alias(column.name)
+    return quoted(column.name)
+
+
+def _check_free(plan: ScanPlan, added: Sequence[str]) -> None:
+    taken = {fold(name) for name in plan.columns} & {fold(name) for name in added}
+    if taken:
+        raise InvalidInputError(
+            f"{plan.table.name} already has a column {', '.join(sorted(taken))}, which the read would add. "
+            "Give another prefix for the added columns, or leave the table's column out of the columns to "
+            "read."
+        )
+
+
+_MISSING = ("FILE_NOT_EXIST", "FileNotFoundException", "PATH_NOT_FOUND")
+_WITHOUT_IDS = "expects field Ids"
+
+
+def read_error(error: Exception, plans: Iterable[ScanPlan | ChangeFeedPlan]) -> DuckLakeError:
+    """Return the error of ours for one that Spark raised over DataFrames of this module with these plans.
+
+    That is a ``StorageError`` where Spark names one of their files and no other cause, and an
+    ``UnsupportedFeatureError`` where that file has what Spark cannot decode; else what ``job_errors.typed``
+    returns.
+    """
+    found = typed(error)
+    if not isinstance(found, SparkJobError) or cause_of(error) is not None:
+        return found
+    text = str(error)
+    for plan in plans:
+        for file in _files(plan):
+            if spark_path(file.path).rpartition("/")[2] in text:
+                if any(word in text for word in _OF_CODINGS) and (coded := _coded(plan.table, file)):
+                    return coded
+                said = " ".join(map(str.strip, [found.problem, *found.log]))
+                return StorageError(f"{_unreadable(plan.table, file, text)} Spark says: {said}")
+    return found
+
+
+@contextmanager
+def reading(plans: Iterable[ScanPlan | ChangeFeedPlan]) -> Iterator[None]:
+    """Raise ``read_error`` for errors of Spark."""
+    try:
+        yield
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        raise read_error(error, plans) from error
+
+
+def _files(plan: ScanPlan | ChangeFeedPlan) -> Iterable[LiveDataFile]:
+    return plan.files if isinstance(plan, ScanPlan) else (history.file for history in plan.files)
+
+
+# by which Spark fails over a file that it cannot decode
+_OF_CODINGS = (
+    "Unsupported encoding",
+    "ClassNotFoundException",
+    "NullPointerException",
+    "EOFException",
+    "ArrayIndexOutOfBoundsException",
+    "UnsupportedOperationException",
+)
+
+
+def _coded(table: TableSnapshot, file: LiveDataFile) -> DuckLakeError | None:
+    """Return the error of a file with something that Spark cannot decode; None: its footer says nothing."""
+    with suppress(DuckLakeError):
+        problem = next(undecodable(file_footer(file, table)), None)
+        if problem is not None:
+            return UnsupportedFeatureError(
+                f"Spark's own reader cannot decode data file {file.path} of {table.name} at snapshot "
+                f"{table.snapshot.id}: {problem}. Set the table's option parquet_version, even to the value "
+                "that it has: Spark's verbs then look for such files and read them with pyarrow."
+            )
+    return None
+
+
+def _unreadable(table: TableSnapshot, file: LiveDataFile, text: str) -> DuckLakeError:
+    if any(word in text for word in _MISSING):
+        reason = "the file does not exist."
+    elif _WITHOUT_IDS in text:
+        reason = "its columns have no field ids, and it has no name mapping."
+    else:
+        reason = "Spark cannot read it."
+    return unreadable(file, str(table.name), table.snapshot.id, reason)

@@ -1,0 +1,166 @@
+"""Filters as Spark conditions, compared as DuckDB compares; columns are in the carriers of ``spark_types``.
+
+Spark compares NaN and -0.0 as DuckDB does. Parquet's bounds leave NaN out, though, and Spark would skip what
+they exclude: a condition that NaN meets must not be pushed down to them.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import __version__ as spark_version
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.reading.predicates import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Likeness,
+    Membership,
+    NullTest,
+    Operator,
+    Overlap,
+    PathComparison,
+    PathNullTest,
+)
+from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
+from airflow_provider_ducklake.lake.spark.types.names import quoted
+from airflow_provider_ducklake.lake.spark.types.spark_types import literal
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.lake.spec.types.wkb import NO_GEOMETRY, meets_box
+from airflow_provider_ducklake.lake.storage.rows.row_filter import in_variants, path_to, regex
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, PathCondition, Predicate
+    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.lake.spec.types.geometry import Box
+    from airflow_provider_ducklake.lake.spec.types.values import Physical
+
+_COMPARE = {
+    Operator.EQUAL: SparkColumn.__eq__,
+    Operator.UNEQUAL: SparkColumn.__ne__,
+    Operator.LESS: SparkColumn.__lt__,
+    Operator.AT_MOST: SparkColumn.__le__,
+    Operator.GREATER: SparkColumn.__gt__,
+    Operator.AT_LEAST: SparkColumn.__ge__,
+}
+_MET_BY_NAN = (Operator.UNEQUAL, Operator.GREATER, Operator.AT_LEAST)
+
+
+def condition(predicate: Predicate, schema: TableSchema) -> SparkColumn:
+    """Return the condition that is true for the rows that a filter wants; elsewhere it is false or NULL."""
+    match predicate:
+        case AllOf(parts):
+            return reduce(SparkColumn.__and__, (condition(part, schema) for part in parts), f.lit(True))  # noqa: FBT003
+        case AnyOf(parts):
+            return reduce(SparkColumn.__or__, (condition(part, schema) for part in parts), f.lit(False))  # noqa: FBT003
+        case _:
+            path = path_to(schema, predicate.column_id)
+            if isinstance(predicate, PathComparison | PathNullTest):
+                return _in_variants(predicate, path)
+            return _condition(predicate, _value(path), path[-1].type)
+
+
+def _value(path: tuple[Column, ...]) -> SparkColumn:
+    top, *fields = path
+    return reduce(lambda value, child: value.getField(child.name), fields, f.col(quoted(top.name)))
+
+
+def _in_variants(predicate: PathCondition, path: tuple[Column, ...]) -> SparkColumn:
+    """Return what Arrow says of variants: Spark does not compare values of two kinds as DuckDB does."""
+    if not hasattr(f, "arrow_udf"):
+        raise UnsupportedFeatureError(
+            f"column {path[-1].name}: filters look into variants with Spark 4.1 and later; this is Spark "
+            f"{spark_version}. Select the rows with variant_get."
+        )
+    name, of_driver = path[-1].name, secret()
+
+    def met(variants: pa.Array) -> pa.Array:
+        try:
+            return in_variants(predicate, name, variants).combine_chunks()
+        except InvalidInputError as error:
+            raise RuntimeError(marked(str(error), InvalidInputError, of_driver)) from error
+        except pa.ArrowInvalid as error:
+            raise RuntimeError(marked(f"column {name}: {error}", StorageError, of_driver)) from error
+
+    found: SparkColumn = f.arrow_udf(met, t.BooleanType())(_value(path))
+    return found
+
+
+def _condition(
+    predicate: Condition,
+    value: SparkColumn,
+    type_: DuckLakeType,
+) -> SparkColumn:
+    match predicate:
+        case NullTest(_, negated):
+            return value.isNotNull() if negated else value.isNull()
+        case Likeness(_, pattern, negated):
+            found = value.rlike(regex(pattern))
+            return ~found if negated else found
+        case Overlap(_, box, negated):
+            found = _meets(value, box)
+            return ~found if negated else found
+        case Membership(_, wanted, negated):
+            return _member(value, wanted, type_, negated=negated)
+        case Comparison(_, operator, one):
+            return _compared(value, operator, one, type_)
+
+
+def _member(
+    value: SparkColumn, wanted: tuple[Physical, ...], type_: DuckLakeType, *, negated: bool
+) -> SparkColumn:
+    if is_float(type_):  # Spark's set of many values tells 0.0 from -0.0
+        found = reduce(
+            SparkColumn.__or__,
+            (_compared(value, Operator.EQUAL, one, type_) for one in wanted),
+            value.isNotNull() & f.lit(False),  # noqa: FBT003
+        )
+        return value.isNotNull() & ~found if negated else found
+    found = value.isin([literal(type_, one) for one in wanted])
+    return value.isNotNull() & ~found if negated else found
+
+
+def _meets(value: SparkColumn, box: Box) -> SparkColumn:
+    """Return whether the box of a geometry meets another: Spark has no function for it."""
+    of_driver = secret()
+
+    def meets(data: bytes | None) -> bool | None:
+        try:
+            return None if data is None else meets_box(data, box)
+        except ValueError as error:
+            raise RuntimeError(marked(NO_GEOMETRY.format(error), StorageError, of_driver)) from error
+
+    return f.udf(meets, t.BooleanType(), useArrow=False)(value)
+
+
+def _compared(value: SparkColumn, operator: Operator, one: Physical, type_: DuckLakeType) -> SparkColumn:
+    if not is_float(type_):
+        return _COMPARE[operator](value, literal(type_, one))
+    number = float(one)
+    value = value.cast("double")
+    if math.isnan(number):
+        return _compared_with_nan(value, operator)
+    if not number:  # Parquet's dictionaries and Bloom filters tell 0.0 from -0.0
+        value, number = value + 0.0, 0.0
+    found = _COMPARE[operator](value, number)
+    return f.isnan(value) | found if operator in _MET_BY_NAN else found
+
+
+def _compared_with_nan(value: SparkColumn, operator: Operator) -> SparkColumn:
+    match operator:
+        case Operator.EQUAL | Operator.AT_LEAST:
+            return f.isnan(value)
+        case Operator.UNEQUAL | Operator.LESS:
+            return value.isNotNull() & ~f.isnan(value)
+        case Operator.AT_MOST:
+            return value.isNotNull()
+        case Operator.GREATER:
+            return f.lit(False)  # noqa: FBT003 - a value

@@ -1,0 +1,174 @@
+"""What can be said of a change of rows before any work: names, types, and that it means one thing.
+
+Expressions of users are looked at on rows of the right types. Each is computed more than once, and for one
+row alone: it may neither be random nor look at other rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.planning.reading.named_columns import named_columns
+from airflow_provider_ducklake.lake.spark.job.errors import message_of
+from airflow_provider_ducklake.lake.spark.job.request import Action, condition_of, value_of
+from airflow_provider_ducklake.lake.spark.read import read_table
+from airflow_provider_ducklake.lake.spark.row_changes.assigned_values import Assignment
+from airflow_provider_ducklake.lake.spark.types.names import MatchNames
+from airflow_provider_ducklake.lake.spark.writing.assignment import assign
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_ducklake.lake.spark.job.request import Clause, RowChangeSource
+
+
+def check_condition(rows: DataFrame, text: str, what: str) -> None:
+    """Refuse what is no condition on a row of ``rows``; ``what`` is how errors call it.
+
+    Raises:
+        InvalidInputError: Spark cannot read it, it is not true or false, random, or looks at other rows.
+    """
+    found = check_value(rows, text, what)
+    if not isinstance(found, t.BooleanType | t.NullType):
+        raise InvalidInputError(f"{what}: {text!r} must be a boolean, but is {found.simpleString()}.")
+
+
+def check_value(rows: DataFrame, text: str, what: str) -> t.DataType:
+    """Return the type of an expression over a row of ``rows``.
+
+    Raises:
+        InvalidInputError: Spark cannot read it, or it is random or looks at other rows.
+    """
+    try:
+        value = f.expr(text)
+        found = rows.select(value.alias("value")).schema[0].dataType
+        _check_alone(rows, value, text, what)
+    except AnalysisException as error:
+        raise InvalidInputError(
+            f"{what}: {text!r} cannot be run. Correct it. Spark says: {message_of(error)}"
+        ) from error
+    return found
+
+
+def _check_alone(rows: DataFrame, value: SparkColumn, text: str, what: str) -> None:
+    """Refuse what cannot be computed again: Spark takes neither that nor aggregates and windows in a join."""
+    alone = rows.sparkSession.createDataFrame([], "_ducklake_nothing int")
+    try:
+        _ = rows.join(alone, value.isNull()).schema
+    except AnalysisException as error:
+        if error.getCondition() != "INVALID_NON_DETERMINISTIC_EXPRESSIONS":
+            raise
+        raise InvalidInputError(
+            f"{what}: {text!r} is not deterministic. Compute it in the source, which is read once, or "
+            "insert the rows from a query."
+        ) from error
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Rows without values, in which expressions are looked at: of the table, of the source, and pairs."""
+
+    target: DataFrame
+    source: DataFrame | None
+
+    @property
+    def pairs(self) -> DataFrame:
+        """Pairs of a row of the table and one of the source."""
+        return self.target if self.source is None else self.target.crossJoin(self.source)
+
+
+def condition_columns(request: RowChangeSource) -> tuple[str, ...]:
+    """Return the table's columns that finding rows may need."""
+    texts = [request.on, *(clause.condition for clause in request.clauses)]
+    return named_columns(filter(None, texts), request.target.table.schema.names)
+
+
+def assignments(request: RowChangeSource) -> list[Assignment]:
+    """Return what each clause assigns, by its number."""
+    table = request.target.table
+    return [
+        Assignment(clause, table.schema, str(table.name), request.target_alias, request.source_alias)
+        for clause in request.clauses
+    ]
+
+
+def own_names(request: RowChangeSource, source: DataFrame | None) -> MatchNames:
+    """Return names for columns of ours that neither the table nor the source has, and no expression names."""
+    given = () if source is None else source.columns
+    words = (word for text in _texts(request) for word in re.findall(r"\w+", text))
+    return MatchNames.beside([*request.target.table.schema.names, *given, *words])
+
+
+def _texts(request: RowChangeSource) -> Iterator[str]:
+    """Yield all expressions of users."""
+    yield request.on or ""
+    for clause in request.clauses:
+        yield clause.condition or ""
+        yield from (clause.values or {}).values()
+
+
+def check(
+    spark: SparkSession, request: RowChangeSource, source: DataFrame | None, names: MatchNames
+) -> Frames:
+    """Refuse what cannot be done, and return the frames that it was found out with.
+
+    Raises:
+        InvalidInputError: an expression cannot be read, is random, or looks at other rows.
+        ColumnNotFoundError: a column that is to be assigned does not exist.
+        SchemaMismatchError: lists the values that do not fit their columns.
+        UnsupportedFeatureError: the table has a column that cannot be read, or not be written.
+    """
+    frames = _frames(spark, request, source, names.prefix)
+    if request.on is not None:
+        check_condition(frames.pairs, request.on, "on")
+    for clause, assigned, rows in _clauses(request, frames):
+        if clause.condition is not None:
+            check_condition(rows, clause.condition, condition_of(clause, request))
+        if clause.action is not Action.DELETE:
+            for text in assigned.values.values():
+                check_value(rows, text, value_of(clause))
+            columns = assigned.updated() if clause.action is Action.UPDATE else assigned.inserted()
+            assign(rows.select(columns), assigned.schema, assigned.table)
+    return frames
+
+
+def _clauses(request: RowChangeSource, frames: Frames) -> Iterator[tuple[Clause, Assignment, DataFrame]]:
+    """Yield clauses with the rows that they see."""
+    source = frames.source if frames.source is not None else frames.target
+    seen: list[tuple[Sequence[Clause], DataFrame]] = [
+        (request.matched, frames.pairs),
+        (request.not_matched, source),
+        (request.not_matched_by_source, frames.target),
+    ]
+    numbered = iter(assignments(request))
+    for clauses, rows in seen:
+        for clause in clauses:
+            yield clause, next(numbered), rows
+
+
+def _frames(spark: SparkSession, request: RowChangeSource, source: DataFrame | None, prefix: str) -> Frames:
+    plan = request.target
+    keeps_values = any(
+        clause.action is Action.UPDATE and assigned.needs_target
+        for clause, assigned in zip(request.clauses, assignments(request), strict=True)
+    )
+    texts = (text for clause in request.clauses for text in (clause.values or {}).values())
+    names = plan.table.schema.names
+    columns = names if keeps_values else {*condition_columns(request), *named_columns(texts, names)}
+    chosen = tuple(name for name in names if name in columns)
+    empty = replace(plan, files=(), inlined_rows=(), columns=chosen)
+    target = read_table(spark, empty, row_ids=True, positions=True, prefix=prefix).alias(request.target_alias)
+    if source is None:
+        return Frames(target, None)
+    nothing = spark.createDataFrame([], source.schema)
+    return Frames(target, nothing.alias(request.source_alias))

@@ -1,0 +1,180 @@
+"""Classic sessions: what they offer is asked of their JVM, most of it in private ways."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.session import _monkey_patch_RDD
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+from airflow_provider_ducklake.lake.spark.job.package_zip import package_zip
+from airflow_provider_ducklake.lake.spark.sessions.protocol import RunningStage, is_remote
+from airflow_provider_ducklake.lake.spark.types.names import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql import types as t
+
+    from airflow_provider_ducklake.lake.spark.sessions.protocol import BatchFunction
+
+# ruff: noqa: SLF001 - there is no public way
+
+
+class Classic:
+    """See ``Kind``."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._context = spark.sparkContext
+
+    def map_in_arrow(self, df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
+        """See ``Kind``; ``DataFrame.mapInArrow`` asks for pandas, which the call does not use."""
+        udf = UserDefinedFunction(function, returnType=schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+        arguments = udf(*(df[quoted(name)] for name in df.columns))
+        return DataFrame(df._jdf.mapInArrow(arguments._jc, False, None), self._spark)  # noqa: FBT003
+
+    def explained(self, df: DataFrame) -> str:
+        """See ``Kind``."""
+        return str(self._jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), "cost"))
+
+    def listed(self, df: DataFrame) -> tuple[int, int | None]:
+        """See ``Kind``."""
+        files = df._jdf.queryExecution().analyzed().collectLeaves().head().relation().location()
+        return len(files.inputFiles()), int(files.sizeInBytes())
+
+    def checkpointed(self, df: DataFrame) -> DataFrame:
+        """See ``Kind``."""
+        return df.localCheckpoint()
+
+    def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
+        """See ``Kind``."""
+        return int(self._context.parallelize(documents, len(documents)).map(function).sum())
+
+    def drop_view(self, name: str) -> None:
+        """See ``Kind``: Spark's public way forgets what was cached."""
+        self._spark._jsparkSession.sessionState().catalog().dropTempView(name)
+
+    def foreign_relations(self, sql: str) -> Collection[str]:
+        """See ``Kind``; common table expressions are put in place as Spark's analysis does it."""
+        state = self._spark._jsparkSession.sessionState()
+        analysis = self._jvm.org.apache.spark.sql.catalyst.analysis
+        plan = analysis.CTESubstitution.apply(state.sqlParser().parsePlan(sql))
+        names = {one.removeprefix("[").removesuffix("]") for one in _relations(json.loads(plan.toJSON()))}
+        return {name for name in names if not state.catalog().getRawTempView(name).isDefined()}
+
+    def watched(self) -> AbstractContextManager[Callable[[], list[RunningStage]]]:
+        """See ``Kind``."""
+        return nullcontext(self._running_stages)
+
+    def _running_stages(self) -> list[RunningStage]:
+        tracker = self._context.statusTracker()
+        found = [(stage_id, tracker.getStageInfo(stage_id)) for stage_id in tracker.getActiveStageIds()]
+        return [
+            RunningStage(stage_id, stage.numTasks, stage.numCompletedTasks)
+            for stage_id, stage in found
+            if stage is not None
+        ]
+
+    def cores(self) -> int:
+        """See ``Kind``."""
+        return int(self._context.defaultParallelism)
+
+    def configured(self) -> Collection[str]:
+        """See ``Kind``."""
+        return {name for name, _ in self._context.getConf().getAll()}
+
+    def has_file_system(self, scheme: str) -> bool:
+        """See ``Kind``."""
+        hadoop = self._spark._jsc.hadoopConfiguration()
+        try:
+            self._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop)
+        except Exception:  # noqa: BLE001 - py4j wraps whatever the JVM throws
+            return False
+        return True
+
+    def has_class(self, name: str) -> bool:
+        """See ``Kind``."""
+        try:
+            self._jvm.org.apache.spark.util.Utils.classForName(name, False, False)  # noqa: FBT003
+        except Exception:  # noqa: BLE001 - py4j wraps whatever the JVM throws
+            return False
+        return True
+
+    def hadoop_version(self) -> str:
+        """See ``Kind``."""
+        return str(self._jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+
+    def set_hadoop(self, settings: Mapping[str, str]) -> None:
+        """See ``Kind``; all sessions of the process get them, as file systems are shared."""
+        hadoop = self._spark._jsc.hadoopConfiguration()
+        for name, value in settings.items():
+            hadoop.set(name, value)
+
+    @property
+    def _jvm(self) -> JavaObject:
+        jvm = self._spark._jvm
+        assert jvm is not None
+        return jvm
+
+    @contextmanager
+    def copied(self) -> Iterator[SparkSession]:
+        """See ``Kind``: settings, views and functions are as in the session."""
+        spark = self._spark
+        of_jvm = spark._jsparkSession.cloneSession()
+        session = SparkSession(self._context, of_jvm)
+        _monkey_patch_RDD(spark)  # a new session has taken over RDD.toDF
+        with suppress(Py4JError):  # other Spark releases keep them elsewhere
+            _share_observations(spark._jsparkSession, of_jvm)
+        try:
+            yield session
+        finally:  # createDataFrame has made the copy the active one
+            SparkSession._activeSession = spark
+            of_jvm.setActiveSession(spark._jsparkSession)
+
+    def has_made(self, df: DataFrame) -> bool:
+        """See ``Kind``."""
+        theirs = df.sparkSession
+        return not is_remote(theirs) and bool(theirs._jsparkSession == self._spark._jsparkSession)
+
+    def moved(self, df: DataFrame) -> DataFrame:
+        """See ``Kind``; what the DataFrame means was settled in its own session."""
+        of_jvm = self._jvm.org.apache.spark.sql.classic.Dataset
+        return DataFrame(of_jvm.ofRows(self._spark._jsparkSession, df._jdf.logicalPlan()), self._spark)
+
+    def give_package(self) -> None:
+        """See ``Kind``; executors in this process's own environment find it already."""
+        context = self._context
+        master = str(context.master)
+        if master == "local" or master.startswith("local["):
+            return
+        zip_file = package_zip(context._temp_dir)  # lasts as long as the context
+        if not any(one.endswith(f"/{zip_file.name}") for one in context.listFiles):
+            context.addPyFile(str(zip_file))
+
+
+def _relations(plan: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+    """Yield the names of relations in a plan, as in ``[schema, table]``."""
+    rest = [plan]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, list):
+            rest.extend(node)
+        elif isinstance(node, dict):
+            rest.extend(node.values())
+            if str(node.get("class")).endswith(".UnresolvedRelation"):
+                yield str(node.get("multipartIdentifier"))
+
+
+def _share_observations(of_user: JavaObject, of_copy: JavaObject) -> None:
+    """Have the copy tell users' ``Observation``s what it sees: they would wait forever."""
+    known = of_user.observationManager().getClass().getDeclaredField("observations")
+    known.setAccessible(True)
+    known.set(of_copy.observationManager(), known.get(of_user.observationManager()))

@@ -1,0 +1,176 @@
+"""Sessions of Spark Connect: the JVM is a server's, and only what its protocol has can be asked of it."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+from pyspark.sql.connect.dataframe import DataFrame as RemoteDataFrame
+from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+from airflow_provider_ducklake.lake.spark.job.package_zip import package_zip
+from airflow_provider_ducklake.lake.spark.sessions.protocol import RunningStage
+from airflow_provider_ducklake.lake.storage.files.process_options import options_of_task, process_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
+
+    from airflow_provider_ducklake.lake.spark.sessions.protocol import BatchFunction
+
+
+_SENT = "_ducklake_package_is_sent"
+
+
+class Connect:
+    """See ``Kind``."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def map_in_arrow(self, df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
+        """See ``Kind``. The options travel in the function: the server has no environment for one session."""
+        self._send_package()
+        return df.mapInArrow(_with_options(function, process_options()), schema)
+
+    def explained(self, df: DataFrame) -> str:
+        """See ``Kind``."""
+        return str(df._explain_string(mode="cost"))  # type: ignore[operator]  # noqa: SLF001 - no public way
+
+    def listed(self, df: DataFrame) -> tuple[int, int | None]:
+        """See ``Kind``."""
+        return len(df.inputFiles()), None
+
+    def checkpointed(self, df: DataFrame) -> DataFrame:
+        """See ``Kind``. What PySpark 4.2 returns is of the thread's active session, whosever ``df`` is."""
+        active = RemoteSession._active_session  # noqa: SLF001 - no public way
+        before = getattr(active, "session", None)
+        active.session = self._spark
+        try:
+            return df.localCheckpoint()
+        finally:
+            active.session = before
+
+    def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
+        """See ``Kind``. A range of one number for each task: there are no RDDs."""
+        listed = self._spark.createDataFrame(
+            pa.table({"number": range(len(documents)), "document": list(documents)}),
+            "number long, document string",
+        )
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                counts = [function(text) for text in batch.column("document").to_pylist()]
+                yield pa.RecordBatch.from_pydict({"count": pa.array(counts, pa.int64())})
+
+        placed = listed.repartitionByRange(len(documents), "number")
+        counted = self.map_in_arrow(placed, run, t.StructType([t.StructField("count", t.LongType())]))
+        return int(sum(counted.toArrow().column(0).to_pylist()))
+
+    def drop_view(self, name: str) -> None:
+        """See ``Kind``; what was cached of the view is forgotten."""
+        self._spark.catalog.dropTempView(name)
+
+    def foreign_relations(self, sql: str) -> Collection[str]:  # noqa: ARG002 - see Kind
+        """See ``Kind``: the protocol has no way to Spark's parser."""
+        return ()
+
+    @contextmanager
+    def watched(self) -> Iterator[Callable[[], list[RunningStage]]]:
+        """See ``Kind``. The server tells each operation's stages as they go on."""
+        operations: dict[str | None, list[RunningStage]] = {}
+
+        def note(
+            stages: Iterable[StageInfo] | None,
+            inflight_tasks: int,  # noqa: ARG001 - PySpark names it
+            operation_id: str | None,
+            done: bool,  # noqa: FBT001 - likewise
+        ) -> None:
+            if done:
+                operations.pop(operation_id, None)
+                return
+            operations[operation_id] = [
+                RunningStage(stage.stage_id, stage.num_tasks, stage.num_completed_tasks)
+                for stage in stages or ()
+                if not stage.done
+            ]
+
+        handler: ProgressHandler = note  # type: ignore[assignment]  # any callable is one
+        self._spark.registerProgressHandler(handler)
+        try:
+            yield lambda: [stage for stages in list(operations.values()) for stage in stages]
+        finally:
+            self._spark.removeProgressHandler(handler)
+
+    def cores(self) -> int:
+        """See ``Kind``: as many tasks as a range has."""
+        return int(self._spark.range(2**12).select(f.spark_partition_id()).distinct().count())
+
+    def configured(self) -> Collection[str]:
+        """See ``Kind``."""
+        return set(self._spark.conf.getAll)
+
+    def has_file_system(self, scheme: str) -> bool:  # noqa: ARG002 - see Kind
+        """See ``Kind``: the server says so itself, when a job needs it."""
+        return True
+
+    def has_class(self, name: str) -> bool:  # noqa: ARG002 - see Kind
+        """See ``Kind``: the server does not tell."""
+        return False
+
+    def hadoop_version(self) -> str:
+        """See ``Kind``."""
+        return "<the version of the server's Hadoop>"
+
+    def set_hadoop(self, settings: Mapping[str, str]) -> None:
+        """See ``Kind``: as settings of the session, whose values Spark hides by their names."""
+        for name, value in settings.items():
+            self._spark.conf.set(name, value)
+
+    @contextmanager
+    def copied(self) -> Iterator[SparkSession]:
+        """See ``Kind``."""
+        self._spark.conf.get("spark.app.id")  # the server knows no session that has not asked it anything yet
+        session = self._spark.cloneSession()  # type: ignore[attr-defined]  # since Spark 4.1, Connect only
+        try:
+            yield session
+        finally:
+            session.release_session_on_close = True  # Spark 4.2 forgets it in a clone, and cannot stop it
+            session.stop()
+
+    def has_made(self, df: DataFrame) -> bool:
+        """See ``Kind``."""
+        return getattr(df.sparkSession, "session_id", None) == getattr(self._spark, "session_id", "")
+
+    def moved(self, df: DataFrame) -> DataFrame:
+        """See ``Kind``."""
+        return RemoteDataFrame(df._plan, self._spark)  # type: ignore[arg-type]  # noqa: SLF001 - no public way
+
+    def give_package(self) -> None:
+        """Do nothing: what needs no function in tasks needs no package there, and is done sooner."""
+
+    def _send_package(self) -> None:
+        """Have the session's tasks know this package, whatever the server has installed."""
+        if getattr(self._spark, _SENT, False):
+            return
+        with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
+            self._spark.addArtifacts(str(package_zip(folder)), pyfile=True)
+        setattr(self._spark, _SENT, True)
+
+
+def _with_options(function: BatchFunction, options: Mapping[str, object]) -> BatchFunction:
+    if not options:
+        return function
+    given = dict(options)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with options_of_task(given):
+            yield from function(batches)
+
+    return run

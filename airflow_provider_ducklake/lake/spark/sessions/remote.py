@@ -1,0 +1,86 @@
+"""Make a session of Spark Connect, for one job."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+_MODE = "SPARK_CONNECT_MODE_ENABLED"  # by which PySpark's functions know that there is no JVM
+_ZONE = "spark.sql.session.timeZone"
+_HADOOP = "spark.hadoop."
+# A server that is gone for longer has lost the session: 50 ms, four times as long each time, at most 15 s.
+_RETRIES, _LONGEST_MS = 8, 15_000
+
+
+@contextmanager
+def remote_mode() -> Iterator[None]:
+    """Have PySpark's functions make columns of Spark Connect, and keep its stack traces out of the log."""
+    before = os.environ.get(_MODE)
+    os.environ[_MODE] = "1"
+    logger = logging.getLogger("SQLQueryContextLogger")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")  # the error says it
+            yield
+    finally:
+        logger.setLevel(level)
+        if before is None:
+            os.environ.pop(_MODE, None)
+        else:
+            os.environ[_MODE] = before
+
+
+def create(url: str) -> SparkSession:
+    """Return a new session on the server at ``url``, which has user and token: it is never logged.
+
+    Raises:
+        InvalidInputError: a package is missing here.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than PySpark knows
+            from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - needs grpc
+            from pyspark.sql.connect.session import SparkSession as RemoteSession  # noqa: PLC0415 - needs grpc
+    except ImportError as error:
+        raise InvalidInputError(
+            f"Spark Connect needs more than is installed where the task runs: {error}. Install "
+            "airflow-provider-ducklake-spark[pyspark], or pyspark-client in the version of the server."
+        ) from error
+    spark = RemoteSession.builder.remote(url).create()
+    spark.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_MS)])
+    return spark  # type: ignore[return-value]  # of the same kind, but not of the same class
+
+
+def configure(spark: SparkSession, conf: Mapping[str, str], py_files: Iterable[str]) -> None:
+    """Set what the user asks for in a session of ours, and send files to its tasks.
+
+    Raises:
+        InvalidInputError: a setting belongs to the server.
+    """
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - theirs who import no PySpark
+
+    given = dict(conf)
+    if _ZONE not in given and _ZONE not in spark.conf.getAll:
+        given[_ZONE] = "UTC"
+    for name, value in given.items():
+        try:
+            spark.conf.set(name.removeprefix(_HADOOP), value)
+        except PySparkException as error:
+            raise InvalidInputError(
+                f"conf {name!r} cannot be set for one session of Spark Connect. Set it where the server is "
+                f"started. Spark says: {error.getCondition()}"
+            ) from error
+    for file in py_files:
+        spark.addArtifacts(file, pyfile=True)

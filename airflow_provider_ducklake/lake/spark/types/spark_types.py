@@ -1,0 +1,326 @@
+"""DuckLake ↔ Spark types, nested ones too; the scalar ones are the table of ``spark.types.scalars``.
+
+A value that is read travels in a carrier that needs no conversion on the way from Parquet: nanoseconds and
+times of day are numbers, a UUID is its 16 bytes. It arrives in a type that an insert takes. A row that does
+not have a column holds its default, or NULL.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.lake.errors import InvalidTypeError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spark.types.scalars import SPARK_SCALARS, Conversion
+from airflow_provider_ducklake.lake.spec.defaults import literal_physical
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.schema import NO_DEFAULT
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    DecimalType,
+    DuckLakeType,
+    Field,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    parse_type,
+)
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.types.values import Physical
+
+
+FIELD_ID_KEY = "parquet.field.id"
+TYPE_KEY = "ducklake.type"  # of a column that Spark has in another type than its table is to have it in
+
+_DUCKLAKE = {type(row.carrier): name for name, row in SPARK_SCALARS.items() if row.native}
+_DUCKLAKE[t.VariantType] = "variant"
+
+
+def carrier_type(column: Column) -> t.DataType:
+    """Return the Spark type in which values of ``column`` travel, with field ids on struct members.
+
+    Raises:
+        UnsupportedFeatureError: Spark has no type that could carry the values.
+    """
+    match column.type:
+        case ListType():
+            return t.ArrayType(carrier_type(column.children[0]))
+        case MapType():
+            return t.MapType(carrier_type(column.children[0]), carrier_type(column.children[1]))
+        case StructType():
+            return t.StructType([carrier_field(child) for child in column.children])
+        case _:
+            return scalar_carrier(column.type, column.name)
+
+
+def scalar_carrier(type_: DuckLakeType, where: str) -> t.DataType:
+    """Return the carrier of a type that is not nested; ``where`` names the column in errors.
+
+    Raises:
+        UnsupportedFeatureError: Spark has no type that could carry the values.
+    """
+    if isinstance(type_, DecimalType):
+        return t.DecimalType(type_.precision, type_.scale)
+    carrier = SPARK_SCALARS[type_.name].carrier if isinstance(type_, ScalarType) else None
+    if carrier is None:
+        raise UnsupportedFeatureError(
+            f"Column {where} has type {type_}, which Spark cannot write in this release."
+        )
+    return carrier
+
+
+def carrier_field(column: Column) -> t.StructField:
+    """Return the Spark field of a column; its metadata holds the Parquet field id."""
+    return t.StructField(column.name, carrier_type(column), metadata={FIELD_ID_KEY: column.id})
+
+
+def why_not_native(schema: TableSchema) -> str | None:
+    """Return what keeps Spark's own Parquet writer from storing the table's columns, None if nothing does."""
+    for column in schema.walk():
+        match column.type:
+            case ListType() | MapType():
+                return f"column {column.name} is nested in a way that Spark writes without field ids"
+            case ScalarType(name) if not SPARK_SCALARS[name].native:
+                return f"column {column.name} has type {name}, which Spark cannot store as such"
+    return None
+
+
+def fields_of_spark(schema: t.StructType) -> tuple[Field, ...]:
+    """Return the columns that a table for such rows has; ``TYPE_KEY`` in a field's metadata decides.
+
+    Raises:
+        InvalidTypeError: lists every column whose type DuckLake cannot store.
+    """
+    problems: list[str] = []
+    fields = [
+        Field(
+            field.name,
+            parse_type(field.metadata[TYPE_KEY])
+            if TYPE_KEY in field.metadata
+            else _ducklake_type(field.dataType, field.name, problems),
+        )
+        for field in schema
+    ]
+    if problems:
+        raise InvalidTypeError(
+            f"Cannot create a table with these columns: {'; '.join(problems)}. Cast them to another type or "
+            "leave them out."
+        )
+    return tuple(fields)
+
+
+def _ducklake_type(type_: t.DataType, where: str, problems: list[str]) -> DuckLakeType:
+    match type_:
+        case t.ArrayType():
+            return ListType(_ducklake_type(type_.elementType, f"{where}.element", problems))
+        case t.MapType():
+            key = _ducklake_type(type_.keyType, f"{where}.key", problems)
+            return MapType(key, _ducklake_type(type_.valueType, f"{where}.value", problems))
+        case t.StructType():
+            return StructType(_struct_fields(type_, where, problems))
+        case _:
+            pass
+    scalar = scalar_of_spark(type_)
+    if scalar is None:
+        problems.append(f"column {where} has Spark type {type_.simpleString()}, which DuckLake cannot store")
+        return ScalarType("unknown")
+    return scalar
+
+
+def _struct_fields(type_: t.StructType, where: str, problems: list[str]) -> tuple[Field, ...]:
+    if not type_.fields:
+        problems.append(f"column {where} is a struct without fields")
+    if len({fold(field.name) for field in type_}) != len(type_.fields):
+        problems.append(f"column {where} is a struct with two fields of one name")
+    return tuple(
+        Field(field.name, _ducklake_type(field.dataType, f"{where}.{field.name}", problems))
+        for field in type_
+    )
+
+
+def without_nothing(schema: t.StructType) -> t.StructType:
+    """Return a schema without the columns and fields of which nothing is known but that they are NULL."""
+    return t.StructType(
+        [
+            t.StructField(field.name, _something(field.dataType), field.nullable, field.metadata)
+            for field in schema
+            if not is_nothing(field.dataType)
+        ]
+    )
+
+
+def _something(type_: t.DataType) -> t.DataType:
+    match type_:
+        case t.StructType():
+            return without_nothing(type_)
+        case t.ArrayType():
+            return t.ArrayType(_something(type_.elementType))
+        case t.MapType():
+            return t.MapType(_something(type_.keyType), _something(type_.valueType))
+        case _:
+            return type_
+
+
+def is_nothing(type_: t.DataType) -> bool:
+    """Whether values of the type can only be NULL, or hold nothing else."""
+    match type_:
+        case t.StructType():
+            return all(is_nothing(field.dataType) for field in type_)
+        case t.ArrayType():
+            return is_nothing(type_.elementType)
+        case t.MapType():
+            return is_nothing(type_.keyType) or is_nothing(type_.valueType)
+        case _:
+            return isinstance(type_, t.NullType)
+
+
+def scalar_of_spark(type_: t.DataType) -> DecimalType | ScalarType | None:
+    """Return the DuckLake type with just the values of a Spark type; None for others and nested ones."""
+    if isinstance(type_, t.DecimalType):
+        return DecimalType(type_.precision, type_.scale)
+    if isinstance(type_, (t.CharType, t.VarcharType)):
+        return ScalarType("varchar")
+    if is_time(type_):
+        return ScalarType("time")
+    if is_geometry(type_):
+        return ScalarType("geometry") if getattr(type_, "srid", None) == 0 else None
+    name = _DUCKLAKE.get(type(type_))
+    return None if name is None else ScalarType(name)
+
+
+def is_time(type_: t.DataType) -> bool:
+    """Whether it is Spark's time of day, a type that not all supported Sparks have."""
+    return type(type_).__name__ == "TimeType"
+
+
+def is_geometry(type_: t.DataType) -> bool:
+    """Whether it is Spark's geometry, a type that it has since 4.2; a lake keeps none of its SRIDs but 0."""
+    return type(type_).__name__ == "GeometryType"
+
+
+def read_type(column: Column) -> t.DataType:
+    """Return the carrier of a column that is read, nested ones with the table's names.
+
+    Raises:
+        UnsupportedFeatureError: a type whose values cannot be read.
+    """
+    match column.type:
+        case ListType():
+            return t.ArrayType(read_type(column.children[0]))
+        case MapType():
+            return t.MapType(read_type(column.children[0]), read_type(column.children[1]))
+        case StructType():
+            return t.StructType([t.StructField(child.name, read_type(child)) for child in column.children])
+        case _:
+            return scalar_read_type(column.type, column.name)
+
+
+def scalar_read_type(type_: DuckLakeType, where: str) -> t.DataType:
+    """Return the carrier of a type that is not nested; ``where`` names the column in errors.
+
+    Raises:
+        UnsupportedFeatureError: a type whose values cannot be read.
+    """
+    try:
+        read = SPARK_SCALARS[type_.name].read if isinstance(type_, ScalarType) else None
+        return read or scalar_carrier(type_, where)
+    except UnsupportedFeatureError:
+        raise UnsupportedFeatureError(
+            f"Column {where} has type {type_}, whose values this release cannot read; leave it out of the "
+            "columns to read."
+        ) from None
+
+
+# --- a value as it arrives
+
+
+def presented(value: SparkColumn, column: Column) -> SparkColumn:
+    """Return values of a carrier as an insert takes them: UUIDs and times of day as text, and so on."""
+    if not is_converted(column):
+        return value
+    match column.type:
+        case ListType():
+            (element,) = column.children
+            return f.transform(value, lambda item: presented(item, element))
+        case MapType():
+            return _presented_map(value, column)
+        case StructType():
+            members = [
+                presented(value.getField(child.name), child).alias(child.name) for child in column.children
+            ]
+            return f.when(value.isNotNull(), f.struct(*members))
+        case _:
+            arrival = _arrival(column.type)
+            return value if arrival is None else arrival(value)
+
+
+def is_converted(column: Column) -> bool:
+    """Whether values of the carrier are not what an insert takes."""
+    return any(_arrival(inner.type) is not None for inner in column.walk())
+
+
+def _presented_map(value: SparkColumn, column: Column) -> SparkColumn:
+    key, item = column.children
+    if is_converted(item):
+        value = f.transform_values(value, lambda _, entry: presented(entry, item))
+    if is_converted(key):
+        value = f.transform_keys(value, lambda entry, _: presented(entry, key))
+    return value
+
+
+def _arrival(type_: DuckLakeType) -> Conversion | None:
+    return SPARK_SCALARS[type_.name].arrival if isinstance(type_, ScalarType) else None
+
+
+# --- single values
+
+
+def literal(type_: DuckLakeType, value: Physical | None) -> SparkColumn:
+    """Return a scalar in the physical form of ``spec.values`` as a constant in its carrier."""
+    carrier = scalar_read_type(type_, "of a constant")
+    if value is None:
+        return f.lit(None).cast(carrier)
+    if isinstance(type_, DecimalType):
+        return f.lit(Decimal(int(value)).scaleb(-type_.scale, _ENOUGH_DIGITS)).cast(carrier)
+    assert isinstance(type_, ScalarType)
+    make = SPARK_SCALARS[type_.name].constant
+    return f.lit(value).cast(carrier) if make is None else make(value)
+
+
+_ENOUGH_DIGITS = Context(prec=80)
+
+
+def has_default(column: Column) -> bool:
+    """Whether a column has a default other than NULL."""
+    return column.default.value not in (None, NO_DEFAULT) and not column.children
+
+
+def default_value(column: Column) -> SparkColumn:
+    """Return a column's default in its carrier.
+
+    Raises:
+        UnsupportedFeatureError: it is an expression, which only DuckDB can compute.
+    """
+    carrier = carrier_type(column)
+    if not has_default(column):
+        return f.lit(None).cast(carrier)
+    default = column.default
+    if default.kind != "literal" or default.value is None:
+        raise _not_ours(column)
+    try:
+        return literal(column.type, literal_physical(column.type, default.value)).cast(carrier)
+    except (ValueError, ArithmeticError):
+        raise _not_ours(column) from None
+
+
+def _not_ours(column: Column) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"Column {column.name} is missing in the rows, and its default {column.default.value} is an "
+        "expression that only DuckDB can compute. Add the column to the rows."
+    )

@@ -1,0 +1,376 @@
+"""Make a DataFrame's columns those of a table: matched by name, widened where no value can change.
+
+What types can tell is checked before anything runs; what only values can tell (ranges, NOT NULL, UUID texts)
+fails the task that meets such a value, naming the column.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.lake.errors import SchemaMismatchError
+from airflow_provider_ducklake.lake.spark.job.errors import marked, marks
+from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
+from airflow_provider_ducklake.lake.spark.types.local_times import (
+    DAY,
+    INFINITE,
+    INFINITE_DATE,
+    OFFSET,
+    SECOND,
+    fits_nanos,
+    is_infinite,
+    local_time,
+    micros_of,
+    nanos_of_text,
+    seconds_of_offset,
+    zoned_nanos_of_text,
+)
+from airflow_provider_ducklake.lake.spark.types.names import quoted
+from airflow_provider_ducklake.lake.spark.types.scalars import INTERVAL, SPARK_SCALARS
+from airflow_provider_ducklake.lake.spark.types.spark_types import (
+    FIELD_ID_KEY,
+    carrier_type,
+    default_value,
+    has_default,
+    is_geometry,
+    is_nothing,
+    is_time,
+    scalar_carrier,
+    scalar_of_spark,
+)
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    DecimalType,
+    DuckLakeType,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    can_promote,
+    is_float,
+)
+from airflow_provider_ducklake.lake.spec.types.scalars import Kind, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
+
+_UUID = r"^[0-9A-Fa-f]{8}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{12}$"
+_CLOCK = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.0{1,6})?)"
+_NANOSECOND_RANGE = ("1677-09-21 00:12:43.145225", "2262-04-11 23:47:16.854775")
+_LARGEST_DECIMAL = 10**38 - 1
+_SHOWN = 300  # characters of a row in an error
+_SRID = "; a lake keeps no SRID: convert it with st_asbinary"
+_WITHOUT_ZONE = "; convert it with to_timestamp_ntz or CAST(… AS TIMESTAMP_NTZ)"
+_WITH_ZONE = "; convert it with to_utc_timestamp or CAST(… AS TIMESTAMP)"
+
+
+def assign(df: DataFrame, schema: TableSchema, table: str, *, fills: bool = False) -> DataFrame:
+    """Return ``df`` with the columns of ``schema``, in their carriers, with field ids in the metadata.
+
+    ``fills``: columns that are missing get their default, fields NULL; those of no type may be left over.
+
+    Raises:
+        SchemaMismatchError: lists every missing, unknown and unfitting column; nothing has run.
+        UnsupportedFeatureError: the table has a column that Spark cannot write.
+    """
+    for column in schema.columns:
+        carrier_type(column)
+    differences = [*_name_differences(df.schema, schema, fills=fills)]
+    given = {fold(field.name): index for index, field in enumerate(df.schema)}
+    pairs = [
+        (column, df.schema[given[fold(column.name)]])
+        for column in schema.columns
+        if fold(column.name) in given
+    ]
+    for column, field in pairs:
+        differences += _type_differences(field.dataType, column, column.name, fills=fills)
+    if differences:
+        raise SchemaMismatchError(table, differences)
+    assigned = {column.id: _top_level(df, field, column) for column, field in pairs}
+    return df.select(
+        [
+            assigned[column.id] if column.id in assigned else _filled(column)  # refuses some defaults
+            for column in schema.columns
+        ]
+    )
+
+
+def _filled(column: Column) -> SparkColumn:
+    return default_value(column).alias(column.name, metadata={FIELD_ID_KEY: column.id})
+
+
+def only_matching(df: DataFrame, where: Predicate, schema: TableSchema) -> DataFrame:
+    """Return ``df``, which ``assign`` made; a row for which the condition is not true fails the task."""
+    row = f.substring(f.to_json(f.struct("*")), 1, _SHOWN)
+    before, after = marks()
+    problem = f.concat(
+        f.lit(f"{before}A row does not satisfy overwrite_where: "),
+        row,
+        f.lit(f"; nothing was written.{after}"),
+    )
+    refused = f.raise_error(problem).cast("boolean")
+    return df.filter(f.when(condition(where, schema), f.lit(True)).otherwise(refused))  # noqa: FBT003
+
+
+def _name_differences(incoming: t.StructType, schema: TableSchema, *, fills: bool) -> Iterator[str]:
+    wanted = {fold(column.name) for column in schema.columns}
+    seen: set[str] = set()
+    for field in incoming:
+        folded = fold(field.name)
+        if folded in seen:
+            yield f"column {field.name} appears twice"
+        elif folded not in wanted and not (fills and is_nothing(field.dataType)):
+            yield f"column {field.name} is not in the table"
+        seen.add(folded)
+    for column in schema.columns:
+        if fold(column.name) not in seen and not (fills and (column.nullable or has_default(column))):
+            yield f"column {column.name} is missing"
+
+
+def _type_differences(incoming: t.DataType, column: Column, where: str, *, fills: bool) -> Iterator[str]:
+    if isinstance(incoming, t.NullType):
+        return
+    match column.type:
+        case StructType() if isinstance(incoming, t.StructType):
+            yield from _struct_differences(incoming, column, where, fills=fills)
+        case ListType() if isinstance(incoming, t.ArrayType):
+            element = column.children[0]
+            yield from _type_differences(incoming.elementType, element, f"{where}.element", fills=fills)
+        case MapType() if isinstance(incoming, t.MapType):
+            key, value = column.children
+            yield from _type_differences(incoming.keyType, key, f"{where}.key", fills=fills)
+            yield from _type_differences(incoming.valueType, value, f"{where}.value", fills=fills)
+        case _ if not _fits(incoming, column.type):
+            found = scalar_of_spark(incoming)
+            given = found or incoming.simpleString()
+            hint = _hint(found.facts, column.type.facts) if found else _SRID if is_geometry(incoming) else ""
+            yield f"column {where} is {column.type} in the table; {given} does not fit without loss{hint}"
+        case _:
+            pass
+
+
+def _hint(found: Scalar, wanted: Scalar) -> str:
+    if found.is_local_microseconds and wanted.kind is Kind.TIMESTAMP and wanted.zoned:
+        return _WITH_ZONE
+    is_instant = found.kind is Kind.TIMESTAMP and found.zoned
+    return _WITHOUT_ZONE if is_instant and wanted.is_local_microseconds else ""
+
+
+def _struct_differences(incoming: t.StructType, column: Column, where: str, *, fills: bool) -> Iterator[str]:
+    children = TableSchema(column.children)
+    for difference in _name_differences(incoming, children, fills=fills):
+        yield difference.replace("column ", f"column {where}.", 1)
+    given = {fold(field.name): field.dataType for field in incoming}
+    for child in children.columns:
+        if fold(child.name) in given:
+            yield from _type_differences(given[fold(child.name)], child, f"{where}.{child.name}", fills=fills)
+
+
+def _fits(incoming: t.DataType, target: DuckLakeType) -> bool:
+    if target.facts.kind is Kind.INTERVAL:
+        return _same_shape(incoming, INTERVAL)
+    found = scalar_of_spark(incoming)
+    return found is not None and fits(found, target)
+
+
+def fits(found: DuckLakeType, target: DuckLakeType) -> bool:
+    """Whether values of a type go into a column of another, if need be each value checked."""
+    if can_promote(found, target):
+        return True
+    is_integer = found.facts.kind is Kind.INTEGER and found.facts.signed
+    match found, target:
+        case _, DecimalType(precision, scale):
+            return is_integer and len(str(found.facts.physical_range[1])) <= precision - scale
+        case DecimalType(precision, 0), ScalarType(name) if isinstance(
+            carrier := SPARK_SCALARS[name].carrier, t.DecimalType
+        ):
+            return precision <= carrier.precision
+        case ScalarType(), ScalarType(wanted):
+            holds = is_float(target) and is_integer and found.facts.bits <= target.facts.bits // 2
+            return holds or found.name in SPARK_SCALARS[wanted].takes.split()
+        case _:
+            return False
+
+
+def _top_level(df: DataFrame, field: t.StructField, column: Column) -> SparkColumn:
+    value = _stored(df[quoted(field.name)], field.dataType, column, column.name)
+    if not column.nullable and field.nullable:
+        problem = marked(
+            f"Column {column.name} is NOT NULL, but a row has no value in it; nothing was written."
+        )
+        value = f.coalesce(value, f.raise_error(f.lit(problem)).cast(carrier_type(column)))
+    return value.alias(column.name, metadata={FIELD_ID_KEY: column.id})
+
+
+def _stored(value: SparkColumn, incoming: t.DataType, column: Column, where: str) -> SparkColumn:
+    """Return ``value`` in the carrier of ``column``."""
+    carrier = carrier_type(column)
+    if isinstance(incoming, t.NullType):
+        return value.cast(carrier)
+    if _same_shape(incoming, carrier) and not _is_checked(column):
+        return value if incoming == carrier else value.cast(carrier)  # the cast puts members' field ids on
+    match column.type:
+        case StructType():
+            assert isinstance(incoming, t.StructType)
+            return _stored_struct(value, incoming, column, where)
+        case ListType():
+            assert isinstance(incoming, t.ArrayType)
+            element, element_type = column.children[0], incoming.elementType
+            return f.transform(value, lambda item: _stored(item, element_type, element, f"{where}.element"))
+        case MapType():
+            assert isinstance(incoming, t.MapType)
+            return _stored_map(value, incoming, column, where)
+        case _:
+            return _stored_scalar(value, incoming, column.type, where)
+
+
+def _same_shape(incoming: t.DataType, carrier: t.DataType) -> bool:
+    match incoming, carrier:
+        case t.StructType(), t.StructType():
+            return len(incoming.fields) == len(carrier.fields) and all(
+                fold(mine.name) == fold(theirs.name) and _same_shape(mine.dataType, theirs.dataType)
+                for mine, theirs in zip(incoming, carrier, strict=True)
+            )
+        case t.ArrayType(), t.ArrayType():
+            return _same_shape(incoming.elementType, carrier.elementType)
+        case t.MapType(), t.MapType():
+            keys_agree = _same_shape(incoming.keyType, carrier.keyType)
+            return keys_agree and _same_shape(incoming.valueType, carrier.valueType)
+        case _:
+            return incoming == carrier
+
+
+def _is_checked(column: Column) -> bool:
+    """Whether values of the carrier may be none of the column's type; strings are checked for JSON later."""
+    return any(
+        isinstance(leaf.type, ScalarType)
+        and not SPARK_SCALARS[leaf.type.name].native
+        and leaf.type.facts.kind is not Kind.JSON
+        for leaf in column.leaves()
+    )
+
+
+def _stored_struct(value: SparkColumn, incoming: t.StructType, column: Column, where: str) -> SparkColumn:
+    given = {fold(field.name): field for field in incoming}
+    members = []
+    for child in column.children:
+        field = given.get(fold(child.name))
+        if field is None:
+            member = f.lit(None).cast(carrier_type(child))
+        else:
+            member = _stored(value.getField(field.name), field.dataType, child, f"{where}.{child.name}")
+        members.append(member.alias(child.name, metadata={FIELD_ID_KEY: child.id}))
+    return f.when(value.isNotNull(), f.struct(*members))
+
+
+def _stored_map(value: SparkColumn, incoming: t.MapType, column: Column, where: str) -> SparkColumn:
+    key, item = column.children
+    keys = f.transform(f.map_keys(value), lambda entry: _stored(entry, incoming.keyType, key, f"{where}.key"))
+    items = f.transform(
+        f.map_values(value), lambda entry: _stored(entry, incoming.valueType, item, f"{where}.value")
+    )
+    return f.map_from_arrays(keys, items)
+
+
+def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeType, where: str) -> SparkColumn:
+    carrier, row = scalar_carrier(target, where), target.facts
+    match row.kind:
+        case Kind.INTEGER if not row.signed:
+            largest = min(row.physical_range[1], _LARGEST_DECIMAL)
+            fits = (value >= 0) & (value <= f.lit(Decimal(largest)))
+            return _checked(value, fits, value.cast(carrier), target, where)
+        case Kind.UUID:
+            stored = f.unhex(f.replace(value, f.lit("-"), f.lit("")))
+            return _checked(value, value.rlike(_UUID), stored, target, where)
+        case Kind.TIME:
+            text = value.cast("string") if is_time(incoming) else value
+            stored = _utc_microseconds(text) if row.zoned else _microseconds(text)
+            end = OFFSET if row.zoned else "$"
+            return _checked(text, text.rlike(_CLOCK + end), stored, target, where)
+        case Kind.TIMESTAMP if isinstance(incoming, t.StringType):
+            fits = fits_nanos(value, zoned=row.zoned)
+            stored = zoned_nanos_of_text(value) if row.zoned else nanos_of_text(value)
+            return _checked(value, fits, stored, target, where)
+        case Kind.TIMESTAMP if row.zoned and row.per_second > SECOND:
+            first, last = (f.lit(f"{text}+00").cast("timestamp") for text in _NANOSECOND_RANGE)
+            micros = f.unix_micros(value)
+            is_end = is_infinite(value, t.TimestampType())
+            stored = f.when(is_end, micros).otherwise(micros * 1000)
+            return _checked(value, value.between(first, last) | is_end, stored, target, where)
+        case Kind.TIMESTAMP if not row.zoned:
+            time = _local_time(value, incoming)
+            if row.is_local_microseconds:
+                return time
+            stored = _nanos(time) if row.per_second > SECOND else time
+            return _checked(time, _fits_unit(time, row), stored, target, where)
+        case _:
+            return f.st_asbinary(value) if is_geometry(incoming) else value.cast(carrier)
+
+
+def _local_time(value: SparkColumn, incoming: t.DataType) -> SparkColumn:
+    """Return a timestamp without zone, or the first moment of a date; infinite dates are infinite times."""
+    time = value.cast("timestamp_ntz")
+    if not isinstance(incoming, t.DateType):
+        return time
+    days = f.unix_date(value)
+    infinite = f.when(days == INFINITE_DATE, local_time(INFINITE))
+    return infinite.when(days == -INFINITE_DATE, local_time(-INFINITE)).otherwise(time)
+
+
+def _microseconds(text: SparkColumn) -> SparkColumn:
+    parts = f.split(text, "[:.]")
+    hours, minutes, seconds = (parts.getItem(index).cast("bigint") for index in range(3))
+    fraction = f.rpad(f.coalesce(f.get(parts, f.lit(3)), f.lit("")), 6, "0").cast("bigint")
+    return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction
+
+
+def _utc_microseconds(text: SparkColumn) -> SparkColumn:
+    """Return the microseconds of a time in UTC: the day before or after is none of it."""
+    local = _microseconds(f.regexp_replace(text, OFFSET, ""))
+    return f.pmod(local - seconds_of_offset(text) * SECOND, f.lit(DAY))
+
+
+def _nanos(time: SparkColumn) -> SparkColumn:
+    micros = micros_of(time)
+    return f.when(is_infinite(time, t.TimestampNTZType()), micros).otherwise(micros * 1000)
+
+
+def _fits_unit(time: SparkColumn, row: Scalar) -> SparkColumn:
+    """Whether a timestamp fits another unit; infinite ones do, but the reference stores none in seconds."""
+    if row.per_second > SECOND:
+        first, last = (f.lit(text).cast("timestamp_ntz") for text in _NANOSECOND_RANGE)
+        return time.between(first, last) | is_infinite(time, t.TimestampNTZType())
+    units = f.date_part(f.lit("SECOND"), time) * (row.per_second // row.step)
+    fits = units == f.floor(units)
+    return fits if row.step > 1 else fits | is_infinite(time, t.TimestampNTZType())
+
+
+def _checked(
+    value: SparkColumn,
+    fits: SparkColumn,
+    stored: SparkColumn,
+    target: DuckLakeType,
+    where: str,
+) -> SparkColumn:
+    """Return ``stored`` where ``fits``, null where ``value`` is null; anything else fails the task."""
+    carrier = scalar_carrier(target, where)
+    before, after = marks()
+    problem = f.concat(
+        f.lit(f"{before}Column {where}: value "),
+        value.cast("string"),
+        f.lit(f" does not fit {target}; nothing was written.{after}"),
+    )
+    return (
+        f.when(value.isNull(), f.lit(None).cast(carrier))
+        .when(fits, stored)
+        .otherwise(f.raise_error(problem).cast(carrier))
+    )

@@ -1,0 +1,160 @@
+"""The Arrow engine: tasks write through pyarrow straight to final names.
+
+It serves what Spark's writer cannot store. Each task attempt gives its files names of their own and reports
+them as its output rows; Spark keeps the output of successful attempts only, so what it collects is exactly
+what counts. So are strings that cannot be stored: a task that meets some counts them and writes nothing.
+See ``docs/adr/0008-map-in-arrow-without-pandas.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import types as t
+
+from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
+from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
+from airflow_provider_ducklake.lake.spark.sessions.kind import map_in_arrow
+from airflow_provider_ducklake.lake.spark.writing.row_order import ordered
+from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.storage.parquet.partition_split import values_of_row
+from airflow_provider_ducklake.lake.storage.parquet.string_checks import (
+    BadStrings,
+    bad_strings,
+    error_of,
+    together,
+)
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from airflow_provider_ducklake.lake.spark.sessions.protocol import BatchFunction
+    from airflow_provider_ducklake.lake.spec.schema import TableSchema
+
+Key = tuple[pa.Scalar, ...]
+_RESULT = t.StructType([t.StructField("file", t.StringType()), t.StructField("bad", t.StringType())])
+_ARROW_RESULT = pa.schema([pa.field("file", pa.string()), pa.field("bad", pa.string())])
+
+
+def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
+    """Write the rows by one Spark action and return the files; ``keys`` name the last columns.
+
+    Raises:
+        InvalidValueError: strings that are not UTF-8, or not JSON in a ``json`` column.
+    """
+    df = ordered(df, keys, plan)
+    rows = map_in_arrow(df, _task(plan, len(keys)), _RESULT).collect()
+    found = together(BadStrings(**json.loads(row.bad)) for row in rows if row.bad is not None)
+    if found:
+        raise error_of(found, plan.table)
+    return [decode(json.loads(row.file), DataFile) for row in rows]
+
+
+def write_here(rows: pa.Table, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
+    """Write rows that are there, sorted by ``keys``, with the errors of ``write``."""
+    files, bad = write_batches(iter(rows.combine_chunks().to_batches()), plan, len(keys))
+    if bad:
+        raise error_of(bad, plan.table)
+    return files
+
+
+def _task(plan: WritePlan, key_count: int) -> BatchFunction:
+    """Return the function that a task runs; it carries plain JSON and imports the rest from the job's zip."""
+    document = encode(plan, WritePlan)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files, bad = write_batches(batches, decode(document, WritePlan), key_count)
+        rows = [{"file": json.dumps(encode(file, DataFile))} for file in files]
+        rows += [{"bad": json.dumps(asdict(one))} for one in bad]
+        yield pa.RecordBatch.from_pylist(rows, schema=_ARROW_RESULT)
+
+    return run
+
+
+def write_batches(
+    batches: Iterator[pa.RecordBatch], plan: WritePlan, key_count: int
+) -> tuple[list[DataFile], list[BadStrings]]:
+    """Write one task's rows, sorted by their last ``key_count`` columns.
+
+    Returns the files, and what is wrong with strings of all the rows; then the files are not to be used.
+    """
+    bad: list[BadStrings] = []
+    files = _write_runs(runs(_without_bad_strings(batches, plan.target, bad), key_count), plan)
+    return files, together(bad)
+
+
+def _without_bad_strings(
+    batches: Iterator[pa.RecordBatch], schema: TableSchema, bad: list[BadStrings]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches up to the first with bad strings; ``bad`` gets those of all of them."""
+    for batch in batches:
+        columns = batch.select(list(range(len(schema.columns))))
+        bad += bad_strings(columns, schema)
+        if not bad:
+            yield batch
+
+
+def _write_runs(groups: Iterator[tuple[Key, pa.RecordBatch]], plan: WritePlan) -> list[DataFile]:
+    run = uuid.uuid4().hex
+    files: list[DataFile] = []
+    group: _Group | None = None
+    try:
+        for key, batch in groups:
+            if group is None or group.key != key:
+                if group is not None:
+                    files += group.close()
+                group = _Group(key, batch, plan, f"{run}-{len(files)}")
+            group.writer.write(batch)
+        if group is not None:
+            files += group.close()
+    except BaseException:
+        if group is not None:
+            group.writer.abort()
+        raise
+    return files
+
+
+class _Group:
+    """The files of rows with one key."""
+
+    def __init__(self, key: Key, first: pa.RecordBatch, plan: WritePlan, name: str) -> None:
+        self.key = key
+        self.values = values_of_row(first, plan.target, plan.partition_fields)
+        folder = plan.partition_folder(self.values)
+        start = plan.directory + "part-" if folder is None else folder + plan.prefix
+        numbers = iter(range(2**31))
+        self.writer = RollingWriter(
+            plan.target, lambda: f"{start}{name}-{next(numbers)}.parquet", plan.settings
+        )
+
+    def close(self) -> list[DataFile]:
+        return [replace(file, partition_values=self.values) for file in self.writer.close()]
+
+
+def runs(batches: Iterator[pa.RecordBatch], key_count: int) -> Iterator[tuple[Key, pa.RecordBatch]]:
+    """Yield the rows, without their keys, in runs of one key, as Arrow has it: Python's times end in 9999."""
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        width = batch.num_columns - key_count
+        rows = batch.select(list(range(width)))
+        starts = _run_starts([batch.column(width + index) for index in range(key_count)], batch.num_rows)
+        for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+            key = tuple(batch.column(width + index)[start] for index in range(key_count))
+            yield key, rows.slice(start, stop - start)
+
+
+def _run_starts(keys: Sequence[pa.Array], length: int) -> list[int]:
+    """Return the first row of each run of equal keys."""
+    starts = {0}
+    for key in keys:
+        ends = pc.run_end_encode(key).run_ends.to_pylist()
+        starts.update(ends)
+    return sorted(starts - {length})

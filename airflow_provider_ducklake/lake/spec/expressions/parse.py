@@ -1,0 +1,578 @@
+"""Read expressions: a part of DuckDB's grammar, which DuckDB certainly reads too.
+
+A sort key or the body of a macro that DuckDB cannot parse makes it refuse the whole lake (observed on 1.5.5).
+So nothing is guessed here: what this grammar does not have is refused, though DuckDB may have it. *Source:*
+DuckDB's ``select.y``; tests compare with the reference what is taken and how it is printed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError, Kind, Token, tokens
+from airflow_provider_ducklake.lake.spec.expressions.tree import (
+    Argument,
+    Call,
+    Case,
+    Cast,
+    Constant,
+    ConstantKind,
+    Expression,
+    Name,
+    Operation,
+    Ordered,
+    Other,
+    Over,
+    Subquery,
+    children,
+)
+from airflow_provider_ducklake.lake.spec.names.keywords import KEYWORDS, NOT_CALLED, RESERVED
+from airflow_provider_ducklake.lake.spec.types.scalars import SCALARS
+from airflow_provider_ducklake.lake.spec.types.scalars import Kind as ScalarKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_provider_ducklake.lake.spec.expressions.queries import Query
+
+    Read = TypeVar("Read")
+
+# How tight operators bind: the higher, the tighter.
+_OR, _AND, _NOT, _IS, _COMPARISON, _IN, _OTHER, _SUM, _PRODUCT, _POWER, _SIGN = range(1, 12)
+_COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_BINARY = {
+    **dict.fromkeys(_COMPARISONS, _COMPARISON),
+    **dict.fromkeys(("||", "~~", "!~~", "~~*", "!~~*", "->>"), _OTHER),
+    **dict.fromkeys(("+", "-"), _SUM),
+    **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT),
+    **dict.fromkeys(("^", "**"), _POWER),
+}
+_NOT_ASSOCIATIVE = frozenset({_IS, _COMPARISON, _IN})
+_LIKE = {"like": "~~", "ilike": "~~*"}
+_MOST_DIGITS = 9  # of a precision or a length
+_CONSTANTS = {"null": ConstantKind.NULL, "true": ConstantKind.TRUE, "false": ConstantKind.FALSE}
+_CALLED_ANYWAY = frozenset({"coalesce", "nullif", "substring", "trim"})
+_TIMES = (ScalarKind.DATE, ScalarKind.TIME, ScalarKind.TIMESTAMP)
+_TYPED_LITERALS = {word for row in SCALARS.values() if row.kind in _TIMES for word in row.sql.split()}
+_UNITS = frozenset(
+    [
+        "year",
+        "month",
+        "day",
+        "hour",
+        "minute",
+        "second",
+        "years",
+        "months",
+        "days",
+        "hours",
+        "minutes",
+        "seconds",
+    ]
+)
+_PARTS = _UNITS | {"quarter", "week", "dow", "isodow", "doy", "epoch"}
+_QUERY_WORDS = frozenset({"select", "with", "values", "from"})
+_SPELLINGS = {word: row.name for row in SCALARS.values() for word in row.sql.split()}
+_DECIMALS = frozenset({"decimal", "dec", "numeric"})
+_DEEPEST = 100  # levels of parentheses and the like; DuckDB has a limit of its own
+_TALLEST = 250  # levels of the tree: what goes through it goes down as deep
+
+
+def parse_expression(text: str) -> Expression:
+    """Return what a text says that is one expression.
+
+    Raises:
+        ExpressionError: it is not, or has something that this grammar does not have; says where.
+    """
+    parser = Parser(text)
+    found = parser.expression()
+    parser.end()
+    return found
+
+
+def parse_body(text: str, start: int, *, is_query: bool) -> tuple[Expression | Query, int]:
+    """Return the expression or query that begins at a place of a text, and where it ends.
+
+    Raises:
+        ExpressionError: there is none.
+    """
+    parser = Parser(text, start)
+    found: Expression | Query = parser.query() if is_query else parser.expression()
+    return found, parser.passed
+
+
+class Parser:
+    """Reads a text from left to right."""
+
+    def __init__(self, text: str, start: int = 0) -> None:
+        self._tokens = tokens(text, start)
+        self._ahead: list[Token] = []
+        self._depth = self._height = 0
+        self.value_end = start  # of the last expression that is no part of another
+        self.columns: list[Token] = []  # the first parts of names that are not functions
+        self.passed = start
+
+    # Tokens
+
+    def peek(self, ahead: int = 0) -> Token:
+        """Return a token that follows."""
+        while len(self._ahead) <= ahead:
+            if self._ahead and self._ahead[-1].kind is Kind.END:
+                return self._ahead[-1]
+            self._ahead.append(next(self._tokens))
+        return self._ahead[ahead]
+
+    def take(self) -> Token:
+        """Pass the next token."""
+        token = self.peek()
+        if token.kind is not Kind.END:
+            self._ahead.pop(0)
+            self.passed = token.end
+        return token
+
+    def sees(self, *words: str) -> bool:
+        """Whether these words follow."""
+        return all(self.peek(place).word == word for place, word in enumerate(words))
+
+    def accept(self, *words: str) -> bool:
+        """Pass these words if all of them follow."""
+        found = self.sees(*words)
+        for _ in words if found else ():
+            self.take()
+        return found
+
+    def accept_symbol(self, symbol: str) -> bool:
+        """Pass that symbol if it follows."""
+        found = self.peek().symbol == symbol
+        if found:
+            self.take()
+        return found
+
+    def expect(self, *words: str) -> None:
+        """Pass these words."""
+        if not self.accept(*words):
+            raise self.error(f"expected {' '.join(words).upper()}.")
+
+    def expect_symbol(self, symbol: str) -> None:
+        """Pass that symbol."""
+        if not self.accept_symbol(symbol):
+            raise self.error(f"expected {symbol!r}.")
+
+    def end(self) -> None:
+        """Refuse what is left."""
+        if self.peek().kind is not Kind.END:
+            raise self.error("this does not belong to the expression.")
+
+    def error(self, problem: str, *, at: Token | None = None) -> ExpressionError:
+        """Return the error for what follows."""
+        token = at or self.peek()
+        near = repr(token.text) if token.text else "its end"
+        return ExpressionError(token.start, f"at {near}: {problem}")
+
+    def name(self, *, is_label: bool = False) -> str:
+        """Read a name; behind AS, and behind a dot, more words can be one."""
+        token = self.take()
+        if token.kind is Kind.QUOTED:
+            return token.value
+        if not token.word:
+            raise self.error("expected a name.", at=token)
+        if token.word in RESERVED or (not is_label and token.word in NOT_CALLED):
+            raise self.error(
+                f'this word is a keyword. To use it as a name, quote it: "{token.text}".', at=token
+            )
+        return token.text
+
+    def list_of(self, read: Callable[[], Read]) -> tuple[Read, ...]:
+        """Read one or more things with commas between them."""
+        items = [read()]
+        while self.accept_symbol(","):
+            items.append(read())
+        return tuple(items)
+
+    def in_parentheses(self, read: Callable[[], Read]) -> Read:
+        """Read something between parentheses."""
+        self.expect_symbol("(")
+        found = read()
+        self.expect_symbol(")")
+        return found
+
+    def query(self) -> Query:
+        """Read a query."""
+        from airflow_provider_ducklake.lake.spec.expressions.parse_query import (  # noqa: PLC0415 - they need each other
+            read_query,
+        )
+
+        return self._nested(lambda: read_query(self))
+
+    # Operators
+
+    def expression(self, least: int = 0) -> Expression:
+        """Read operands with operators between them that bind no looser than ``least``."""
+        return self._nested(lambda: self._operators(least))
+
+    def _nested(self, read: Callable[[], Read]) -> Read:
+        """Read what can be a part of itself, and measure how tall the tree gets."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self.error(f"it has more than {_DEEPEST} levels.")
+        beside, self._height = self._height, 0
+        try:
+            found = read()
+        except RecursionError:
+            raise ExpressionError(self.passed, "it is nested too deeply.") from None
+        self._grow()
+        self._height = max(beside, self._height)
+        self._depth -= 1
+        if not self._depth:
+            self.value_end = self.passed
+        return found
+
+    def _grow(self) -> None:
+        self._height += 1
+        if self._height > _TALLEST:
+            raise self.error(f"it has more than {_TALLEST} operators that each need the one before.")
+
+    def _operators(self, least: int) -> Expression:
+        left, ceiling = self._prefix()
+        while (level := self._level()) is not None and least <= level <= ceiling:
+            left = self._infix(left, level)
+            self._grow()
+            ceiling = level - 1 if level in _NOT_ASSOCIATIVE else level
+        return left
+
+    def _prefix(self) -> tuple[Expression, int]:
+        """Return the first operand, and how tight an operator behind it may bind."""
+        if self.accept("not"):
+            return Operation("NOT", (self.expression(_NOT),)), _NOT
+        sign = self.peek().symbol
+        if sign in ("-", "+"):
+            self.take()
+            operand = self.expression(_SIGN)
+            if sign == "-" and isinstance(operand, Constant) and operand.kind is ConstantKind.NUMBER:
+                negative = operand.text.startswith("-")
+                return Constant(operand.kind, operand.text[1:] if negative else f"-{operand.text}"), _SIGN
+            return Operation("negative" if sign == "-" else "positive", (operand,)), _SIGN
+        return self._postfix(self._primary()), _SIGN
+
+    def _level(self) -> int | None:
+        """Return how tight the operator binds that follows; None: there is none."""
+        token = self.peek()
+        if token.symbol:
+            return _BINARY.get(token.symbol)
+        words = {"or": _OR, "and": _AND, "is": _IS, "between": _IN, "in": _IN, "like": _IN, "ilike": _IN}
+        if token.word == "not" and self.peek(1).word in ("between", "in", "like", "ilike"):
+            return _IN
+        return words.get(token.word)
+
+    def _infix(self, left: Expression, level: int) -> Expression:
+        token = self.peek()
+        if token.symbol:
+            self.take()
+            operator = _COMPARISONS.get(token.symbol, token.symbol)
+            if level == _COMPARISON and self.accept("any"):
+                return Operation(f"{operator} ANY", (left, Subquery(self.in_parentheses(self.query))))
+            return Operation(operator, (left, self.expression(level + 1)))
+        if level in (_AND, _OR):
+            return self._joined(left, token.word, level)
+        return self._is(left) if level == _IS else self._in(left)
+
+    def _joined(self, left: Expression, word: str, level: int) -> Operation:
+        """Read the rest of a conjunction or disjunction; a chain of them is one, however long it is."""
+        operator = word.upper()
+        is_chain = isinstance(left, Operation) and left.operator == operator
+        operands = [*children(left)] if is_chain else [left]
+        while self.accept(word):
+            operands.append(self.expression(level + 1))
+        return Operation(operator, tuple(operands))
+
+    def _is(self, left: Expression) -> Expression:
+        self.expect("is")
+        negated = "NOT " if self.accept("not") else ""
+        if self.accept("null"):
+            return Operation(f"IS {negated}NULL", (left,))
+        self.expect("distinct", "from")
+        return Operation(f"IS {negated}DISTINCT FROM", (left, self.expression(_IS + 1)))
+
+    def _in(self, left: Expression) -> Expression:
+        negated = "NOT " if self.accept("not") else ""
+        word = self.take().word
+        if word == "between":
+            low = self.expression(_OTHER)
+            self.expect("and")
+            return Operation(f"{negated}BETWEEN", (left, low, self.expression(_OTHER)))
+        if word == "in":
+            return Operation(f"{negated}IN", (left, *self.in_parentheses(self._values)))
+        right = self.expression(_OTHER)
+        if self.sees("escape"):
+            raise self.error("ESCAPE is not supported here.")
+        return Operation(("!" if negated else "") + _LIKE[word], (left, right))
+
+    def _values(self) -> tuple[Expression, ...]:
+        if self.peek().word in _QUERY_WORDS:
+            return (Subquery(self.query()),)
+        return self.list_of(self.expression)
+
+    def _postfix(self, operand: Expression) -> Expression:
+        while True:
+            if self.accept_symbol("::"):
+                operand = Cast(operand, self.type())
+                self._grow()
+            elif self.peek().symbol == "[":
+                self.take()
+                operand = Operation("[]", (operand, self.expression()))
+                self.expect_symbol("]")
+                self._grow()
+            else:
+                return operand
+
+    # Operands
+
+    def _primary(self) -> Expression:
+        token = self.peek()
+        if token.kind is Kind.NUMBER:
+            return Constant(ConstantKind.NUMBER, self.take().text)
+        if token.kind is Kind.STRING:
+            return Constant(ConstantKind.STRING, self.take().value)
+        if token.symbol == "(":
+            return self.in_parentheses(self._inner)
+        if token.symbol == "[":
+            return self._list()
+        if token.symbol == "{":
+            return self._struct()
+        if token.kind is Kind.QUOTED:
+            return self._named()
+        if not token.word:
+            raise self.error("expected an expression.")
+        return self._of_word(token)
+
+    def _inner(self) -> Expression:
+        if self._sees_name() and self.peek(1).symbol == "->":
+            return self._lambda()
+        return Subquery(self.query()) if self.peek().word in _QUERY_WORDS else self.expression()
+
+    def _of_word(self, token: Token) -> Expression:
+        word, behind = token.word, self.peek(1)
+        if word in _CONSTANTS:
+            self.take()
+            return Constant(_CONSTANTS[word])
+        if word in _TYPED_LITERALS and behind.kind is Kind.STRING:
+            self.take()
+            return Cast(Constant(ConstantKind.STRING, self.take().value), word.upper(), literal=True)
+        match word:
+            case "case":
+                return self._case()
+            case "cast" | "try_cast":
+                self.take()
+                return self.in_parentheses(lambda: self._cast(tries=word == "try_cast"))
+            case "exists":
+                self.take()
+                return Operation("EXISTS", (Subquery(self.in_parentheses(self.query)),))
+            case "extract":
+                self.take()
+                return self.in_parentheses(self._extract)
+            case "interval":
+                return self._interval()
+            case _:
+                return self._named()
+
+    def _case(self) -> Case:
+        self.expect("case")
+        operand = None if self.sees("when") else self.expression()
+        branches = []
+        while self.accept("when"):
+            condition = self.expression()
+            self.expect("then")
+            branches.append((condition, self.expression()))
+        if not branches:
+            raise self.error("expected WHEN.")
+        default = self.expression() if self.accept("else") else None
+        self.expect("end")
+        return Case(operand, tuple(branches), default)
+
+    def _cast(self, *, tries: bool) -> Cast:
+        operand = self.expression()
+        self.expect("as")
+        return Cast(operand, self.type(), tries)
+
+    def _extract(self) -> Call:
+        part = self.take()
+        if part.word not in _PARTS:
+            raise self.error("expected a part of a date or time, such as YEAR.", at=part)
+        self.expect("from")
+        return Call(("main", "date_part"), (_text(part.word), Argument(self.expression())))
+
+    def _interval(self) -> Expression:
+        self.expect("interval")
+        if self.peek().kind not in (Kind.STRING, Kind.NUMBER):
+            raise self.error("write an interval as INTERVAL '3 days' or INTERVAL 3 DAY.")
+        is_text = self.take().kind is Kind.STRING
+        if self.peek().word in _UNITS:
+            self.take()
+        elif not is_text:
+            raise self.error("expected a unit, such as DAY.")
+        return Other("interval")
+
+    def _list(self) -> Other:
+        self.expect_symbol("[")
+        items = () if self.peek().symbol == "]" else self.list_of(self.expression)
+        self.expect_symbol("]")
+        return Other("list", items)
+
+    def _struct(self) -> Other:
+        def read() -> Expression:
+            if self.peek().kind is Kind.STRING:
+                self.take()
+            else:
+                self.name()
+            self.expect_symbol(":")
+            return self.expression()
+
+        self.expect_symbol("{")
+        fields = self.list_of(read)
+        self.expect_symbol("}")
+        return Other("struct", fields)
+
+    def _named(self) -> Expression:
+        """Read a function or a column."""
+        first = self.peek()
+        parts = [self._first_name(is_called=self.peek(1).symbol == "(")]
+        while self.accept_symbol("."):
+            parts.append(self.name(is_label=True))
+        if self.peek().symbol == "(":
+            if len(parts) == 1 and first.word == "trim":
+                parts = ["main", "trim"]
+            return self._call(tuple(parts))
+        if self.peek().symbol == "->":
+            raise self.error("write a lambda as the argument of a function.")
+        self.columns.append(first)
+        return Name(tuple(parts))
+
+    def _first_name(self, *, is_called: bool) -> str:
+        token = self.peek()
+        if is_called and token.kind is Kind.WORD:
+            if token.word in NOT_CALLED and token.word not in _CALLED_ANYWAY:
+                raise self.error("this is not a function that is supported here.")
+            if token.word not in RESERVED or token.word in ("left", "right"):
+                self.take()
+                return token.text
+        return self.name(is_label=not is_called)
+
+    def _call(self, name: tuple[str, ...]) -> Call:
+        self.expect_symbol("(")
+        call = self._arguments(name)
+        self.expect_symbol(")")
+        if self.sees("over"):
+            return Call(call.name, call.arguments, call.star, call.distinct, self._over())
+        if self.sees("filter") or self.sees("within"):
+            raise self.error("FILTER and WITHIN GROUP are not supported here.")
+        return call
+
+    def table_call(self, name: tuple[str, ...]) -> Call:
+        """Read the arguments of a function in FROM."""
+        self.expect_symbol("(")
+        call = self._arguments(name)
+        self.expect_symbol(")")
+        if call.star or call.distinct:
+            raise self.error("this is not a table function.")
+        return call
+
+    def _arguments(self, name: tuple[str, ...]) -> Call:
+        if self.peek().symbol == ")":
+            return Call(name)
+        if self.peek().symbol == "*":
+            self.take()
+            return Call(name, star=True)
+        distinct = self.accept("distinct")
+        if distinct and name[-1].lower() in _CALLED_ANYWAY:
+            raise self.error("DISTINCT is for aggregates.")
+        return Call(name, self.list_of(self._argument), distinct=distinct)
+
+    def _argument(self) -> Argument:
+        behind = self.peek(1).symbol
+        if self._sees_name() and behind in (":=", "=>"):
+            name = self.name()
+            self.take()
+            return Argument(self.expression(), name)
+        if self._sees_name() and behind == "->":
+            return Argument(self._lambda())
+        return Argument(self.expression())
+
+    def _sees_name(self) -> bool:
+        token = self.peek()
+        return token.kind in (Kind.WORD, Kind.QUOTED) and token.word not in RESERVED | NOT_CALLED
+
+    def _lambda(self) -> Other:
+        name = self.name()
+        self.expect_symbol("->")
+        return Other("lambda", (Name((name,)), self.expression()))
+
+    def _over(self) -> Over:
+        def read() -> Over:
+            keys = self.list_of(self.expression) if self.accept("partition", "by") else ()
+            order = self.list_of(self.ordered) if self.accept("order", "by") else ()
+            return Over(keys, order)
+
+        self.expect("over")
+        return self.in_parentheses(read)
+
+    def ordered(self) -> Ordered:
+        """Read what rows are ordered by."""
+        value = self.expression()
+        direction = self.take().word.upper() if self.peek().word in ("asc", "desc") else ""
+        nulls = ""
+        if self.accept("nulls"):
+            nulls = self.take().word.upper()
+            if nulls not in ("FIRST", "LAST"):
+                raise self.error("expected NULLS FIRST or NULLS LAST.")
+        return Ordered(value, direction, nulls)
+
+    # Types
+
+    def type(self) -> str:
+        """Read a type and return it as DuckDB spells it."""
+        token = self.take()
+        word = (token.value if token.kind is Kind.QUOTED else token.word).lower()
+        if token.kind is Kind.QUOTED and word == "timestamp with time zone":
+            word = "timestamptz"
+        if word in _DECIMALS:
+            text = self._decimal()
+        elif word in _SPELLINGS:
+            text = SCALARS[_SPELLINGS[word]].sql.split()[0].upper()
+            self._rest_of_type(word)
+        else:
+            raise self.error("expected a type, such as BIGINT or VARCHAR.", at=token)
+        while self.peek().symbol == "[" and self.peek(1).symbol == "]":
+            self.take()
+            self.take()
+            text += "[]"
+        return text
+
+    def _rest_of_type(self, word: str) -> None:
+        if word == "double":
+            self.accept("precision")
+        elif self.peek().symbol == "(" or self.sees("with", "time") or self.sees("without", "time"):
+            raise self.error("write the type in one word, such as TIMESTAMPTZ or VARCHAR.")
+
+    def _decimal(self) -> str:
+        if self.peek().symbol != "(":
+            return "DECIMAL"
+        numbers = self.in_parentheses(lambda: self.list_of(self._whole))
+        precision, scale = (*numbers, 0)[:2]
+        if len(numbers) > 2 or not 1 <= precision <= 38 or scale > precision:  # noqa: PLR2004 - DuckDB's limits
+            raise self.error("write a decimal as DECIMAL(18, 2).")
+        return f"DECIMAL({', '.join(map(str, numbers))})"
+
+    def _whole(self) -> int:
+        token = self.take()
+        if not token.text.isdecimal() or not token.text.isascii() or len(token.text) > _MOST_DIGITS:
+            raise self.error("expected a whole number.", at=token)
+        return int(token.text)
+
+
+def _text(value: str) -> Argument:
+    return Argument(Constant(ConstantKind.STRING, value))
+
+
+def is_keyword(word: str) -> bool:
+    """Whether a word cannot be an alias without AS."""
+    return word.lower() in KEYWORDS

@@ -1,0 +1,285 @@
+"""Column statistics of files and tables: what is known, how knowledge merges.
+
+A bound of ``None`` means *unknown* (or *no value at all*), never zero. Table statistics must cover the live
+data or have no row for the column: a row without bounds over data with values makes DuckDB lose rows after
+its next insert, so unknown absorbs. *Source:* observed behaviour of the reference (docs/sources.md, inserts
+and known faults).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.lake.errors import CatalogError
+from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
+from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.values import OrderKey, order_key
+from airflow_provider_ducklake.lake.spec.variant_stats import merge_path_stats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+
+_Bound: TypeAlias = tuple[str | None, bool | None]  # the text, and whether it is a value
+_CUT = frozenset({Kind.STRING, Kind.JSON, Kind.BLOB, Kind.UUID})  # what the format does not compare by value
+STRING_BOUND_BYTES = 256  # longer strings are cut to a bound of this length
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """Statistics of one leaf column in one file; bounds are texts as in ``ducklake_file_column_stats``.
+
+    ``min_is_exact``, ``max_is_exact``: whether the bound is a value of the column; None: nobody said.
+    """
+
+    column_id: ColumnId
+    value_count: int | None  # non-null values
+    null_count: int | None
+    min_value: str | None
+    max_value: str | None
+    contains_nan: bool | None = None  # None for types without NaN, or unknown
+    column_size_bytes: int | None = None
+    only_nan: bool = False  # every non-null value is NaN: missing bounds are exact, not unknown
+    extra_stats: str | None = None
+    min_is_exact: bool | None = None
+    max_is_exact: bool | None = None
+
+    def with_exactness(self, type_: DuckLakeType, *, low: bool = True, high: bool = True) -> ColumnStats:
+        """Return statistics that say whether their bounds are values of the column.
+
+        ``low`` and ``high`` say it of texts and bytes, which may be cut; bounds of other types always are.
+        """
+        by_value = type_.facts.kind not in _CUT
+        return replace(
+            self,
+            min_is_exact=None if self.min_value is None else by_value or low,
+            max_is_exact=None if self.max_value is None else by_value or high,
+        )
+
+    def without_bounds(self) -> ColumnStats:
+        """Return the statistics of a column whose bounds are not kept: counts and sizes stay."""
+        return replace(
+            self,
+            min_value=None,
+            max_value=None,
+            contains_nan=None,
+            only_nan=False,
+            extra_stats=None,
+            min_is_exact=None,
+            max_is_exact=None,
+        )
+
+    @property
+    def bounds_unknown(self) -> bool:
+        """Whether values exist (or may exist) that the bounds do not cover."""
+        if self.min_value is not None and self.max_value is not None:
+            return False
+        if self.extra_stats is not None:  # what the format knows of geometries instead
+            return False
+        return self.value_count != 0 and not self.only_nan
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumnStats:
+    """A row of ``ducklake_table_column_stats``: a superset of every value ever added to the column."""
+
+    column_id: ColumnId
+    contains_null: bool
+    contains_nan: bool | None
+    min_value: str | None
+    max_value: str | None
+    extra_stats: str | None = None
+    min_is_exact: bool | None = None
+    max_is_exact: bool | None = None
+
+    @classmethod
+    def of_file(cls, stats: ColumnStats, type_: DuckLakeType) -> TableColumnStats | None:
+        """Return what one file's statistics say of the table, or None if that is not enough for a row."""
+        if stats.bounds_unknown and type_.facts.kind is not Kind.VARIANT:
+            return None
+        return cls(
+            stats.column_id,
+            contains_null=stats.null_count is None or stats.null_count > 0,
+            contains_nan=stats.contains_nan,
+            min_value=stats.min_value,
+            max_value=stats.max_value,
+            extra_stats=stats.extra_stats,
+            min_is_exact=stats.min_is_exact,
+            max_is_exact=stats.max_is_exact,
+        )
+
+    def merge(self, other: TableColumnStats, type_: DuckLakeType) -> TableColumnStats:
+        """Return statistics that cover both; a side without bounds holds no value that could widen them."""
+        low = _extreme(type_, self._low, other._low, largest=False)
+        high = _extreme(type_, self._high, other._high, largest=True)
+        return TableColumnStats(
+            self.column_id,
+            contains_null=self.contains_null or other.contains_null,
+            contains_nan=_either(self.contains_nan, other.contains_nan),
+            min_value=low[0],
+            max_value=high[0],
+            extra_stats=_extra(type_, self.extra_stats, other.extra_stats),
+            min_is_exact=low[1],
+            max_is_exact=high[1],
+        )
+
+    @property
+    def _low(self) -> _Bound:
+        return self.min_value, self.min_is_exact
+
+    @property
+    def _high(self) -> _Bound:
+        return self.max_value, self.max_is_exact
+
+
+def _extra(type_: DuckLakeType, left: str | None, right: str | None) -> str | None:
+    """Return what both say of geometries or variants; nothing is known where one says nothing."""
+    if type_.facts.kind is Kind.VARIANT:
+        return merge_path_stats(left, right)
+    if type_.facts.kind is not Kind.GEOMETRY:
+        return None
+    one, other = GeometryStats.of_text(left), GeometryStats.of_text(right)
+    return None if one is None or other is None else one.merge(other).text
+
+
+def _either(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact
+    """Return whether one is true; unknown where only an unknown one could be."""
+    if left or right:
+        return True
+    return False if left is False and right is False else None
+
+
+def _extreme(type_: DuckLakeType, left: _Bound, right: _Bound, *, largest: bool) -> _Bound:
+    """Return the bound that covers both, with what is known of it; of equal ones, what is known of both."""
+    if left[0] is None or right[0] is None:
+        return left if right[0] is None else right
+    left_key, right_key = _key(type_, left[0]), _key(type_, right[0])
+    if left_key == right_key:
+        return left[0], _both(left[1], right[1])
+    return right if (right_key > left_key if largest else right_key < left_key) else left
+
+
+def _key(type_: DuckLakeType, text: str) -> OrderKey:
+    try:
+        return order_key(type_, text)
+    except (ValueError, ArithmeticError) as error:
+        raise CatalogError(
+            f"The bound {text!r:.80} in the catalog is no {type_}. DuckLakeVerifyOperator names its column; "
+            "correct the row, or restore the catalog from a backup."
+        ) from error
+
+
+def _both(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact
+    return None if left is None or right is None else left and right
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """A row of ``ducklake_table_stats``; its counts never fall, so only ``next_row_id`` is exact."""
+
+    record_count: int = 0
+    next_row_id: int = 0
+    file_size_bytes: int = 0
+
+    def add(self, record_count: int, file_size_bytes: int) -> TableStats:
+        """Return the statistics after rows were appended."""
+        return TableStats(
+            self.record_count + record_count,
+            self.next_row_id + record_count,
+            self.file_size_bytes + file_size_bytes,
+        )
+
+
+def merge_files(
+    files: Iterable[Mapping[ColumnId, ColumnStats]], types: Mapping[ColumnId, DuckLakeType]
+) -> dict[ColumnId, TableColumnStats | None]:
+    """Return what several new files say of each leaf column; None where any of them does not know enough."""
+    return merge_known((_of_file(stats, types) for stats in files), types)
+
+
+def _of_file(
+    stats: Mapping[ColumnId, ColumnStats], types: Mapping[ColumnId, DuckLakeType]
+) -> dict[ColumnId, TableColumnStats | None]:
+    return {one: TableColumnStats.of_file(stats[one], types[one]) if one in stats else None for one in types}
+
+
+def merge_known(
+    parts: Iterable[Mapping[ColumnId, TableColumnStats | None]], types: Mapping[ColumnId, DuckLakeType]
+) -> dict[ColumnId, TableColumnStats | None]:
+    """Return what several batches of rows say of each leaf column; None where one of them is not known."""
+    merged: dict[ColumnId, TableColumnStats | None] = {}
+    for part in parts:
+        for column_id, type_ in types.items():
+            row = part.get(column_id)
+            if column_id not in merged:
+                merged[column_id] = row
+                continue
+            known = merged[column_id]
+            merged[column_id] = known.merge(row, type_) if known is not None and row is not None else None
+    return merged
+
+
+def string_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None]:
+    """Return texts that bound UTF-8 strings from ``smallest`` to ``largest``, cut as the reference does.
+
+    A bound is None where the catalog cannot hold one: text with a NUL, or bytes that are not UTF-8. Where no
+    short text lies above ``largest``, both are.
+
+    >>> string_bounds(b"a", b"b" + "é".encode() * 200)
+    ('a', 'c')
+    """
+    try:
+        low, high = _cut(smallest).decode(), _text_above(largest)
+    except UnicodeDecodeError:
+        return None, None
+    if high is None:
+        return None, None
+    return None if "\0" in low else low, None if "\0" in high else high
+
+
+def blob_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None]:
+    """Return hexadecimal texts that bound byte strings, cut as the reference does; one None, both None.
+
+    >>> blob_bounds(b"", bytes([0, 255]))
+    ('', '00FF')
+    """
+    high = largest
+    if len(largest) > STRING_BOUND_BYTES:
+        kept = largest[:STRING_BOUND_BYTES].rstrip(b"\xff")
+        if not kept:
+            return None, None
+        high = kept[:-1] + bytes([kept[-1] + 1])
+    return smallest[:STRING_BOUND_BYTES].hex().upper(), high.hex().upper()
+
+
+def fits(value: object) -> bool:
+    """Whether a bound of a file's statistics can be the value itself."""
+    return not isinstance(value, bytes) or len(value) <= STRING_BOUND_BYTES
+
+
+def _cut(value: bytes) -> bytes:
+    """Return the longest prefix that ends with a whole character and is short enough for a bound."""
+    end = STRING_BOUND_BYTES
+    if len(value) <= end:
+        return value
+    while end and value[end] & _UTF8_KIND == _UTF8_CONTINUATION:
+        end -= 1
+    return value[:end]
+
+
+def _text_above(value: bytes) -> str | None:
+    """Return a short text at or above ``value``: cut behind its last ASCII letter that has a successor."""
+    if len(value) <= STRING_BOUND_BYTES:
+        return value.decode()
+    head = _cut(value).decode()
+    for end in range(len(head), 0, -1):
+        if ord(head[end - 1]) < _LAST_ASCII:
+            return head[: end - 1] + chr(ord(head[end - 1]) + 1)
+    return None
+
+
+_LAST_ASCII = 127
+_UTF8_KIND, _UTF8_CONTINUATION = 0b1100_0000, 0b1000_0000

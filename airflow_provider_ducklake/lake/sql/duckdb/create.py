@@ -1,0 +1,264 @@
+"""CREATE SCHEMA, TABLE and VIEW, with the keys of PARTITIONED BY and SORTED BY that ALTER has, too.
+
+The query of a view is cut from the statement as written, after a look at whether it is one. The reference
+stores its own rendering of it, which only DuckDB can make. Stored as written, it reads the same (observed on
+1.5.5). It looks an unqualified table name up in the view's own schema first, then where the reading session
+looks, and ``{DUCKLAKE_CATALOG}`` stands for the name under which a lake is attached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.spec.expressions.parse import Parser
+from airflow_provider_ducklake.lake.spec.expressions.printing import printed
+from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
+from airflow_provider_ducklake.lake.spec.expressions.tree import Ordered
+from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath, fold
+from airflow_provider_ducklake.lake.spec.names.quoting import written
+from airflow_provider_ducklake.lake.spec.partitioning import TransformKind
+from airflow_provider_ducklake.lake.spec.sorting import why_not_sorted_by
+from airflow_provider_ducklake.lake.sql.duckdb.column_types import read_column_type
+from airflow_provider_ducklake.lake.sql.duckdb.defaults import read_default
+from airflow_provider_ducklake.lake.sql.duckdb.macros import read_macro
+from airflow_provider_ducklake.lake.sql.duckdb.refusals import COLUMN_OPTIONS, CONSTRAINTS, refuse_object
+from airflow_provider_ducklake.lake.sql.duckdb.statements import (
+    ColumnDefinition,
+    CreateMacro,
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    Statement,
+)
+from airflow_provider_ducklake.lake.sql.lexer import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor
+
+
+def read_create(cursor: Cursor) -> Statement:
+    """Read what follows CREATE."""
+    or_replace = cursor.accept("OR", "REPLACE")
+    if cursor.accept("TABLE"):
+        return _read_table(cursor, or_replace=or_replace)
+    if cursor.accept("VIEW"):
+        return _read_view(cursor, or_replace=or_replace)
+    if cursor.accept("MACRO") or cursor.accept("FUNCTION"):
+        if_not_exists = _if_not_exists(cursor, or_replace=or_replace)
+        macro = cursor.qualified_name("macro")
+        return CreateMacro(macro, read_macro(cursor), if_not_exists, or_replace)
+    if cursor.accept("SCHEMA"):
+        if or_replace:
+            raise cursor.error("a schema cannot be replaced. Drop it with CASCADE, then create it.", back=1)
+        return CreateSchema(if_not_exists=_if_not_exists(cursor), name=schema_name(cursor))
+    raise refuse_object(cursor, "CREATE")
+
+
+def schema_name(cursor: Cursor) -> SchemaPath:
+    """Read the name of a schema."""
+    parts = cursor.path("schema")
+    if len(parts) > 1 and not cursor.has_nested_schemas:
+        raise cursor.error(f"give the name of a schema alone. {cursor.without_nested_schemas}", back=2)
+    return SchemaPath(parts)
+
+
+def _if_not_exists(cursor: Cursor, *, or_replace: bool = False) -> bool:
+    start = cursor.position
+    found = cursor.accept("IF", "NOT", "EXISTS")
+    if found and or_replace:
+        raise cursor.error("OR REPLACE and IF NOT EXISTS cannot be combined. Keep one.", at=start)
+    return found
+
+
+def _read_table(cursor: Cursor, *, or_replace: bool) -> CreateTable:
+    if_not_exists = _if_not_exists(cursor, or_replace=or_replace)
+    table = cursor.qualified_name("table")
+    if cursor.word == "AS":
+        raise cursor.unsupported(
+            "CREATE TABLE … AS writes rows. Create the table with its columns here and fill it with the "
+            "insert operator, which can also create it (create_table=True)."
+        )
+    columns = _read_columns(cursor)
+    return _read_layout(cursor, CreateTable(table, columns, if_not_exists, or_replace))
+
+
+def _read_layout(cursor: Cursor, statement: CreateTable) -> CreateTable:
+    while cursor.token is not None:
+        if not statement.partition_by and cursor.accept("PARTITIONED", "BY"):
+            keys = cursor.list_of(lambda: read_partition_key(cursor), may_end_in_comma=True)
+            statement = replace(statement, partition_by=keys)
+        elif not statement.sort_by and cursor.accept("SORTED", "BY"):
+            statement = replace(
+                statement, sort_by=cursor.list_of(lambda: _read_plain_sort_key(cursor), may_end_in_comma=True)
+            )
+        else:
+            raise cursor.error(
+                "this does not belong here. Only PARTITIONED BY (…) and SORTED BY (…) may follow the columns."
+            )
+    return statement
+
+
+def _read_plain_sort_key(cursor: Cursor) -> str:
+    key = _read_key(cursor, lambda parser: Ordered(parser.expression()))
+    if cursor.word in ("ASC", "DESC", "NULLS"):
+        raise cursor.error(
+            "CREATE TABLE takes sort keys without a direction, as in DuckDB. Use ALTER TABLE … SET SORTED BY."
+        )
+    return key
+
+
+def _read_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+    seen: set[str] = set()
+
+    def read() -> ColumnDefinition:
+        start = cursor.position
+        column = _read_column(cursor)
+        if fold(column.name) in seen:
+            raise cursor.error("two columns have this name (names are case-insensitive).", at=start)
+        seen.add(fold(column.name))
+        return column
+
+    return cursor.list_of(read, may_end_in_comma=True)
+
+
+def _read_column(cursor: Cursor) -> ColumnDefinition:
+    if cursor.word in CONSTRAINTS:
+        raise cursor.error(CONSTRAINTS[cursor.word])
+    name = cursor.name("column")
+    if cursor.word in ("AS", "GENERATED"):
+        raise cursor.error(CONSTRAINTS[cursor.word])
+    column = ColumnDefinition(name, read_column_type(cursor, written(name)))
+    seen: set[str] = set()
+    while not cursor.sees(",") and not cursor.sees(")"):
+        start = cursor.position
+        kind, column = _read_option(cursor, column)
+        if kind in seen:
+            raise cursor.error(f"{kind} is given twice. Keep one.", at=start)
+        seen.add(kind)
+    return column
+
+
+def _read_option(cursor: Cursor, column: ColumnDefinition) -> tuple[str, ColumnDefinition]:
+    if cursor.accept("NOT", "NULL"):
+        return "NULL or NOT NULL", replace(column, nullable=False)
+    if cursor.accept("NULL"):
+        return "NULL or NOT NULL", column
+    if cursor.accept("DEFAULT"):
+        return "DEFAULT", replace(column, default=read_default(cursor))
+    raise cursor.error(
+        COLUMN_OPTIONS.get(cursor.word, "expected NOT NULL, DEFAULT, a comma or a closing parenthesis.")
+    )
+
+
+def _read_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
+    if_not_exists = _if_not_exists(cursor, or_replace=or_replace)
+    view = cursor.qualified_name("view")
+    aliases = cursor.list_of(lambda: cursor.name("column")) if cursor.sees("(") else ()
+    cursor.expect("AS")
+    return CreateView(view, read_query(cursor), aliases, if_not_exists=if_not_exists, or_replace=or_replace)
+
+
+_FIRST_WORDS = frozenset({"SELECT", "FROM", "WITH", "VALUES", "TABLE"})
+
+
+def read_query(cursor: Cursor) -> str:
+    """Read a query up to the statement's end and return its text."""
+    start = cursor.position
+    if not cursor.sees("(") and cursor.word not in _FIRST_WORDS:
+        raise cursor.error("expected a query: SELECT, FROM, WITH, VALUES or TABLE.")
+    while (token := cursor.token) is not None:
+        if token.kind is Kind.SYMBOL and token.text[0] in "?$":
+            raise cursor.error("a view has no parameters. Write the value instead.")
+        cursor.advance()
+    text = cursor.text_from(start)
+    problem = _problem(text, cursor)
+    if problem:
+        raise cursor.error(problem, at=start)
+    return text
+
+
+def _problem(text: str, cursor: Cursor) -> str | None:
+    """Return what is wrong with a view's query; None if it looks right."""
+    from sqlglot import exp  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
+    from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
+
+    from airflow_provider_ducklake.lake.sql import trees  # noqa: PLC0415
+
+    try:
+        found = trees.parse(text, "duckdb")
+    except ParseError as error:
+        return f"cannot read this query at {error.errors[0].get('highlight')!r}."
+    except SqlglotError as error:
+        return f"cannot read this query: {error}"
+    tree = found[0]
+    if len(found) != 1 or not isinstance(tree, exp.Query | exp.Values):
+        return "this is not a single query."
+    if tree.find(exp.Into, exp.Command, exp.Insert, exp.Update, exp.Delete, exp.Merge):
+        return "a view can only read."
+    for table in tree.find_all(exp.Table):
+        if table.catalog and not cursor.has_nested_schemas:
+            return (
+                f"{table.catalog}.{table.db}.{table.name} names a catalog, but a lake gets its name when it "
+                "is attached. Name tables as schema.table."
+            )
+    return None
+
+
+def read_partition_key(cursor: Cursor) -> str:
+    """Read a partition key: a column, or a transform of one."""
+    start = cursor.position
+    word = fold(cursor.word)
+    if word in set(TransformKind) and cursor.sees_call():
+        return _read_transform(cursor, word)
+    column = written(_read_own_column(cursor, "a partition key"))
+    if cursor.sees("("):
+        raise cursor.error(
+            f"this is not a partition transform. Use one of {', '.join(TransformKind)}.", at=start
+        )
+    return column
+
+
+def _read_transform(cursor: Cursor, word: str) -> str:
+    cursor.advance()
+    cursor.expect_symbol("(")
+    count = ""
+    if word == TransformKind.BUCKET:
+        count = cursor.accept_kind(Kind.NUMBER) or ""
+        if not count.isdigit():
+            raise cursor.error("write the number of buckets and the column: bucket(16, id).")
+        cursor.expect_symbol(",")
+        count += ", "
+    column = written(_read_own_column(cursor, "a partition key"))
+    cursor.expect_symbol(")")
+    return f"{word}({count}{column})"
+
+
+def _read_own_column(cursor: Cursor, use: str) -> str:
+    name = cursor.name("column")
+    if cursor.sees("."):
+        raise cursor.error(
+            f"{use} must be a top-level column, not a nested field, and is written without its table."
+        )
+    return name
+
+
+def read_sort_key(cursor: Cursor) -> str:
+    """Read a sort key of ALTER TABLE: an expression, its direction, and where its nulls go."""
+    return _read_key(cursor, Parser.ordered)
+
+
+def _read_key(cursor: Cursor, read: Callable[[Parser], Ordered]) -> str:
+    start, place = cursor.place, cursor.position
+    parser = Parser(cursor.statement, start)
+    try:
+        key = read(parser)
+    except ExpressionError as error:
+        raise cursor.error_in_text(error.position, error.problem) from error
+    if (problem := why_not_sorted_by(key.value)) is not None:
+        raise cursor.error(problem, at=place)
+    cursor.skip_to(parser.passed)
+    value = printed(key.value) or cursor.statement[start : parser.value_end]
+    return " ".join(filter(None, (value, key.direction, f"NULLS {key.nulls}" if key.nulls else "")))

@@ -1,0 +1,441 @@
+"""The text of a filter: ``price > 10 AND day IN (DATE '2024-01-01')``, read for the columns of one table.
+
+sqlglot's parser makes a tree of it, and what is read here is that tree: each kind of node and each of its
+parts is named below, and anything else is refused with its place. Since a parser may drop or reinterpret what
+it reads (``docs/adr/0010-…``), the words, symbols and values of the text are looked at too: none may be
+foreign to filters, and each value and name must be found in the tree. The text itself goes nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from airflow_provider_ducklake.lake.errors import (
+    InvalidInputError,
+    InvalidPredicateError,
+    InvalidStatementError,
+)
+from airflow_provider_ducklake.lake.planning.reading.predicates import (
+    ALWAYS,
+    FLIPPED,
+    NEGATED,
+    NEVER,
+    AllOf,
+    AnyOf,
+    Operator,
+    Predicate,
+    TypedValue,
+    Value,
+    VariantPath,
+    compare,
+    like,
+    member,
+    null_test,
+    overlap,
+    same,
+    unified,
+)
+from airflow_provider_ducklake.lake.planning.reading.variant_paths import (
+    compare_at,
+    member_at,
+    null_at,
+    same_at,
+)
+from airflow_provider_ducklake.lake.spec.defaults import literal_physical
+from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, StructType, parse_type
+from airflow_provider_ducklake.lake.spec.types.scalars import Kind as ScalarKind
+from airflow_provider_ducklake.lake.sql.duckdb.column_types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS
+from airflow_provider_ducklake.lake.sql.duckdb.defaults import read_number
+from airflow_provider_ducklake.lake.sql.lexer import Kind, Token, split_statements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Node: TypeAlias = Any  # of sqlglot's tree; the class has another name in each release
+
+Target: TypeAlias = Column | VariantPath  # what a condition is about
+
+_BOOLEAN = ScalarType("boolean")
+_DOUBLE = ScalarType("float64")
+_AT = {compare: compare_at, same: same_at, member: member_at, null_test: null_at}  # in variants
+_COMPARING = {
+    "EQ": Operator.EQUAL,
+    "NEQ": Operator.UNEQUAL,
+    "LT": Operator.LESS,
+    "LTE": Operator.AT_MOST,
+    "GT": Operator.GREATER,
+    "GTE": Operator.AT_LEAST,
+}
+_KEYWORDS = frozenset(
+    """AND OR NOT IN IS NULL ISNULL NOTNULL BETWEEN LIKE DISTINCT FROM TRUE FALSE CAST AS
+    WITH WITHOUT TIME ZONE PRECISION""".split()  # noqa: SIM905 - a list of them would fill the page
+) | {word.upper() for word in (*SCALAR_SPELLINGS, *DECIMAL_SPELLINGS)}
+_COMPARISON_SIGNS = frozenset(["==", "!=", *Operator])
+_OTHER_SYMBOLS = frozenset(["(", ")", ",", ".", "-", "+", "::", "&&"])
+_ALLOWED = (
+    "A filter compares columns with values: = <> < <= > >=, IN, BETWEEN, LIKE, &&, IS NULL, "
+    "IS DISTINCT FROM, combined with AND, OR, NOT and parentheses."
+)
+
+
+def read_predicate(text: str, schema: TableSchema, table: str) -> Predicate:
+    """Return the filter that a text spells for a table of that schema.
+
+    Raises:
+        InvalidPredicateError: it cannot be read, asks for what filters do not have, or compares a column with
+            a value that is none of its type; says where.
+        ColumnNotFoundError: no such column.
+    """
+    tokens = _tokens(text)
+    _check_signs(text, tokens)
+    reader = _Reader(text, schema, table)
+    try:
+        predicate = reader.condition(_tree(text), negate=False)
+    except RecursionError:
+        raise _error(text, 0, text, _TOO_DEEP) from None
+    reader.check_all_read(tokens)
+    return predicate
+
+
+def _error(text: str, position: int, near: str, problem: str) -> InvalidPredicateError:
+    before = text[:position]
+    return InvalidPredicateError(
+        before.count("\n") + 1, position - before.rfind("\n"), _shortened(near), problem
+    )
+
+
+def _shortened(near: str) -> str:
+    return repr(near if len(near) <= _SHOWN else near[:_SHOWN] + "…")
+
+
+_SHOWN = 60
+_TOO_DEEP = "this is nested too deeply."
+
+
+def _tokens(text: str) -> tuple[Token, ...]:
+    try:
+        statements = list(split_statements(text))
+    except InvalidStatementError as error:
+        raise InvalidPredicateError(error.line, error.column, error.near, error.problem) from error
+    if len(statements) != 1 or text[statements[0][-1].end :].lstrip().startswith(";"):
+        raise _error(text, 0, text, "this is not a single condition. Leave the filter out to read every row.")
+    return statements[0]
+
+
+def _check_signs(text: str, tokens: tuple[Token, ...]) -> None:
+    """Refuse symbols that filters do not have, before sqlglot makes something of them."""
+    for sign in _signs(tokens):
+        if sign.text not in _COMPARISON_SIGNS | _OTHER_SYMBOLS:
+            raise _error(text, sign.start, sign.text, f"filters do not support this character. {_ALLOWED}")
+
+
+def _signs(tokens: tuple[Token, ...]) -> Iterator[Token]:
+    """Yield the symbols; those that an operator is made of as one where they touch."""
+    waiting: Token | None = None
+    for token in tokens:
+        if waiting is not None and _continues(waiting, token):
+            waiting = Token(Kind.SYMBOL, waiting.text + token.text, waiting.start)
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = token if token.kind is Kind.SYMBOL else None
+    if waiting is not None:
+        yield waiting
+
+
+def _continues(sign: Token, token: Token) -> bool:
+    touch = token.kind is Kind.SYMBOL and sign.end == token.start
+    return touch and any(set(sign.text + token.text) <= set(family) for family in ("<>=!", "&"))
+
+
+def _tree(text: str) -> Node:
+    from sqlglot import exp  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
+    from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
+
+    from airflow_provider_ducklake.lake.sql import trees  # noqa: PLC0415
+
+    try:
+        return trees.parse_one(text, "duckdb", into=exp.Condition)
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        near = first.get("highlight") or text
+        column = (first.get("col") or len(near)) - len(near) + 1
+        raise InvalidPredicateError(
+            first.get("line") or 1, column, _shortened(near), f"this cannot be read. {_ALLOWED}"
+        ) from error
+    except trees.TooDeepError as error:
+        raise _error(text, 0, text, _TOO_DEEP) from error
+    except SqlglotError as error:
+        raise _error(text, 0, text, f"this cannot be read. {_ALLOWED}") from error
+
+
+@dataclass
+class _Reader:
+    """Reads sqlglot's tree, and counts the names and values that it has read."""
+
+    text: str
+    schema: TableSchema
+    table: str
+    found: Counter[tuple[Kind, str]] = field(default_factory=Counter)
+
+    def refuse(self, node: Node, problem: str) -> InvalidPredicateError:
+        shown = node.sql("duckdb")
+        starts = [one.meta["start"] for one in node.walk() if "start" in one.meta]
+        position = min(starts) if starts else max(self.text.upper().find(shown.upper()), 0)
+        return _error(self.text, position, shown, problem)
+
+    def condition(self, node: Node, *, negate: bool) -> Predicate:
+        """Return the filter that is true where a condition is, or, with ``negate``, where it is false."""
+        read = _CONDITIONS.get(type(node).__name__)
+        if read is None:
+            raise self.refuse(node, f"filters do not support this. {_ALLOWED}")
+        return read(self, node, negate)
+
+    def inner(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001 - these are called by the table below
+        (inner,) = self.parts(node, "this")
+        return self.condition(inner, negate=negate)
+
+    def opposite(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        return self.inner(node, not negate)
+
+    def all_of(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        parts = tuple(self.condition(part, negate=negate) for part in node.flatten())
+        return AnyOf(parts) if negate else AllOf(parts)
+
+    def any_of(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        parts = tuple(self.condition(part, negate=negate) for part in node.flatten())
+        return AllOf(parts) if negate else AnyOf(parts)
+
+    def constant(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        return ALWAYS if bool(node.this) != negate else NEVER
+
+    def null(self, node: Node, negate: bool) -> Predicate:  # noqa: ARG002, FBT001
+        return NEVER
+
+    def made(self, node: Node, make: Any, *arguments: Any, **options: Any) -> Predicate:  # noqa: ANN401
+        """Return what one of the functions of ``planning.predicates`` makes; its error gets a place."""
+        if isinstance(arguments[0], VariantPath):
+            make = _AT[make]
+        try:
+            predicate: Predicate = make(*arguments, **options)
+        except InvalidInputError as error:
+            raise self.refuse(node, str(error)) from error
+        return predicate
+
+    def parts(self, node: Node, *names: str, optional: str | None = None) -> list[Any]:
+        """Return the named parts of a node, which must have them and no others."""
+        for name, part in node.args.items():
+            if name not in (*names, optional) and part not in (None, False, []):
+                raise self.refuse(node, f"filters do not support this. {_ALLOWED}")
+        found = [node.args.get(name) for name in names]
+        if any(part is None or part == [] for part in found):
+            raise self.refuse(node, "something is missing here.")
+        return found
+
+    def truth(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        column = self.column(node)
+        if column.type != _BOOLEAN:
+            raise self.refuse(node, f"this column is {column.type}, not boolean: compare it with a value.")
+        return compare(column, Operator.EQUAL, TypedValue(_BOOLEAN, not negate))
+
+    def comparison(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        left, right = self.parts(node, "this", "expression")
+        operator = _COMPARING[type(node).__name__]
+        if not _is_column(left) and _is_column(right):
+            left, right, operator = right, left, FLIPPED[operator]
+        target, value = self.target(left), self.value(right)
+        return self.made(node, compare, target, NEGATED[operator] if negate else operator, value)
+
+    def is_same(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        return self.sameness(node, negate=negate)
+
+    def is_distinct(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        return self.sameness(node, negate=not negate)
+
+    def sameness(self, node: Node, *, negate: bool) -> Predicate:
+        left, right = self.parts(node, "this", "expression")
+        if not _is_column(left) and _is_column(right):
+            left, right = right, left
+        target, value = self.target(left), self.value(right)
+        return self.made(node, same, target, value, negated=negate)
+
+    def membership(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        column, values = self.parts(node, "this", "expressions")
+        target, given = self.target(column), [self.value(one) for one in values]
+        return self.made(node, member, target, given, negated=negate)
+
+    def between(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        column, *limits = self.parts(node, "this", "low", "high")
+        target, given = self.target(column), [self.value(limit) for limit in limits]
+        low, high = given if isinstance(target, VariantPath) else unified(target, given)
+        ends = ((Operator.AT_LEAST, low), (Operator.AT_MOST, high))
+        parts = tuple(
+            self.made(node, compare, target, NEGATED[operator] if negate else operator, value)
+            for operator, value in ends
+        )
+        return AnyOf(parts) if negate else AllOf(parts)
+
+    def like(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        column, pattern = self.parts(node, "this", "expression", optional="negate")
+        negated = negate != bool(node.args.get("negate"))  # sqlglot 30 has no NOT around it
+        return self.made(node, like, self.column(column), self.value(pattern), negated=negated)
+
+    def overlap(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        left, right = self.parts(node, "this", "expression")
+        if not _is_column(left) and _is_column(right):
+            left, right = right, left
+        return self.made(node, overlap, self.column(left), self.geometry(right), negated=negate)
+
+    def geometry(self, node: Node) -> str | None:
+        """Return well-known text: a string, which may be cast, as it is where it meets a geometry."""
+        given = _bare(node)
+        if type(given).__name__ == "Cast":
+            given, to = self.parts(given, "this", "to")
+            type_name = to.sql("duckdb").upper()
+            if type_name != "GEOMETRY":
+                raise self.refuse(node, "a geometry can only be compared with a GEOMETRY.")
+            given = _bare(given)
+        if type(given).__name__ == "Null":
+            return None
+        if type(given).__name__ != "Literal" or not given.is_string:
+            raise self.refuse(
+                node, "expected a geometry here, such as 'LINESTRING(0 0, 9 9)'::GEOMETRY: && compares boxes."
+            )
+        return str(self.literal(given))
+
+    def is_(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
+        left, right = self.parts(node, "this", "expression")
+        if type(right).__name__ == "Null":
+            return self.made(node, null_test, self.target(left), negated=negate)
+        if type(right).__name__ != "Boolean":
+            raise self.refuse(node, "expected NULL, TRUE, FALSE or DISTINCT FROM after IS.")
+        return self.sameness(node, negate=negate)
+
+    def column(self, node: Node) -> Column:
+        target = self.target(node)
+        if isinstance(target, VariantPath):
+            raise self.refuse(node, "what lies in a variant is compared with a value, or with NULL, only.")
+        return target
+
+    def target(self, node: Node) -> Target:
+        """Return the column, struct field, or place in a variant, that a name means."""
+        node = _bare(node)
+        if not _is_column(node):
+            raise self.refuse(node, "expected a column here: a filter compares a column with a value.")
+        names = [self.name(part) for part in node.parts]
+        column = self.schema.find(names[0], self.table)
+        for place, name in enumerate(names[1:], 1):
+            if column.type.facts.kind is ScalarKind.VARIANT:
+                return VariantPath(column, tuple(names[place:]))
+            if not isinstance(column.type, StructType):
+                raise self.refuse(node, f"{column.name} is of type {column.type} and has no fields.")
+            column = TableSchema(column.children).find(name, f"{self.table} column {column.name}")
+        return column
+
+    def name(self, part: Node) -> str:
+        if type(part).__name__ != "Identifier":
+            raise self.refuse(part, "expected the name of a column.")
+        quoted = bool(part.args.get("quoted"))
+        self.found[(Kind.QUOTED_NAME, "") if quoted else (Kind.WORD, part.name.upper())] += 1
+        return str(part.name)
+
+    def value(self, node: Node) -> Value:
+        match type(node).__name__:
+            case "Paren":
+                (inner,) = self.parts(node, "this")
+                return self.value(inner)
+            case "Null":
+                return None
+            case "Boolean":
+                return TypedValue(_BOOLEAN, bool(node.this))
+            case "Literal":
+                return self.literal(node)
+            case "Neg":
+                return self.negative(node)
+            case "Cast":
+                return self.cast(node)
+            case _:
+                raise self.refuse(
+                    node, "expected a value here: 1, 1.5, 'text', DATE '2024-01-31', TRUE, NULL."
+                )
+
+    def literal(self, node: Node) -> Value:
+        if node.is_string:
+            self.found[Kind.STRING, ""] += 1
+            return str(node.this)
+        self.found[Kind.NUMBER, ""] += 1
+        number = read_number(str(node.this))
+        return TypedValue(_DOUBLE, number) if isinstance(number, float) else number
+
+    def negative(self, node: Node) -> Value:
+        (inner,) = self.parts(node, "this")
+        match self.value(inner):
+            case int() as number:
+                return -number
+            case Decimal() as number:
+                return number.copy_negate()  # a minus would round it to the 28 digits of Python's context
+            case TypedValue(type_, number) if type_.facts.kind is ScalarKind.FLOAT:
+                return TypedValue(type_, -float(number))
+            case _:
+                raise self.refuse(node, "expected a number after the minus.")
+
+    def cast(self, node: Node) -> Value:
+        inner, to = self.parts(node, "this", "to")
+        given = self.value(inner)
+        if given is None:
+            return None
+        if isinstance(given, TypedValue) and (given.type != _DOUBLE or type(inner).__name__ == "Cast"):
+            raise self.refuse(node, "only a string or a number can be cast here.")
+        literal = float(given.value) if isinstance(given, TypedValue) else given
+        try:
+            type_ = parse_type(to.sql("duckdb"))
+            value = TypedValue(type_, literal_physical(type_, literal))
+        except (ValueError, OverflowError) as error:
+            raise self.refuse(node, f"{literal!r} is not a valid value of this type: {error}.") from error
+        self.found.update((Kind.NUMBER, "") for one in to.walk() if type(one).__name__ == "Literal")
+        return value
+
+    def check_all_read(self, tokens: tuple[Token, ...]) -> None:
+        """Refuse what sqlglot dropped, or read otherwise than as the name or value that it is written as."""
+        written = Counter(
+            (one.kind, one.text.upper() if one.kind is Kind.WORD else "")
+            for one in tokens
+            if one.kind is not Kind.SYMBOL
+        )
+        for (kind, word), count in written.items():
+            if word not in _KEYWORDS and self.found[kind, word] != count:
+                of_kind = (one for one in tokens if one.kind is kind)
+                place = next(one for one in of_kind if not word or one.text.upper() == word)
+                raise _error(self.text, place.start, place.text, f"this does not belong here. {_ALLOWED}")
+
+
+def _bare(node: Node) -> Node:  # without parentheses
+    return node.unnest()
+
+
+def _is_column(node: Node) -> bool:
+    return type(_bare(node)).__name__ in ("Column", "Dot")
+
+
+_CONDITIONS: dict[str, Callable[[_Reader, Node, bool], Predicate]] = {
+    "Paren": _Reader.inner,
+    "Not": _Reader.opposite,
+    "And": _Reader.all_of,
+    "Or": _Reader.any_of,
+    "Boolean": _Reader.constant,
+    "Null": _Reader.null,
+    "Column": _Reader.truth,
+    "Dot": _Reader.truth,
+    **dict.fromkeys(_COMPARING, _Reader.comparison),
+    "NullSafeEQ": _Reader.is_same,
+    "NullSafeNEQ": _Reader.is_distinct,
+    "In": _Reader.membership,
+    "Between": _Reader.between,
+    "Is": _Reader.is_,
+    "Like": _Reader.like,
+    "ArrayOverlaps": _Reader.overlap,
+}

@@ -1,0 +1,400 @@
+"""File systems: one small interface to local disks and object stores.
+
+Remote stores are reached through fsspec where its driver for the scheme is installed, else through
+``pyarrow.fs``: a Spark executor may have only the latter. Paths are the catalog's: absolute local paths,
+taken literally (a percent sign is a percent sign), or URIs such as ``s3://bucket/key``. Storage options are
+those of fsspec and are never logged. None means the lake of the job that this process runs, whose options
+came with the process; the options of any other lake are given, be they none (an empty mapping).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from airflow_provider_ducklake.lake.errors import DuckLakeError, StorageError, one_line
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.storage.files.durable import make_parents, sync_directory
+from airflow_provider_ducklake.lake.storage.files.process_options import process_options
+from airflow_provider_ducklake.lake.storage.files.refusals import explained
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake.spec.encryption import FileKey
+
+log = logger(__name__)
+
+StorageOptions: TypeAlias = Mapping[str, Any]
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)  # two letters at least: C:/ is a drive
+_FSSPEC_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasbs": "abfs", "az": "abfs", "azure": "abfs"}
+_LOCAL_SCHEMES = ("file", "local")  # the second is fsspec's
+_PRIVATE_FILE = 0o600
+MOST_READ_BYTES = 2**30  # of a file that is read whole: documents of jobs, deletion vectors
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a file system: ``uri`` is the lake path, ``path`` the same place inside ``filesystem``.
+
+    A Parquet file that is there is encrypted with ``key``; one that is made there gets a key of ``key_bytes``
+    bytes: 0 in a lake that is not encrypted, None where nobody said what the lake is.
+    """
+
+    filesystem: pafs.FileSystem
+    path: str
+    uri: str
+    key: FileKey | None = None
+    key_bytes: int | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether a Parquet file that is there is encrypted."""
+        return self.key is not None or bool(self.key_bytes)
+
+    def with_key(self, key: FileKey | None) -> Location:
+        """Return the place of a file with this key in the catalog; a lake without encryption has none."""
+        return self if key is None or self.key_bytes == 0 else replace(self, key=key)
+
+    def of_lake(self, key_bytes: int) -> Location:
+        """Return the place as one of a lake whose new files have keys of that length; 0: it has none."""
+        return replace(self, key_bytes=key_bytes)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the place is on this machine's own file system."""
+        return isinstance(self.filesystem, pafs.LocalFileSystem)
+
+
+def open_filesystem(path: str, storage_options: StorageOptions | None = None) -> Location:
+    """Return the file system that holds a lake path, and the path inside it. Nothing is read yet.
+
+    Raises:
+        StorageError: no installed library knows the scheme, or its options are wrong.
+    """
+    scheme, rest = split_scheme(path)
+    if scheme in _LOCAL_SCHEMES:
+        return Location(pafs.LocalFileSystem(), os.path.abspath(rest), path)  # noqa: PTH100 - resolves no links
+    options = process_options() if storage_options is None else dict(storage_options)
+    with naming_errors(path, "open"):
+        filesystem = _fsspec_filesystem(scheme, options) or _arrow_filesystem(scheme, options)
+    if filesystem is None:
+        raise StorageError(
+            f"Cannot open {path}: no library for {scheme}:// is installed. Install the extra that brings it "
+            "(s3, gcs or azure)."
+        )
+    return Location(filesystem, rest, path)
+
+
+def split_scheme(path: str) -> tuple[str, str]:
+    """Return the scheme of a lake path and what follows it; local paths have the scheme ``file``.
+
+    >>> split_scheme("s3://bucket/a b%20c"), split_scheme("/data/x")
+    (('s3', 'bucket/a b%20c'), ('file', '/data/x'))
+    """
+    match = _URI.match(path)
+    if match is None:
+        return "file", path
+    return match[1].lower(), match[2]
+
+
+def _fsspec_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem | None:
+    try:
+        import fsspec  # noqa: PLC0415 - absent on Spark clusters
+
+        # Others write too: a remembered listing would hide their files.
+        options = {"use_listings_cache": False, **options}
+        filesystem = fsspec.filesystem(_FSSPEC_NAMES.get(scheme, scheme), **options)
+    except (ImportError, ValueError):  # the driver is not installed, or fsspec does not know the scheme
+        return None
+    return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+
+
+def _arrow_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem | None:
+    match _FSSPEC_NAMES.get(scheme, scheme):
+        case "s3" if hasattr(pafs, "S3FileSystem"):
+            return pafs.S3FileSystem(**arrow_s3_options(options))
+        case "gs" if hasattr(pafs, "GcsFileSystem"):
+            return pafs.GcsFileSystem()
+        case _:
+            return None
+
+
+def arrow_s3_options(options: StorageOptions) -> dict[str, Any]:
+    """Return fsspec's options for S3 under the names that Arrow has for them."""
+    client = options.get("client_kwargs") or {}
+    endpoint = options.get("endpoint_url") or client.get("endpoint_url")
+    given = {
+        "access_key": options.get("key"),
+        "secret_key": options.get("secret"),
+        "session_token": options.get("token"),
+        "region": client.get("region_name"),
+        "endpoint_override": endpoint,
+        "anonymous": options.get("anon"),
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+@contextmanager
+def naming_errors(path: str, verb: str) -> Iterator[None]:
+    """Turn whatever a file system raises into a StorageError that names the path."""
+    try:
+        yield
+    except DuckLakeError:
+        raise
+    except Exception as error:
+        found = StorageError(f"Cannot {verb} {path}: {explained(error)}.")
+        if one_line(path) != path:  # a traceback would show the path in the error's own text as it is
+            raise found from None
+        raise found from error
+
+
+def child(location: Location, name: str) -> Location:
+    """Return the place ``name`` below a directory."""
+    return Location(
+        location.filesystem, f"{location.path.rstrip('/')}/{name}", f"{location.uri.rstrip('/')}/{name}"
+    )
+
+
+def exists(path: str, storage_options: StorageOptions | None = None) -> bool:
+    """Whether a file or directory exists.
+
+    Raises:
+        StorageError: the store cannot be reached.
+    """
+    location = open_filesystem(path, storage_options)
+    with naming_errors(path, "look at"):
+        return bool(location.filesystem.get_file_info(location.path).type != pafs.FileType.NotFound)
+
+
+def read_bytes(
+    path: str, storage_options: StorageOptions | None = None, *, limit: int = MOST_READ_BYTES
+) -> bytes:
+    """Return the whole content of a file, which has ``limit`` bytes at most.
+
+    Raises:
+        StorageError: it does not exist, cannot be read, or has more.
+    """
+    return read_whole(open_filesystem(path, storage_options), limit)
+
+
+def read_whole(location: Location, limit: int = MOST_READ_BYTES) -> bytes:
+    """Do as ``read_bytes``: a file may be as long as its maker wants, and take no place on a disk."""
+    with naming_errors(location.uri, "read"), _open_input(location) as stream:
+        size = stream.size()
+        if size > limit:
+            raise StorageError(
+                f"Cannot read {location.uri}: it has {size} bytes, and such a file has {limit} at most. Find "
+                "out who wrote it, and remove it."
+            )
+        content: bytes = stream.read(size)
+        return content
+
+
+def write_bytes(
+    path: str, content: bytes, storage_options: StorageOptions | None = None, *, private: bool = False
+) -> None:
+    """Write a file whole or not at all; an existing one is replaced. Missing parent directories are made.
+
+    ``private`` keeps a local file to its owner (mode 0600); object stores have their own rules.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    location = open_filesystem(path, storage_options)
+    with naming_errors(path, "write"):
+        if location.is_local:
+            _write_local(Path(location.path), content, private=private)
+            return
+        with location.filesystem.open_output_stream(location.path) as stream:
+            stream.write(content)
+
+
+def _write_local(path: Path, content: bytes, *, private: bool) -> None:
+    make_parents(path)
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    mode = _PRIVATE_FILE if private else 0o666
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+        sync_directory(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def make_directory(path: str, storage_options: StorageOptions | None = None) -> None:
+    """Make a directory and its parents where the store has directories.
+
+    Raises:
+        StorageError: it cannot be made.
+    """
+    location = open_filesystem(path, storage_options)
+    if location.is_local:  # an object store needs none, and making one may try to make the bucket
+        with naming_errors(path, "make directory"):
+            Path(location.path).mkdir(parents=True, exist_ok=True)
+
+
+def delete_file(path: str, storage_options: StorageOptions | None = None) -> bool:
+    """Delete a file; return whether it was there.
+
+    Raises:
+        StorageError: it cannot be deleted.
+    """
+    return delete_file_at(open_filesystem(path, storage_options))
+
+
+def delete_file_at(location: Location) -> bool:
+    """Delete a file; return whether it was there.
+
+    Raises:
+        StorageError: it cannot be deleted.
+    """
+    with naming_errors(location.uri, "delete"):
+        if location.filesystem.get_file_info(location.path).type == pafs.FileType.NotFound:
+            return False
+        remover_of(location)(location.path)
+        return True
+
+
+def remover_of(location: Location) -> Callable[[str], object]:
+    """Return what deletes one file of a file system; fsspec's for several may keep silent about failures."""
+    filesystem = fsspec_of(location)
+    if filesystem is not None:
+        return filesystem.rm_file  # type: ignore[no-any-return]
+    return os.unlink if location.is_local else location.filesystem.delete_file
+
+
+def move_file(source: str, target: str, storage_options: StorageOptions | None = None) -> None:
+    """Move a file to another place in the same store, where it is whole at once.
+
+    Raises:
+        StorageError: it cannot be moved.
+    """
+    start, end = open_filesystem(source, storage_options), open_filesystem(target, storage_options)
+    with naming_errors(target, "write"):
+        if end.is_local:
+            make_parents(Path(end.path))
+        start.filesystem.move(start.path, end.path)
+        if end.is_local:
+            sync_directory(Path(end.path).parent)
+
+
+def file_sizes(path: str, storage_options: StorageOptions | None = None) -> dict[str, int]:
+    """Return the sizes of all files below a directory by their paths from there; none where it is missing.
+
+    Raises:
+        StorageError: it cannot be listed.
+    """
+    location = open_filesystem(path, storage_options)
+    root = location.path.rstrip("/")
+    with naming_errors(path, "list"):
+        infos = location.filesystem.get_file_info(
+            pafs.FileSelector(root, allow_not_found=True, recursive=True)
+        )
+    return {
+        info.path.removeprefix(f"{root}/"): int(info.size)
+        for info in infos
+        if info.type == pafs.FileType.File
+    }
+
+
+def check_writable(data_path: str, storage_options: StorageOptions | None = None) -> None:
+    """Write a small object below ``data_path`` and remove it again.
+
+    A local directory that does not exist is not made: it is enough that it could be.
+
+    Raises:
+        StorageError: names the path and why it cannot be written.
+    """
+    location = open_filesystem(data_path, storage_options)
+    if location.is_local and not Path(location.path).exists():
+        _check_can_be_made(Path(location.path))
+        return
+    probe = f"{data_path.rstrip('/')}/.ducklake-write-check-{secrets.token_hex(8)}"
+    write_bytes(probe, b"", storage_options)
+    with suppress(StorageError):
+        delete_file(probe, storage_options)
+
+
+def _check_can_be_made(directory: Path) -> None:
+    parent = next(path for path in directory.parents if path.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise StorageError(
+            f"Cannot make the directory {directory}: {parent} is not a directory that this process may "
+            "write to. Create the directory and make it writable for the user that runs the tasks."
+        )
+
+
+def open_input(location: Location) -> pa.NativeFile:
+    """Return the file for random reads.
+
+    Raises:
+        StorageError: it does not exist or cannot be opened.
+    """
+    with naming_errors(location.uri, "read"):
+        return _open_input(location)
+
+
+def _open_input(location: Location) -> pa.NativeFile:
+    """Open a file; Arrow would first ask fsspec whether there is one, which says no to every error."""
+    filesystem = fsspec_of(location)
+    if filesystem is not None:
+        return pa.PythonFile(filesystem.open(location.path, "rb"), mode="r")
+    if not location.is_local:
+        return location.filesystem.open_input_file(location.path)
+    with regular_file(location.path) as opened:
+        return location.filesystem.open_input_file(opened)
+
+
+@contextmanager
+def regular_file(path: str) -> Iterator[str]:
+    """Yield another path of a local file, which opens the same file whatever takes its place meanwhile.
+
+    Whoever opens a FIFO waits for a writer, and who reads a device may never reach its end.
+
+    Raises:
+        StorageError: it is not a regular file.
+        OSError: it does not exist or cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        if kind != stat.S_IFREG:
+            found = _KINDS.get(kind, "a special file")
+            raise StorageError(f"Cannot read {path}: it is {found}. Correct the path, or put the file there.")
+        yield f"/dev/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def fsspec_of(location: Location) -> Any:  # noqa: ANN401
+    """Return the fsspec file system of a location; None: it is Arrow's own."""
+    handler = getattr(location.filesystem, "handler", None)
+    return handler.fs if isinstance(handler, pafs.FSSpecHandler) else None
+
+
+def bucket_and_key(filesystem: Any, path: str) -> tuple[str, str]:  # noqa: ANN401 - s3fs
+    """Split a path of s3fs as that does, but for versions; the name of an access point has a slash."""
+    path = path.lstrip("/")
+    bucket: str = filesystem.split_path(path)[0]
+    return bucket, path[len(bucket) + 1 :]

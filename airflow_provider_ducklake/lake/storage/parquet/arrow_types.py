@@ -1,0 +1,411 @@
+"""DuckLake types ↔ Arrow types, and tables reshaped to a schema.
+
+*Source:* the Arrow types of results are this package's contract (``docs/types.md``); field ids lie where
+Arrow itself keeps them when it reads and writes Parquet, in the metadata key ``PARQUET:field_id``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from decimal import Context, Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_ducklake.lake.errors import (
+    InvalidTypeError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    MAX_DECIMAL_PRECISION,
+    DecimalType,
+    DuckLakeType,
+    Field,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    can_promote,
+)
+from airflow_provider_ducklake.lake.spec.types.scalars import TEXTS, Kind
+from airflow_provider_ducklake.lake.spec.types.values import is_infinite
+from airflow_provider_ducklake.lake.spec.types.variant_bytes import NULL
+from airflow_provider_ducklake.lake.spec.types.variants import split_variant
+from airflow_provider_ducklake.lake.storage.parquet.intervals import (
+    ARROW_INTERVAL,
+    INTERVAL_PARTS,
+    STORED_INTERVAL,
+    arrow_of_parts,
+    interval_array,
+    stored_intervals,
+)
+from airflow_provider_ducklake.lake.storage.parquet.reshape import (
+    FIELD_ID_KEY,
+    Reshaping,
+    by_name,
+    is_list,
+    nulls,
+    reshape,
+)
+from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS, name_of_arrow
+from airflow_provider_ducklake.lake.storage.parquet.variants import is_variant, variant_parts
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.types.values import Physical
+
+TypeOf: TypeAlias = Callable[[ScalarType], pa.DataType]
+
+
+def _scalar_type(type_: ScalarType) -> pa.DataType:
+    found = ARROW_SCALARS[type_.name].arrow
+    if found is None:
+        raise UnsupportedFeatureError(f"Values of type {type_} cannot be read or written by this release.")
+    return found
+
+
+def arrow_type(type_: DuckLakeType) -> pa.DataType:
+    """Return the Arrow type in which values of a DuckLake type come back, without field ids.
+
+    Raises:
+        UnsupportedFeatureError: a type whose values this release cannot handle (``int128``, …).
+    """
+    match type_:
+        case ScalarType():
+            return _scalar_type(type_)
+        case DecimalType(precision, scale):
+            return pa.decimal128(precision, scale)
+        case ListType(element):
+            return pa.list_(pa.field("element", arrow_type(element)))
+        case StructType(fields):
+            return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in fields])
+        case MapType(key, value):
+            return pa.map_(arrow_type(key), arrow_type(value))
+
+
+def stored_type(type_: ScalarType) -> pa.DataType:
+    """Return the Arrow type as which values of a scalar type are written to files."""
+    return ARROW_SCALARS[type_.name].stored or arrow_type(type_)
+
+
+@lru_cache
+def arrow_schema(schema: TableSchema, *, field_ids: bool = True) -> pa.Schema:
+    """Return the Arrow schema of a table's rows: names, order, types, nullability and field ids."""
+    return pa.schema([arrow_field(column, field_ids=field_ids) for column in schema.columns])
+
+
+@lru_cache(maxsize=4096)  # asked for every file of a scan
+def arrow_field(column: Column, *, field_ids: bool = True, type_of: TypeOf = _scalar_type) -> pa.Field:
+    """Return the Arrow field of a column; ``type_of`` chooses the type of scalars."""
+    return _field(column, field_ids, type_of, nullable=column.nullable)
+
+
+def _field(column: Column, field_ids: bool, type_of: TypeOf, *, nullable: bool = True) -> pa.Field:  # noqa: FBT001
+    metadata = {FIELD_ID_KEY: str(column.id).encode()} if field_ids else None
+    return pa.field(column.name, _nested_type(column, field_ids, type_of), nullable, metadata)
+
+
+def _nested_type(column: Column, field_ids: bool, type_of: TypeOf) -> pa.DataType:  # noqa: FBT001
+    # Nullability of nested fields is advisory in the catalog (docs/sources.md, DDL).
+    match column.type:
+        case ScalarType():
+            return type_of(column.type)
+        case ListType():
+            return pa.list_(_field(column.children[0], field_ids, type_of))
+        case StructType():
+            return pa.struct([_field(child, field_ids, type_of) for child in column.children])
+        case MapType():
+            key, value = column.children
+            return pa.map_(_field(key, field_ids, type_of, nullable=False), _field(value, field_ids, type_of))
+        case _:
+            return arrow_type(column.type)
+
+
+def fields_of_arrow(schema: pa.Schema) -> tuple[Field, ...]:
+    """Return the columns that a table for such Arrow data has.
+
+    Raises:
+        InvalidTypeError: names the column whose values DuckLake cannot store.
+    """
+    return tuple(Field(field.name, ducklake_type(field.type, field.name)) for field in schema)
+
+
+def ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType:
+    """Return the DuckLake type for an Arrow type; ``where`` names the column in errors.
+
+    Raises:
+        InvalidTypeError: values of that Arrow type cannot be stored.
+    """
+    nested = _nested_ducklake_type(type_, where)
+    if nested is not None:
+        return nested
+    if pa.types.is_decimal(type_) and 0 <= type_.scale <= type_.precision <= MAX_DECIMAL_PRECISION:
+        return DecimalType(type_.precision, type_.scale)
+    name = "int32" if pa.types.is_null(type_) else name_of_arrow(type_)  # as the reference has it
+    if name is not None:
+        return ScalarType(name)
+    raise InvalidTypeError(
+        f"Column {where} has Arrow type {type_}, which DuckLake cannot store; cast it to another type first "
+        "(a duration to int64)."
+    )
+
+
+def _nested_ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType | None:
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return ducklake_type(type_.value_type, where)
+    if is_list(type_):
+        return ListType(ducklake_type(type_.value_type, f"{where}.element"))
+    if pa.types.is_map(type_):
+        key = ducklake_type(type_.key_type, f"{where}.key")
+        return MapType(key, ducklake_type(type_.item_type, f"{where}.value"))
+    if pa.types.is_struct(type_):
+        return StructType(_struct_fields(type_, where))
+    return None
+
+
+def _struct_fields(type_: pa.StructType, where: str) -> tuple[Field, ...]:
+    fields = tuple(Field(field.name, ducklake_type(field.type, f"{where}.{field.name}")) for field in type_)
+    if not fields:
+        raise InvalidTypeError(f"Column {where} is a struct without fields, which Parquet cannot store.")
+    if len({fold(field.name) for field in fields}) != len(fields):
+        raise InvalidTypeError(
+            f"Column {where} is a struct with two fields of the same name (names are case-insensitive)."
+        )
+    return fields
+
+
+def check_and_cast(table: pa.Table, schema: TableSchema, table_name: str) -> pa.Table:
+    """Return ``table`` as ``schema`` has it: columns matched by name, reordered, cast where no value changes.
+
+    Raises:
+        SchemaMismatchError: lists every column that is missing, unknown, of an unfitting type, or has nulls
+            where none are allowed.
+    """
+    pairs, differences = _pair(table, schema)
+    for column, values in pairs:
+        if not pa.types.is_null(values.type):
+            differences += type_differences(column, values.type, column.name)
+        if not column.nullable and values.null_count:
+            differences.append(f"column {column.name} is NOT NULL but has {values.null_count} null value(s)")
+    if differences:
+        raise SchemaMismatchError(table_name, differences)
+    arrays, failures = _cast_all(pairs)
+    if failures:
+        raise SchemaMismatchError(table_name, failures)
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
+
+
+def _pair(table: pa.Table, schema: TableSchema) -> tuple[list[tuple[Column, pa.ChunkedArray]], list[str]]:
+    given: dict[str, list[int]] = {}
+    for index, name in enumerate(table.column_names):
+        given.setdefault(fold(name), []).append(index)
+    wanted = {fold(column.name): column for column in schema.columns}
+    differences = [
+        f"column {name} is not in the table" for name in table.column_names if fold(name) not in wanted
+    ]
+    pairs: list[tuple[Column, pa.ChunkedArray]] = []
+    for folded, column in wanted.items():
+        indices = given.get(folded, [])
+        if len(indices) == 1:
+            pairs.append((column, table.column(indices[0])))
+        else:
+            differences.append(f"column {column.name} {'is missing' if not indices else 'appears twice'}")
+    return pairs, differences
+
+
+def type_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
+    """Return what keeps values of an Arrow type from being stored in ``column``; nested fields one by one."""
+    given = _value_type(given)
+    if pa.types.is_null(given):
+        return []
+    match column.type:
+        case StructType() if pa.types.is_struct(given):
+            return list(_struct_differences(column, given, where))
+        case ListType() if is_list(given):
+            return type_differences(column.children[0], given.value_type, f"{where}.element")
+        case MapType() if pa.types.is_map(given):
+            key, value = column.children
+            return [
+                *type_differences(key, given.key_type, f"{where}.key"),
+                *type_differences(value, given.item_type, f"{where}.value"),
+            ]
+        case _:
+            return _scalar_differences(column, given, where)
+
+
+def _value_type(given: pa.DataType) -> pa.DataType:
+    """Return the type behind a dictionary or run-end encoding."""
+    while pa.types.is_dictionary(given) or pa.types.is_run_end_encoded(given):
+        given = given.value_type
+    return given
+
+
+def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
+    facts = column.type.facts
+    if (facts.kind is Kind.VARIANT and is_variant(given)) or (facts.is_double_in_files and _is_whole(given)):
+        return []
+    try:
+        found = ducklake_type(given, where)
+    except InvalidTypeError:
+        found = None
+    if found is not None and (can_promote(found, column.type) or _is_cast(found, column.type)):
+        return []
+    return [f"column {where} is {column.type} in the table; {given} does not fit without loss"]
+
+
+def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
+    """Whether values are cast, and the cast fails where one would change: times, texts, WKB, integers."""
+    rows = (found.facts, wanted.facts)
+    if all(row.kind is Kind.TIMESTAMP for row in rows):
+        return rows[0].zoned == rows[1].zoned
+    if all(row.kind is Kind.TIME for row in rows):
+        return True  # Arrow has no zones of them: those of a timetz are in UTC
+    if rows[1].is_double_in_files and rows[0].kind is Kind.INTEGER:
+        return True
+    return all(row.kind in TEXTS for row in rows) or (found.facts.kind, wanted.facts.kind) == _AS_WKB
+
+
+def _is_whole(given: pa.DataType) -> bool:
+    """Whether a type is that of decimals without a fraction."""
+    return bool(pa.types.is_decimal(given) and given.scale == 0)
+
+
+_AS_WKB = (Kind.BLOB, Kind.GEOMETRY)  # a writer of files parses each value
+
+
+def _struct_differences(column: Column, given: pa.StructType, where: str) -> Iterator[str]:
+    fields = {fold(field.name): field for field in given}
+    wanted = {fold(child.name) for child in column.children}
+    for folded, field in fields.items():
+        if folded not in wanted:
+            yield f"column {where}.{field.name} is not in the table"
+    for child in column.children:
+        if fold(child.name) not in fields:
+            yield f"column {where}.{child.name} is missing"
+        else:
+            yield from type_differences(child, fields[fold(child.name)].type, f"{where}.{child.name}")
+
+
+def _cast_all(pairs: Iterable[tuple[Column, pa.ChunkedArray]]) -> tuple[list[pa.ChunkedArray], list[str]]:
+    arrays: list[pa.ChunkedArray] = []
+    failures: list[str] = []
+    for column, values in pairs:
+        try:
+            arrays.append(
+                reshape(values, column, arrow_field(column).type, Reshaping(by_name, nulls, cast_leaf))
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            failures.append(f"column {column.name} ({column.type}): {error}")
+    return arrays, failures
+
+
+def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return values of a scalar column in another type; never changes a value.
+
+    Raises:
+        pa.ArrowInvalid: a value does not fit.
+        InvalidInputError: an interval does not fit the type that files have.
+    """
+    if isinstance(array.type, pa.BaseExtensionType) and array.type != target:
+        array = array.storage
+    if array.type == target:
+        return array
+    if is_variant(target) and is_variant(array.type):
+        return variant_parts(array, target)
+    if target == STORED_INTERVAL:
+        return stored_intervals(array)
+    if (array.type, target) == (INTERVAL_PARTS, ARROW_INTERVAL):
+        return arrow_of_parts(array)
+    if isinstance(target, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(target, array.cast(target.storage_type))
+    if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
+        return _in_unit(array, target)
+    return array.cast(target)
+
+
+def _in_unit(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return times in another unit; the infinite ones are the same number in every unit."""
+    units = array.cast(pa.int64())
+    is_infinite = pc.is_in(units, value_set=pa.array(_INFINITE))
+    finite = pc.if_else(is_infinite, pa.scalar(None, array.type), array).cast(target)
+    return pc.if_else(is_infinite, units.cast(target), finite)
+
+
+_INFINITE = (1 - 2**63, 2**63 - 1)
+
+
+def in_fewest_digits(rows: pa.Table) -> pa.Table:
+    """Return rows with 128-bit integers as ``decimal128(38, 0)`` in each column whose values all fit.
+
+    DuckDB, Spark and others have no ``decimal256(39, 0)``, which holds every one.
+    """
+    for place, column in enumerate(rows.columns):
+        narrow = _with_38_digits(column.type)
+        if narrow != column.type:
+            with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # one has 39 digits
+                rows = rows.set_column(place, rows.field(place).with_type(narrow), column.cast(narrow))
+    return rows
+
+
+def _with_38_digits(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal256(type_):
+        return pa.decimal128(38, 0)
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_with_38_digits(field.type)) for field in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_with_38_digits(type_.value_type)))
+    if pa.types.is_map(type_):
+        key, item = (one.with_type(_with_38_digits(one.type)) for one in (type_.key_field, type_.item_field))
+        return pa.map_(key, item)
+    return type_
+
+
+def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.Array:
+    """Return scalar values, given in the physical form of ``spec.values``, as an Arrow array of their type.
+
+    Raises:
+        UnsupportedFeatureError: a type whose values this release cannot handle.
+        ValueError: Arrow has no such value.
+    """
+    target = arrow_type(type_)
+    if isinstance(type_, DecimalType):
+        return pa.array([_decimal(value, type_.scale) for value in values], target)
+    if type_.facts.kind is Kind.INTERVAL:
+        return interval_array(values)
+    if type_.facts.kind is Kind.VARIANT:
+        return pa.array([None if value is None else _variant(value) for value in values], target)
+    step = type_.facts.step
+    if step > 1:
+        values = [
+            value if value is None or is_infinite(type_, int(value)) else int(value) // step
+            for value in values
+        ]
+    return cast_leaf(pa.array(values, _physical_type(target)), target)
+
+
+def _variant(value: Physical) -> dict[str, bytes] | None:
+    assert isinstance(value, bytes)
+    metadata, encoded = split_variant(value)
+    return None if encoded == NULL else {"metadata": metadata, "value": encoded}
+
+
+def _physical_type(target: pa.DataType) -> pa.DataType:
+    if isinstance(target, pa.BaseExtensionType):
+        return target.storage_type
+    if pa.types.is_string(target):
+        return pa.binary()
+    if pa.types.is_date(target):
+        return pa.int32()
+    return pa.int64() if pa.types.is_temporal(target) else target
+
+
+def _decimal(unscaled: Physical | None, scale: int) -> Decimal | None:
+    return None if unscaled is None else Decimal(int(unscaled)).scaleb(-scale, _ENOUGH_DIGITS)
+
+
+_ENOUGH_DIGITS = Context(prec=80)

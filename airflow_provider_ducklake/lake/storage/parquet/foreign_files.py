@@ -1,0 +1,450 @@
+"""Parquet files that others wrote, as a table's data files: mapped by name, judged by their footers alone.
+
+*Source:* what the reference's ``ducklake_add_data_files`` accepts and writes (docs/sources.md, inserts and
+added files; probed on 1.5.5). It adds some files that it then misreads; those are refused, or their bounds
+left unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from airflow_provider_ducklake.lake.errors import (
+    InvalidInputError,
+    InvalidPartitionError,
+    SchemaMismatchError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.spec.files import DataFile, MappedColumn
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.partitioning import (
+    OF_TIMES,
+    calendar_values,
+    hive_value,
+    partition_value,
+)
+from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    DuckLakeType,
+    ListType,
+    MapType,
+    StructType,
+    is_float,
+)
+from airflow_provider_ducklake.lake.spec.types.values import identity_text, is_infinite, parse_physical
+from airflow_provider_ducklake.lake.storage.parquet.footer import (
+    FIRST_RESERVED_FIELD_ID,
+    NanRule,
+    children_of_field,
+    chunk_facts,
+    decoder,
+    merge_chunks,
+    open_footer,
+)
+from airflow_provider_ducklake.lake.storage.parquet.foreign_types import (
+    GEOMETRY,
+    as_duckdb_reads,
+    fits,
+    named,
+    type_of_leaf,
+)
+from airflow_provider_ducklake.lake.storage.parquet.geoparquet import with_geometries
+from airflow_provider_ducklake.lake.storage.parquet.readable import (
+    list_element,
+    unread_by_duckdb,
+    unread_chunks,
+)
+from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id, is_list
+from airflow_provider_ducklake.lake.storage.parquet.string_checks import bad_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+
+    import pyarrow.parquet as pq
+
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId
+    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, Transform
+    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.types.values import Physical
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.lake.storage.parquet.footer import OpenFooter
+    from airflow_provider_ducklake.lake.storage.parquet.schema_tree import SchemaNode
+
+
+def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
+    location: Location,
+    schema: TableSchema,
+    table: str,
+    *,
+    hive_values: Mapping[str, str | None],
+    allow_missing: bool = False,
+    ignore_extra_columns: bool = False,
+    names: FieldNames | None = None,
+    folders: Mapping[ColumnId, tuple[str, str | None]] | None = None,
+) -> DataFile:
+    """Return a file as a data file of a table, by its footer; partition values are for the caller to add.
+
+    ``hive_values`` are those of the folders that it lies in; such a value is in force where the file has the
+    column too, and one that names no column is passed over. ``names`` says by which key fields are found;
+    default: by the names of the columns. ``folders`` are names and values of folders of columns that go by
+    another name there.
+
+    Raises:
+        SchemaMismatchError: lists everything in which the file does not fit.
+        StorageError: it does not exist, or cannot be reached.
+        InvalidInputError: it is no Parquet file, or its footer is damaged.
+        UnsupportedFeatureError: it is encrypted, has columns by which DuckLake knows its own, or a schema
+            that DuckDB or pyarrow does not read.
+    """
+    try:
+        footer = open_footer(location)
+    except StorageError as error:
+        if isinstance(error.__cause__, OSError):  # of a store, which may pass
+            raise
+        raise InvalidInputError(
+            f"{str(error).rstrip('.')}. Replace the file by a sound one, or leave it out."
+        ) from error
+    metadata = footer.metadata
+    _refuse_reserved(metadata, location.uri)
+    if problem := unread_by_duckdb(footer.layout.root):
+        raise UnsupportedFeatureError(f"{location.uri}: {problem}")
+    by_name = {fold(column.name): column.id for column in schema.columns}
+    of_folders = {
+        by_name[fold(one)]: (one, text) for one, text in hive_values.items() if fold(one) in by_name
+    }
+    of_folders |= folders or {}
+    root = with_geometries(footer.layout.root, metadata, location.uri)
+    reading = _Reading(footer, root, of_folders, allow_missing, ignore_extra_columns, names or FieldNames())
+    reading.read(schema)
+    if reading.differences:
+        raise SchemaMismatchError(f"{table} (file {location.uri})", tuple(dict.fromkeys(reading.differences)))
+    return DataFile(
+        path=location.uri,
+        record_count=metadata.num_rows,
+        file_size_bytes=footer.file_size,
+        footer_size=footer.footer_size,
+        column_stats=reading.stats,
+        mapping=tuple(reading.mapping),
+        row_group_count=metadata.num_row_groups,
+    )
+
+
+def _refuse_reserved(metadata: pq.FileMetaData, path: str) -> None:
+    for one in metadata.schema.to_arrow_schema():
+        found = field_id(one)
+        if found is not None and found >= FIRST_RESERVED_FIELD_ID:
+            raise UnsupportedFeatureError(
+                f"{path} has the column {one.name}, whose field id ({found}) DuckLake keeps for its own row "
+                "ids and snapshots: DuckDB could not delete or update rows of the file. DuckLake's clients "
+                "write it where they update or flush rows, Iceberg where it updates or rewrites tables of "
+                "version 3. Insert the rows instead."
+            )
+
+
+class FieldNames:
+    """By which key the fields of files are columns: here by name, in any letter case."""
+
+    def of_column(self, column: Column) -> Hashable:
+        """Return the key of a column, or of a field of a struct."""
+        return fold(column.name)
+
+    def of_field(self, field: pa.Field, parent: Column | None) -> Hashable:
+        """Return the key of a file's field in ``parent``; None: it is no column."""
+        del parent
+        return fold(field.name)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over a file's schema: over Arrow's types, and over Parquet's own tree beside them."""
+
+    footer: OpenFooter
+    root: SchemaNode
+    folders: Mapping[ColumnId, tuple[str, str | None]]
+    allow_missing: bool
+    ignore_extra_columns: bool
+    names: FieldNames
+    mapping: list[MappedColumn] = field(default_factory=list)
+    stats: dict[ColumnId, ColumnStats] = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
+    groups: list[pq.RowGroupMetaData] = field(init=False)
+
+    def __post_init__(self) -> None:
+        metadata = self.metadata
+        self.groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        return self.footer.metadata
+
+    def read(self, schema: TableSchema) -> None:
+        """Map the file's columns, then the folders', and note what is missing."""
+        fields = list(self.metadata.schema.to_arrow_schema())
+        self._fields(fields, self.root, schema.columns, None, None, "", of_folders=self.folders)
+        for column in schema.columns:
+            if column.id in self.folders:
+                self._hive(column, *self.folders[column.id])
+        self._forbid_nulls(fields, schema)
+
+    def _fields(  # noqa: PLR0913, PLR0917 - the place in the three trees
+        self,
+        fields: Sequence[pa.Field],
+        node: SchemaNode,
+        columns: Sequence[Column],
+        above: Column | None,
+        parent: int | None,
+        prefix: str,
+        *,
+        of_folders: Collection[ColumnId] = (),
+    ) -> None:
+        wanted = {self.names.of_column(column): column for column in columns}
+        seen: set[Hashable] = set()
+        for one, below in zip(fields, node.children, strict=True):
+            key, where = self.names.of_field(one, above), f"{prefix}{one.name}"
+            column = wanted.get(key)
+            if column is None:
+                if not self.ignore_extra_columns:
+                    self.differences.append(f"column {where} of the file is not in the table")
+            elif column.id in of_folders:
+                pass  # the folder's value takes precedence
+            elif key in seen:
+                self.differences.append(
+                    f"column {where} appears twice in the file (names are case-insensitive)"
+                )
+            else:
+                seen.add(key)
+                self._field(one.type, below, column, one.name, parent, where)
+        for key, column in wanted.items():
+            if key not in seen and column.id not in of_folders:
+                self._missing(column, f"{prefix}{column.name}")
+
+    def _field(  # noqa: PLR0913, PLR0917 - the place in the three trees
+        self, type_: pa.DataType, node: SchemaNode, column: Column, name: str, parent: int | None, where: str
+    ) -> None:
+        """Map one field of the file, under the ``name`` that it has in a name mapping."""
+        self.mapping.append(MappedColumn(name, column.id, parent))
+        ordinal = len(self.mapping) - 1
+        type_ = _value_type(type_)
+        fields = children_of_field(type_)
+        match column.type:
+            case StructType() if pa.types.is_struct(type_):
+                self._fields(fields, node, column.children, column, ordinal, f"{where}.")
+            case ListType() if is_list(type_):
+                found = list_element(node)
+                if found is None:
+                    self.differences.append(
+                        f"column {where} of the file is a list in an old layout, of which DuckDB and pyarrow "
+                        "take the elements for different things: rewrite the file"
+                    )
+                    return
+                element, repeated = found
+                self._field(
+                    fields[0].type, element, column.children[0], repeated, ordinal, f"{where}.element"
+                )
+            case MapType() if pa.types.is_map(type_):
+                entries = zip(
+                    fields, node.children[0].children, column.children, ("key", "value"), strict=True
+                )
+                for one, below, child, word in entries:
+                    self._field(one.type, below, child, word, ordinal, f"{where}.{word}")
+            case _:
+                self._leaf(type_, node, column, where)
+
+    def _leaf(self, type_: pa.DataType, node: SchemaNode, column: Column, where: str) -> None:
+        if column.children or children_of_field(type_):
+            self.differences.append(f"column {where} is {column.type} in the table, {type_} in the file")
+            return
+        read_as = as_duckdb_reads(node, type_)
+        if fits(type_of_leaf(node, type_, where), column.type):
+            chunks = [group.column(node.leaf) for group in self.groups]
+            found = self._file_stats(chunks, node, column, read_as, is_null=pa.types.is_null(type_))
+            self.stats[column.id] = _safe(column, found)
+            self.differences += _bad_bounds(chunks, column, type_, where)
+            layout = self.footer.layout
+            self.differences += unread_chunks(layout.leaves[node.leaf], layout.layouts[node.leaf], where)
+        else:
+            self.differences.append(
+                f"column {where} is {column.type} in the table; {named(node, type_)} in the file does not fit"
+            )
+
+    def _file_stats(
+        self,
+        chunks: Sequence[pq.ColumnChunkMetaData],
+        node: SchemaNode,
+        column: Column,
+        type_: pa.DataType,
+        *,
+        is_null: bool,
+    ) -> ColumnStats:
+        rule, decode = NanRule.of_writer(self.metadata.created_by), decoder(column.type, type_)
+        of_geometries = node.logical == GEOMETRY  # a box on a sphere need not be around all vertices
+        facts = [chunk_facts(chunk, decode, rule, of_geometries=of_geometries) for chunk in chunks]
+        if is_null:  # of which writers keep no statistics
+            facts = [replace(one, null_count=one.slot_count) for one in facts]
+        return merge_chunks(column, facts)
+
+    def _missing(self, column: Column, where: str) -> None:
+        if not self.allow_missing:
+            self.differences.append(f"column {where} of the table is not in the file")
+            return
+        if column.initial_default is None:
+            self.stats.update(_all_null(column, self.metadata.num_rows))
+
+    def _hive(self, column: Column, name: str, text: str | None) -> None:
+        rows = self.metadata.num_rows
+        try:
+            value = None if text is None else hive_value(column.type, text)
+        except (ValueError, ArithmeticError):
+            self.differences.append(
+                f"column {column.name} is {column.type}; folder {name}={text} does not fit"
+            )
+            return
+        self.mapping.append(MappedColumn(name, column.id, is_partition=True))
+        self.stats[column.id] = _constant(column, value, rows)
+
+    def _forbid_nulls(self, fields: Sequence[pa.Field], schema: TableSchema) -> None:
+        required = {self.names.of_field(one, None) for one in fields if not one.nullable}
+        mapped = {one.column_id for one in self.mapping if one.parent is None}
+        for column in schema.columns:
+            if column.nullable:
+                continue
+            if column.id not in mapped:
+                if self.allow_missing and column.initial_default is None:
+                    self.differences.append(f"column {column.name} is NOT NULL but not in the file")
+            elif self.names.of_column(column) not in required or column.id in {
+                one.column_id for one in self.mapping if one.is_partition
+            }:
+                self._forbid_nulls_in(column)
+
+    def _forbid_nulls_in(self, column: Column) -> None:
+        """Note NULLs of a column; a nested one that is NULL makes all its leaves so."""
+        counts = [self.stats[leaf.id].null_count for leaf in column.leaves() if leaf.id in self.stats]
+        if not counts or 0 in counts:
+            return
+        if column.children or None in counts:
+            self.differences.append(
+                f"column {column.name} is NOT NULL, and the footer does not rule out NULL in it"
+            )
+        else:
+            self.differences.append(f"column {column.name} is NOT NULL but has {counts[0]} null value(s)")
+
+
+def _value_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type behind what only Arrow knows: dictionaries, extensions, and large and viewed texts."""
+    while isinstance(type_, pa.BaseExtensionType) or pa.types.is_dictionary(type_):
+        type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_.value_type
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) else type_
+
+
+def _bad_bounds(
+    chunks: Sequence[pq.ColumnChunkMetaData], column: Column, type_: pa.DataType, where: str
+) -> list[str]:
+    """Return what is wrong with values that the footer shows; the file's own rows are not read."""
+    known = [one.statistics for one in chunks if one.is_stats_set]
+    bounds = [raw for one in known if one.has_min_max for raw in (one.min_raw, one.max_raw)]
+    found = (bad_bound(raw, column.type, where) for raw in bounds if isinstance(raw, bytes))
+    bad = [
+        f"column {where} has values that are not valid {one.rule}, such as {one.example}"
+        for one in found
+        if one
+    ]
+    if pa.types.is_decimal(type_) and any(abs(_unscaled(raw)) >= 10**type_.precision for raw in bounds):
+        bad.append(f"column {where} has values with more digits than its own type {type_} has")
+    return bad
+
+
+def _unscaled(bound: int | bytes) -> int:
+    return int.from_bytes(bound, "big", signed=True) if isinstance(bound, bytes) else bound
+
+
+def _safe(column: Column, stats: ColumnStats) -> ColumnStats:
+    """Return statistics without bounds that DuckDB would lose rows by.
+
+    NaN is greater than any bound of a writer that leaves it out, and seconds with a fraction are read as
+    other values than those the file has.
+    """
+    bounds = (stats.min_value or "", stats.max_value or "")
+    hides_nan = is_float(column.type) and stats.contains_nan is None and stats.value_count != 0
+    is_cut = column.type.facts.step > 1 and any("." in bound for bound in bounds)
+    if not hides_nan and not is_cut:
+        return stats
+    return replace(stats, min_value=None, max_value=None, min_is_exact=None, max_is_exact=None)
+
+
+def _all_null(column: Column, rows: int, *, in_list: bool = False) -> Iterator[tuple[ColumnId, ColumnStats]]:
+    """Yield the statistics of a column that the file lacks; how many there are of a list's is unknown."""
+    if not column.children:
+        yield column.id, ColumnStats(column.id, 0, None if in_list else rows, None, None, None, 0)
+    for child in column.children:
+        yield from _all_null(child, rows, in_list=in_list or not isinstance(column.type, StructType))
+
+
+def _constant(column: Column, value: Physical | None, rows: int) -> ColumnStats:
+    nulls = rows if value is None else 0
+    is_nan = isinstance(value, float) and math.isnan(value)
+    text = None if value is None or is_nan else identity_text(column.type, value)
+    return ColumnStats(
+        column.id,
+        value_count=rows - nulls,
+        null_count=nulls,
+        min_value=text,
+        max_value=text,
+        contains_nan=is_nan if is_float(column.type) else None,
+        column_size_bytes=0,
+        only_nan=is_nan,
+    ).with_exactness(column.type)
+
+
+def partition_values(
+    file: DataFile, fields: Sequence[PartitionField], schema: TableSchema, table: str
+) -> tuple[str | None, ...]:
+    """Return a file's value for each partition key, from its folder's value or bounds that are equal.
+
+    Raises:
+        InvalidPartitionError: the rows of the file may have several values of a key.
+    """
+    return tuple(_partition_value(file, key, schema, table) for key in fields)
+
+
+def _partition_value(file: DataFile, key: PartitionField, schema: TableSchema, table: str) -> str | None:
+    known = footer_value(file, key, schema)
+    if known is not None:
+        return known[0]
+    column = schema.by_id(key.column_id)
+    raise InvalidPartitionError(
+        f"{file.path} may have several values of {key.transform} of column {column.name}, by which {table} "
+        "is partitioned. A file belongs to one partition: split it, or name its folder column=value and "
+        "set hive_partitioning."
+    )
+
+
+def footer_value(file: DataFile, key: PartitionField, schema: TableSchema) -> tuple[str | None] | None:
+    """Return the value of a partition key that all rows of a file have; None: there may be several."""
+    column = schema.by_id(key.column_id)
+    stats = file.column_stats.get(column.id)
+    if stats is not None and stats.value_count == 0 and stats.null_count == file.record_count:
+        return (None,)
+    if stats is not None and stats.null_count == 0 and None not in (stats.min_value, stats.max_value):
+        texts = (str(stats.min_value), str(stats.max_value))
+        low, high = (parse_physical(column.type, one) for one in texts)
+        if texts[0] == texts[1]:
+            return (partition_value(key.transform, column.type, low),)
+        values = _values_between(key.transform, column.type, low, high)
+        if values is not None and len(values) == 1:
+            return (next(iter(values)),)
+    return None
+
+
+def _values_between(
+    transform: Transform, type_: DuckLakeType, low: Physical, high: Physical
+) -> frozenset[str | None] | None:
+    if transform.kind not in OF_TIMES or is_infinite(type_, int(low)) or is_infinite(type_, int(high)):
+        return None
+    return calendar_values(transform, type_, int(low), int(high))

@@ -1,0 +1,132 @@
+"""Geometries in Parquet: WKB with the logical type GEOMETRY, and what the footer says of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError
+from airflow_provider_ducklake.lake.spec.types.geometry import AXES, GeometryStats, type_name
+from airflow_provider_ducklake.lake.spec.types.wkb import NO_GEOMETRY, check_wkb, is_finite, meets_box
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from airflow_provider_ducklake.lake.spec.types.geometry import Box
+
+
+class WkbType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
+    """The type by which Arrow writes GEOMETRY, and keeps statistics of it; files do not name it."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.binary(), "geoarrow.wkb")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        """Return what the type says besides its name: nothing, as files of the reference have no CRS."""
+        return b"{}"
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _serialized: bytes) -> WkbType:
+        return cls()
+
+    def __hash__(self) -> int:
+        """Return that of the name: all are equal."""
+        return hash(self.extension_name)
+
+
+WKB = WkbType()
+_WITH_MEMBERS = ("multi", "geometrycollection")
+
+
+def geometry_stats(chunk: pq.ColumnChunkMetaData) -> GeometryStats | None:
+    """Return what a footer says of the geometries in a column chunk; None: nothing."""
+    found = chunk.geo_statistics
+    if found is None or found.geospatial_types is None:
+        return None
+    if _is_wrapped(found.xmin, found.xmax):
+        return None
+    types = [type_name(number) for number in found.geospatial_types]
+    if None in types:
+        return None
+    x, y, z, m = (_range(getattr(found, f"{axis}min"), getattr(found, f"{axis}max")) for axis in AXES)
+    return GeometryStats((x, y, z, m), frozenset(one for one in types if one is not None))
+
+
+def _is_wrapped(low: float | None, high: float | None) -> bool:
+    """Whether a range of longitudes is that across the antimeridian; what is empty ends in infinities."""
+    return low is not None and high is not None and math.inf > low > high > -math.inf
+
+
+def _range(low: float | None, high: float | None) -> tuple[float, float] | None:
+    return None if low is None or high is None or low > high else (low, high)
+
+
+def check_geometries(values: pa.ChunkedArray, column: str) -> None:
+    """Refuse values that are no WKB, or that DuckDB does not take: Arrow would write them.
+
+    Arrow parses them for statistics, in which a value that it cannot parse leaves no types. It does not
+    compare the members of a collection with it.
+
+    Raises:
+        InvalidInputError: names the column and the row.
+    """
+    if len(values) == values.null_count:
+        return
+    target = pa.BufferOutputStream()
+    table = pa.table([pa.chunked_array(_typed(values), WKB)], names=["g"])
+    with pq.ParquetWriter(target, table.schema, compression="none", use_dictionary=False) as writer:
+        writer.write_table(table, row_group_size=max(1, len(values)))
+    found = geometry_stats(writer.writer.metadata.row_group(0).column(0))
+    if found is not None and not any(one.startswith(_WITH_MEMBERS) for one in found.types):
+        return
+    invalid = first_invalid(values.to_pylist())
+    if invalid is None and found is not None:
+        return
+    place, problem = invalid or (0, "Arrow cannot read it")
+    raise InvalidInputError(
+        f"Column {column}: the value of row {place + 1} of those written together is no geometry in WKB: "
+        f"{problem}. Nothing was committed."
+    )
+
+
+def _typed(values: pa.ChunkedArray) -> list[pa.Array]:
+    return [pa.ExtensionArray.from_storage(WKB, chunk) for chunk in values.chunks]
+
+
+def first_invalid(values: Iterable[bytes | None]) -> tuple[int, str] | None:
+    """Return the place of the first value that is no WKB, and why; None: there is none."""
+    for place, value in enumerate(values):
+        if value is not None:
+            try:
+                check_wkb(value)
+            except ValueError as error:
+                return place, str(error)
+    return None
+
+
+# the upper two bytes of a NaN or an infinity in either byte order; other doubles may have them elsewhere
+_MAY_BE_INFINITE = r"(?s)[\xf0-\xff][\x7f\xff]|[\x7f\xff][\xf0-\xff]"
+
+
+def have_box(values: pa.ChunkedArray) -> bool:
+    """Whether the box that Arrow finds is around all of the geometries: it leaves NaN out."""
+    suspects = values.filter(pc.match_substring_regex(values, _MAY_BE_INFINITE))
+    return all(is_finite(value) for value in suspects.to_pylist())
+
+
+def meets(values: pa.ChunkedArray, box: Box) -> pa.Array:
+    """Return for each geometry whether its box meets another; NULL for NULL.
+
+    Raises:
+        StorageError: a value is no geometry.
+    """
+    try:
+        return pa.array(
+            [None if one is None else meets_box(one, box) for one in values.to_pylist()], pa.bool_()
+        )
+    except ValueError as error:
+        raise StorageError(NO_GEOMETRY.format(error)) from error

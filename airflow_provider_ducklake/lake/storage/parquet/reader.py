@@ -1,0 +1,349 @@
+"""Small reads without Spark: one data file into an Arrow table of the table's current schema.
+
+Columns are matched by field id at every nesting level. A column that the file lacks has its initial default,
+one that was promoted since is cast. *Source:* what the reference reads from the same files (docs/sources.md,
+inserts).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_ducklake.lake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.defaults import initial_value
+from airflow_provider_ducklake.lake.spec.partitioning import hive_value, hive_values
+from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_filesystem
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field, cast_leaf, from_physical
+from airflow_provider_ducklake.lake.storage.parquet.file_ids import with_field_ids
+from airflow_provider_ducklake.lake.storage.parquet.footer_end import refuse_encrypted_columns
+from airflow_provider_ducklake.lake.storage.parquet.intervals import (
+    ARROW_INTERVAL,
+    STORED_INTERVAL,
+    from_stored,
+)
+from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_field_id, field_id, reshape
+from airflow_provider_ducklake.lake.storage.parquet.values import limit_of, parquet_file, read_columns
+from airflow_provider_ducklake.lake.storage.parquet.variant_columns import parts_at
+from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT, read_variants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId, SnapshotId
+    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.types.values import Physical
+
+    Paths: TypeAlias = Mapping[ColumnId, frozenset[tuple[str, ...]]]
+
+NO_PATHS: Paths = MappingProxyType({})
+_SMALL = 2 * 2**20  # bytes of a file of which threads would cost more than they bring
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows of a data file in the types that it has, each field with the id of its column.
+
+    Only rows that are wanted are cast: a type that a restore narrowed again need not hold the others. Columns
+    ``as_stored`` keep their type.
+    """
+
+    table: pa.Table
+    columns: tuple[Column, ...]
+    file: LiveDataFile
+    as_stored: Container[ColumnId] = ()
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return int(self.table.num_rows)
+
+    def filter(self, keep: pa.Array | pa.ChunkedArray) -> StoredRows:
+        """Return the rows for which ``keep`` is true."""
+        return replace(self, table=self.table.filter(keep))
+
+    def column(self, column: Column) -> pa.ChunkedArray:
+        """Return one of the columns, as its type is now."""
+        return self._cast((column,)).column(0)
+
+    def cast(self) -> pa.Table:
+        """Return the rows with the columns, as their types are now.
+
+        Raises:
+            UnsupportedFeatureError: values that cannot be cast; names file and column.
+            StorageError: the file is not in the folder that would hold a value.
+        """
+        return self._cast(self.columns)
+
+    def _cast(self, columns: Sequence[Column]) -> pa.Table:
+        constants = folder_values(self.file, columns)
+        return in_schema(self.table, columns, self.file.path, constants, self.as_stored)
+
+
+def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
+    file: LiveDataFile,
+    schema: TableSchema,
+    *,
+    table: str,
+    snapshot_id: SnapshotId,
+    columns: Sequence[str] | None = None,
+    paths: Paths = NO_PATHS,
+    locate: Callable[[str], Location] = open_filesystem,
+) -> StoredRows:
+    """Return all rows of a data file, in file order, with the columns of ``schema``; deletes are not applied.
+
+    ``columns`` chooses top-level columns by name, in that order. Columns of variants that have ``paths`` are
+    left as the file shreds them, with what lies there and perhaps not all else. A caller that wants the row
+    ids that a file may hold adds their column to ``schema``: it is NULL where the file has none.
+
+    Raises:
+        StorageError: the file is missing or damaged; names file, table and snapshot.
+        UnsupportedFeatureError: it is encrypted in another way, has neither ids nor a mapping, or
+            values of which pyarrow does not take so many at once.
+        ColumnNotFoundError: ``columns`` names one that the table does not have.
+    """
+    wanted = schema.columns if columns is None else tuple(schema.find(name, table) for name in columns)
+    location = locate(file.path).with_key(file.encryption_key)
+    with naming_file(file, table, snapshot_id), open_parquet(location) as source:
+        return _read(parquet_file(source, location), wanted, file, paths=paths)
+
+
+def read_row_groups(
+    file: LiveDataFile,
+    schema: TableSchema,
+    *,
+    table: str,
+    snapshot_id: SnapshotId,
+    locate: Callable[[str], Location] = open_filesystem,
+) -> Iterator[StoredRows]:
+    """Yield what ``read_data_file`` returns with all columns, a row group at a time.
+
+    Raises:
+        StorageError, UnsupportedFeatureError: as ``read_data_file``.
+    """
+    location = locate(file.path).with_key(file.encryption_key)
+    with naming_file(file, table, snapshot_id), open_parquet(location) as source:
+        parquet = parquet_file(source, location)
+        for group in range(parquet.num_row_groups):
+            yield _read(parquet, schema.columns, file, [group])
+
+
+@contextmanager
+def naming_file(file: LiveDataFile, table: str, snapshot_id: SnapshotId) -> Iterator[None]:
+    """Name the data file, its table and the snapshot in errors of whoever reads the file."""
+    try:
+        yield
+    except DuckLakeError as error:
+        if isinstance(error, StorageError):
+            raise unreadable(file, table, snapshot_id, error) from error
+        raise
+    except (OSError, pa.ArrowException, MemoryError, UnicodeDecodeError) as error:
+        if (limit := limit_of(error)) is not None:
+            raise UnsupportedFeatureError(
+                f"Cannot read data file {file.path} of {table} at snapshot {snapshot_id}: "
+                f"{str(error).rstrip('. ')}. {limit}"
+            ) from error
+        raise unreadable(file, table, snapshot_id, error) from error
+
+
+def unreadable(
+    file: LiveDataFile, table: str, snapshot_id: SnapshotId, error: Exception | str
+) -> StorageError:
+    """Return the error of a data file that is missing or damaged."""
+    return StorageError(
+        f"Cannot read data file {file.path} of {table} at snapshot {snapshot_id}: "
+        f"{str(error).rstrip('. ')}. It may have been removed or truncated outside the lake; restore it "
+        "from a backup."
+    )
+
+
+def file_footer(
+    file: LiveDataFile, table: TableSnapshot, locate: Callable[[str], Location] = open_filesystem
+) -> pq.FileMetaData:
+    """Return the footer of a data file that is not encrypted, of whose columns pyarrow may be asked.
+
+    Raises:
+        StorageError: the file is missing or damaged; names file, table and snapshot.
+        UnsupportedFeatureError: it is encrypted, or a column of it is.
+    """
+    location = locate(file.path)
+    with naming_file(file, str(table.name), table.snapshot.id), open_parquet(location) as source:
+        metadata = pq.read_metadata(source)
+        refuse_encrypted_columns(metadata, source, location.uri)
+    return metadata
+
+
+def file_fields(
+    file: LiveDataFile, table: TableSnapshot, locate: Callable[[str], Location] = open_filesystem
+) -> tuple[pa.Schema, pq.FileMetaData]:
+    """Return the fields of a data file, with the id of a table's column on each that is one, and its footer.
+
+    Raises:
+        StorageError: the file is missing or damaged; names file, table and snapshot.
+        UnsupportedFeatureError: it is encrypted in another way, or has neither ids nor a mapping.
+    """
+    location = locate(file.path).with_key(file.encryption_key)
+    with naming_file(file, str(table.name), table.snapshot.id), open_parquet(location) as source:
+        parquet = pq.ParquetFile(source)  # its schema has INT96 as nanoseconds, and nothing else so
+        if not location.is_encrypted:
+            refuse_encrypted_columns(parquet.metadata, source, location.uri)
+        return _identified(parquet.schema_arrow, table.schema.columns, file), parquet.metadata
+
+
+def _identified(schema: pa.Schema, columns: Sequence[Column], file: LiveDataFile) -> pa.Schema:
+    if file.mapping_id is not None and file.mapping is None:
+        raise UnsupportedFeatureError(
+            f"{file.path} is registered with name mapping {file.mapping_id}, which the catalog does not have."
+        )
+    if twice := sorted({name for name in schema.names if len(schema.get_all_field_indices(name)) > 1}):
+        raise StorageError(f"{file.path} has several columns named {twice[0]!r}, not to be told apart")
+    return with_field_ids(schema, file.mapping, columns, file.path)
+
+
+def _read(
+    source: pq.ParquetFile,
+    columns: tuple[Column, ...],
+    file: LiveDataFile,
+    row_groups: list[int] | None = None,
+    *,
+    paths: Paths = NO_PATHS,
+) -> StoredRows:
+    """Return the rows of a file, or of some of its row groups."""
+    stored = _identified(source.schema_arrow, columns, file)
+    names = {field_id(field): field.name for field in stored}
+    wanted = [
+        part
+        for column in columns
+        if column.id in names
+        for part in parts_at(stored.field(names[column.id]), paths.get(column.id, frozenset()))
+    ]
+    groups = list(range(source.num_row_groups)) if row_groups is None else row_groups
+    rows = read_columns(source, wanted, groups, use_threads=file.file_size_bytes > _SMALL)
+    in_parts = {names[one] for one in paths if one in names}  # of which not all was read
+    identified = pa.schema(
+        [
+            stored.field(one.name).with_type(one.type) if one.name in in_parts else stored.field(one.name)
+            for one in rows.schema
+        ]
+    )
+    rows = rows if rows.schema.equals(identified, check_metadata=True) else rows.cast(identified)
+    return StoredRows(rows, columns, file, paths)
+
+
+def folder_values(file: LiveDataFile, columns: Sequence[Column]) -> dict[ColumnId, Physical | None]:
+    """Return the values of columns that lie in the names of a file's folders."""
+    from_folders = {one.column_id: one.source_name for one in file.mapping or () if one.is_partition}
+    if not from_folders:
+        return {}
+    folders = hive_values(file.path)
+    found: dict[ColumnId, Physical | None] = {}
+    for column in columns:
+        if (name := from_folders.get(column.id)) is not None:
+            if name not in folders:
+                raise StorageError(
+                    f"{file.path} is not in a folder {name}=…, which would hold its {column.name}."
+                )
+            text = folders[name]
+            found[column.id] = None if text is None else hive_value(column.type, text)
+    return found
+
+
+def in_schema(
+    rows: pa.Table,
+    columns: Sequence[Column],
+    source: str,
+    constants: Mapping[ColumnId, Physical | None] = MappingProxyType({}),
+    as_stored: Container[ColumnId] = (),
+) -> pa.Table:
+    """Return rows whose fields have field ids with ``columns``, as their types are now.
+
+    ``constants`` are the values (in physical form) of columns that the rows themselves do not have. Columns
+    ``as_stored`` keep the type that they have.
+
+    Raises:
+        UnsupportedFeatureError: values that cannot be cast; names ``source``.
+    """
+    if not columns:
+        return rows.select([])  # still knows the number of rows
+    places = by_field_id(list(rows.schema), columns)
+    fields = [arrow_field(column) for column in columns]
+    arrays: list[pa.ChunkedArray | pa.Array] = []
+    for column, field, place in zip(columns, fields, places, strict=True):
+        if column.id in constants:
+            arrays.append(_repeated(column, constants[column.id], field.type, rows.num_rows))
+        elif place is None:
+            arrays.append(initial_values(column, field.type, rows.num_rows))
+        elif column.id in as_stored:
+            arrays.append(rows.column(place))
+        else:
+            arrays.append(_in_column(rows.column(place), column, field.type, source))
+    return pa.Table.from_arrays(
+        arrays,
+        schema=pa.schema([one.with_type(array.type) for one, array in zip(fields, arrays, strict=True)]),
+    )
+
+
+def initial_values(column: Column, target: pa.DataType, length: int) -> pa.Array:
+    """Return the values of rows that were written before ``column`` existed."""
+    return _repeated(column, initial_value(column), target, length)
+
+
+def _repeated(column: Column, value: Physical | None, target: pa.DataType, length: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(length, target)
+    try:
+        one = from_physical(column.type, [value])
+    except ValueError as error:
+        raise UnsupportedFeatureError(
+            f"The initial default of column {column.name} cannot be read: {error}."
+        ) from None
+    if isinstance(target, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(target, pa.repeat(one.storage[0], length))
+    return pa.repeat(one[0], length)
+
+
+def _in_column(values: pa.ChunkedArray, column: Column, target: pa.DataType, source: str) -> pa.ChunkedArray:
+    try:
+        return reshape(values, column, target, Reshaping(by_field_id, initial_values, _promoted))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UnsupportedFeatureError(
+            f"{source}: column {column.name} is stored as {values.type}, which this release cannot read "
+            f"as {column.type}: {error}"
+        ) from error
+
+
+def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return a leaf as the type its column was promoted to since the file was written."""
+    if array.type == STORED_INTERVAL and target == ARROW_INTERVAL:
+        return from_stored(array)
+    if target == VARIANT and pa.types.is_struct(array.type):
+        return read_variants(array)
+    if pa.types.is_integer(array.type) and pa.types.is_floating(target):
+        return array.cast(target, safe=False)  # rounds, as the reference does
+    if pa.types.is_date(array.type) and pa.types.is_timestamp(target):
+        return array.cast(pa.timestamp(target.unit)).cast(target)
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
+        return array.cast(pa.string()).cast(target)  # Arrow's own cast is off by a last digit
+    if pa.types.is_timestamp(target) and _is_cut(array.type, target):
+        return array.cast(target, safe=False)  # cuts digits off toward 1970, as the reference does
+    stored = getattr(array.type, "storage_type", array.type)
+    if pa.types.is_string(target) and not any(is_text(stored) for is_text in _TEXTS):
+        raise pa.ArrowNotImplementedError("its string form is specific to DuckDB")
+    return cast_leaf(array, target)
+
+
+def _is_cut(type_: pa.DataType, target: pa.TimestampType) -> bool:
+    """Whether instants of a file of others have more digits than their column."""
+    return bool(pa.types.is_timestamp(type_) and type_.tz and (type_.unit, target.unit) == ("ns", "us"))
+
+
+# the last are an ENUM's of Parquet: no blob becomes a text
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary)

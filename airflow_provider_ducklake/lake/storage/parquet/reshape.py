@@ -1,0 +1,168 @@
+"""Arrow data brought into a table's schema: fields found by name, id or position, at every nesting level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.schema import Column
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ListType, MapType, StructType
+
+FIELD_ID_KEY = b"PARQUET:field_id"
+
+
+def field_id(field: pa.Field) -> int | None:
+    """Return the Parquet field id of an Arrow field read from a file, or None."""
+    metadata = field.metadata or {}
+    return int(metadata[FIELD_ID_KEY]) if FIELD_ID_KEY in metadata else None
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether an Arrow type is one of the list types."""
+    return any(is_type(type_) for is_type in _LISTS)
+
+
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
+
+def ordinals(count: int) -> pa.Array:
+    """Return the numbers from 0 to before ``count``, int64."""
+    if hasattr(pa, "arange"):  # since pyarrow 21
+        return pa.arange(0, count)
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
+
+
+_FORMS: Mapping[int, Literal["I", "Q"]] = {4: "I", 8: "Q"}  # of numbers with so many bytes
+
+
+def in_turn(arrays: Sequence[pa.Array]) -> pa.Buffer:
+    """Return the numbers of arrays of one length and one width, 4 or 8 bytes, row by row."""
+    count, length, width = len(arrays), len(arrays[0]), arrays[0].type.bit_width // 8
+    if not length:
+        return pa.py_buffer(b"")
+    form = _FORMS[width]
+    made = memoryview(bytearray(width * count * length)).cast(form)
+    for place, array in enumerate(arrays):
+        numbers = memoryview(array.buffers()[1]).cast(form)
+        made[place::count] = numbers[array.offset : array.offset + length]
+    return pa.py_buffer(made)
+
+
+# (fields the data has, the columns wanted) → for each wanted column the index of its field, or None
+Matcher: TypeAlias = Callable[[Sequence[pa.Field], Sequence[Column]], list[int | None]]
+
+
+def by_name(fields: Sequence[pa.Field], columns: Sequence[Column]) -> list[int | None]:
+    """Match struct fields by name, letter case aside."""
+    places = {fold(field.name): index for index, field in enumerate(fields)}
+    return [places.get(fold(column.name)) for column in columns]
+
+
+def by_field_id(fields: Sequence[pa.Field], columns: Sequence[Column]) -> list[int | None]:
+    """Match struct fields by their Parquet field id."""
+    places = {field_id(field): index for index, field in enumerate(fields)}
+    return [places.get(column.id) for column in columns]
+
+
+def by_position(fields: Sequence[pa.Field], columns: Sequence[Column]) -> list[int | None]:  # noqa: ARG001
+    """Match struct fields in order: for data that is already in the table's schema."""
+    return list(range(len(columns)))
+
+
+def nulls(column: Column, target: pa.DataType, length: int) -> pa.Array:  # noqa: ARG001
+    """Fill a column that the data lacks with NULL."""
+    return pa.nulls(length, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaping:
+    """Which field is which, what stands for a missing one, and how leaves are cast."""
+
+    match: Matcher
+    fill: Callable[[Column, pa.DataType, int], pa.Array]
+    cast: Callable[[pa.Array, pa.DataType], pa.Array]
+
+
+def reshape(values: pa.ChunkedArray, column: Column, target: pa.DataType, how: Reshaping) -> pa.ChunkedArray:
+    """Return ``values`` as ``target``, the type of ``column``; nested fields are matched at every level.
+
+    Raises:
+        pa.ArrowInvalid: a value does not fit.
+    """
+    if values.type.equals(target, check_metadata=True):
+        return values
+    chunks = [_reshape(chunk, column, target, how) for chunk in values.chunks]
+    return pa.chunked_array(chunks, type=target)
+
+
+def _reshape(array: pa.Array, column: Column, target: pa.DataType, how: Reshaping) -> pa.Array:
+    if array.type.equals(target, check_metadata=True):
+        return array
+    array = _decoded(array)
+    match column.type:
+        case StructType() if pa.types.is_struct(array.type):
+            return _reshape_struct(array, column, target, how)
+        case ListType() if is_list(array.type):
+            return _reshape_list(array, column, target, how)
+        case MapType() if pa.types.is_map(array.type):
+            return _reshape_map(array, column, target, how)
+        case _:
+            return how.cast(array, target)
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(array.type):
+        return _decoded(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(array.type):
+        return _decoded(pc.run_end_decode(array))
+    return array
+
+
+def _reshape_struct(
+    array: pa.StructArray, column: Column, target: pa.StructType, how: Reshaping
+) -> pa.StructArray:
+    fields = [array.type.field(index) for index in range(array.type.num_fields)]
+    children = [
+        how.fill(child, wanted.type, len(array))
+        if place is None
+        else _reshape(array.field(place), child, wanted.type, how)
+        for child, wanted, place in zip(
+            column.children, target, how.match(fields, column.children), strict=True
+        )
+    ]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def _reshape_list(array: pa.Array, column: Column, target: pa.ListType, how: Reshaping) -> pa.ListArray:
+    if not pa.types.is_list(array.type):
+        array = array.cast(pa.list_(array.type.value_field))
+    values = _reshape(array.values, column.children[0], target.value_type, how)
+    return pa.ListArray.from_buffers(
+        target, len(array), array.buffers()[:2], offset=array.offset, children=[values]
+    )
+
+
+def _reshape_map(array: pa.MapArray, column: Column, target: pa.MapType, how: Reshaping) -> pa.MapArray:
+    key, value = column.children
+    entries = pa.StructArray.from_arrays(
+        [
+            _reshape(array.keys, key, target.key_type, how),
+            _reshape(array.items, value, target.item_type, how),
+        ],
+        fields=[target.key_field, target.item_field],
+    )
+    return pa.MapArray.from_buffers(
+        target, len(array), array.buffers()[:2], offset=array.offset, children=[entries]
+    )

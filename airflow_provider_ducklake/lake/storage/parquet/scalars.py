@@ -1,0 +1,194 @@
+"""The scalar types in Arrow and Parquet: a row for each of ``spec/types/scalars.py``."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from airflow_provider_ducklake.lake.spec.types.scalars import SCALARS, Kind, Scalar
+from airflow_provider_ducklake.lake.storage.parquet.geometries import WKB
+from airflow_provider_ducklake.lake.storage.parquet.intervals import (
+    ARROW_INTERVAL,
+    INTERVAL_PARTS,
+    STORED_INTERVAL,
+)
+from airflow_provider_ducklake.lake.storage.parquet.variants import STORED_VARIANT, VARIANT, VARIANT_OF_SPARK
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake.spec.types.values import Physical
+
+Decoder: TypeAlias = Callable[[Any], "Physical | None"]
+FileDecoder: TypeAlias = Callable[[Scalar, pa.DataType], Decoder | None]
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_UUID = pa.binary(16)
+
+
+def scaled(factor: int) -> Decoder:
+    """Return how integers of another unit, or the bytes of big decimals, are decoded."""
+
+    def decode(raw: int | bytes) -> int:
+        unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
+        return unscaled * factor
+
+    return decode
+
+
+def _booleans(_: Scalar, file_type: pa.DataType) -> Decoder | None:
+    return bool if pa.types.is_boolean(file_type) else None
+
+
+def _integers(_: Scalar, file_type: pa.DataType) -> Decoder | None:
+    if pa.types.is_unsigned_integer(file_type):  # the raw statistics are the signed reading of the same bits
+        mask = 2**64 - 1 if pa.types.is_uint64(file_type) else 2**32 - 1
+        return lambda raw: raw & mask
+    return int if pa.types.is_signed_integer(file_type) else None
+
+
+def _floats(_: Scalar, file_type: pa.DataType) -> Decoder | None:
+    if pa.types.is_float16(file_type):
+        return lambda raw: float(struct.unpack("<e", raw)[0])
+    return float if pa.types.is_floating(file_type) else None
+
+
+def _texts(_: Scalar, file_type: pa.DataType) -> Decoder | None:
+    file_type = _storage_type(file_type)
+    return _unchanged if pa.types.is_string(file_type) or pa.types.is_binary(file_type) else None
+
+
+def _blobs(row: Scalar, file_type: pa.DataType) -> Decoder | None:
+    is_fixed = pa.types.is_fixed_size_binary(_storage_type(file_type))
+    return _unchanged if is_fixed else _texts(row, file_type)
+
+
+def _uuids(_: Scalar, file_type: pa.DataType) -> Decoder | None:
+    return _unchanged if _storage_type(file_type) == _UUID else None
+
+
+def _storage_type(file_type: pa.DataType) -> pa.DataType:
+    return file_type.storage_type if isinstance(file_type, pa.BaseExtensionType) else file_type
+
+
+def _unchanged(raw: bytes) -> bytes:
+    return raw
+
+
+def _dates(_: Scalar, file_type: pa.DataType) -> Decoder | None:
+    return int if pa.types.is_date32(file_type) else None
+
+
+def _clocks(row: Scalar, file_type: pa.DataType) -> Decoder | None:
+    return _in_units(row, file_type) if pa.types.is_time(file_type) else None
+
+
+def _timestamps(row: Scalar, file_type: pa.DataType) -> Decoder | None:
+    if not pa.types.is_timestamp(file_type) or (file_type.tz is not None) != row.zoned:
+        return None
+    found = _PER_SECOND[file_type.unit]
+    if row.zoned and found > row.per_second:
+        return _cut(found // row.per_second)
+    return _in_units(row, file_type)
+
+
+def _cut(factor: int) -> Decoder:
+    """Return how integers of a smaller unit are decoded: toward zero, as they are read."""
+
+    def decode(raw: int) -> int:
+        return raw // factor if raw >= 0 else -(-raw // factor)
+
+    return decode
+
+
+def _in_units(row: Scalar, file_type: pa.DataType) -> Decoder | None:
+    found = _PER_SECOND[file_type.unit]
+    return scaled(row.per_second // found) if row.per_second >= found else None
+
+
+def _unknown(_row: Scalar, _: pa.DataType) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowScalar:
+    """A scalar type in Arrow, in which its values come back.
+
+    ``stored`` is its type in files that we write, ``carrier`` that in which Spark takes values from Arrow,
+    each None where it is the same. ``given`` are other Arrow types, whatever their parameters, and
+    ``extension`` is the name of one, that make a column of this type. ``decoder`` says how raw statistics of
+    a file's column, whose type may be narrower or count in other units, become physical values.
+    """
+
+    arrow: pa.DataType | None
+    decoder: FileDecoder = _unknown
+    carrier: pa.DataType | None = None
+    stored: pa.DataType | None = None
+    given: tuple[pa.DataType, ...] = ()
+    extension: str = ""
+    reads_texts: bool = False  # Arrow's cast of DuckDB's text is the value, or an error
+
+
+_SPARKS_LONGEST = pa.decimal128(38, 0)
+_JSON = pa.json_() if hasattr(pa, "json_") else None
+_LARGE_TEXTS = (pa.large_string(), pa.string_view())
+_LARGE_BLOBS = (pa.large_binary(), pa.binary_view(), pa.binary(1))
+
+ARROW_SCALARS = {
+    "boolean": ArrowScalar(pa.bool_(), _booleans, extension="arrow.bool8"),
+    "int8": ArrowScalar(pa.int8(), _integers, reads_texts=True),
+    "int16": ArrowScalar(pa.int16(), _integers, reads_texts=True),
+    "int32": ArrowScalar(pa.int32(), _integers, reads_texts=True),
+    "int64": ArrowScalar(pa.int64(), _integers, reads_texts=True),
+    "int128": ArrowScalar(pa.decimal256(39, 0), carrier=_SPARKS_LONGEST, stored=pa.float64()),
+    "uint8": ArrowScalar(pa.uint8(), _integers, pa.int16(), reads_texts=True),
+    "uint16": ArrowScalar(pa.uint16(), _integers, pa.int32(), reads_texts=True),
+    "uint32": ArrowScalar(pa.uint32(), _integers, pa.int64(), reads_texts=True),
+    "uint64": ArrowScalar(pa.uint64(), _integers, pa.decimal128(20, 0)),
+    "uint128": ArrowScalar(pa.decimal256(39, 0), carrier=_SPARKS_LONGEST, stored=pa.float64()),
+    "float32": ArrowScalar(pa.float32(), _floats, given=(pa.float16(),)),
+    "float64": ArrowScalar(pa.float64(), _floats, reads_texts=True),
+    "varchar": ArrowScalar(pa.string(), _texts, given=_LARGE_TEXTS, reads_texts=True),
+    "json": ArrowScalar(pa.string(), _texts, stored=_JSON, extension="arrow.json", reads_texts=True),
+    "blob": ArrowScalar(pa.binary(), _blobs, given=_LARGE_BLOBS, reads_texts=True),
+    "uuid": ArrowScalar(pa.uuid(), _uuids, pa.binary(), extension="arrow.uuid"),
+    "date": ArrowScalar(pa.date32(), _dates, given=(pa.date64(),), reads_texts=True),
+    "time": ArrowScalar(pa.time64("us"), _clocks, pa.int64(), given=(pa.time32("ms"), pa.time64("us"))),
+    "timetz": ArrowScalar(pa.time64("us"), carrier=pa.int64()),
+    "time_ns": ArrowScalar(pa.time64("ns"), carrier=pa.int64()),
+    "timestamp": ArrowScalar(pa.timestamp("us"), _timestamps, reads_texts=True),
+    "timestamp_s": ArrowScalar(pa.timestamp("s"), _timestamps, pa.timestamp("us"), stored=pa.timestamp("us")),
+    "timestamp_ms": ArrowScalar(pa.timestamp("ms"), _timestamps, pa.int64()),
+    "timestamp_ns": ArrowScalar(pa.timestamp("ns"), _timestamps, pa.int64(), reads_texts=True),
+    "timestamptz": ArrowScalar(pa.timestamp("us", "UTC"), _timestamps),
+    "timestamptz_ns": ArrowScalar(pa.timestamp("ns", "UTC"), _timestamps, pa.int64()),
+    "interval": ArrowScalar(ARROW_INTERVAL, carrier=INTERVAL_PARTS, stored=STORED_INTERVAL),
+    "variant": ArrowScalar(VARIANT, carrier=VARIANT_OF_SPARK, stored=STORED_VARIANT),
+    "geometry": ArrowScalar(pa.binary(), stored=WKB, extension="geoarrow.wkb"),
+    "null": ArrowScalar(pa.null()),
+    "unknown": ArrowScalar(None),
+}
+
+
+def name_of_arrow(type_: pa.DataType) -> str | None:
+    """Return the scalar type, of those that any lake may have, for values of an Arrow type; None: none."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _OF_EXTENSION.get(type_.extension_name)
+    if pa.types.is_timestamp(type_):
+        return _OF_TIMESTAMP[pa.timestamp("us", "UTC") if type_.tz is not None else pa.timestamp(type_.unit)]
+    return _OF_ID.get(type_.id)
+
+
+_OF_EXTENSION = {row.extension: name for name, row in ARROW_SCALARS.items() if row.extension}
+_OF_TIMESTAMP = {
+    row.arrow: name for name, row in ARROW_SCALARS.items() if SCALARS[name].kind is Kind.TIMESTAMP
+}
+_OF_ID = {  # the first of several wins
+    one.id: name
+    for name, row in reversed(ARROW_SCALARS.items())
+    for one in (row.arrow, *row.given)
+    if SCALARS[name].storable and SCALARS[name].since is None and not isinstance(one, pa.BaseExtensionType)
+    if not pa.types.is_decimal(one)
+}

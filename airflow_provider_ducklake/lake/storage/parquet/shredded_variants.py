@@ -1,0 +1,117 @@
+"""Variants that a file shreds: put together from the columns in which their parts lie.
+
+A group has a ``value``, a ``typed_value``, or both, where an object has fields besides the shredded ones.
+Groups of fields and elements are optional in files of DuckDB 1.5, and required by the standard: a group that
+is NULL is one without parts. *Source:* Apache Parquet, "Variant Shredding".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_ducklake.lake.spec.types.variant_bytes import DamagedVariantError, merged_objects
+from airflow_provider_ducklake.lake.storage.parquet.reshape import is_list
+from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import (
+    encode_arrays,
+    encode_objects,
+    encode_scalars,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROWS_AT_ONCE = 1 << 16
+_BINARY = pa.binary()
+_NULL = pa.scalar(b"\x00", _BINARY)
+
+
+def values_of_shredded(array: pa.StructArray) -> pa.Array:
+    """Return the values of variants; NULL where a variant is missing, as where its group is NULL.
+
+    Raises:
+        pa.ArrowInvalid: the parts do not fit each other.
+        pa.ArrowNotImplementedError: values are shredded as a type that variants do not have.
+    """
+    metadata = _child(array, "metadata")
+    if metadata is None:
+        raise pa.ArrowInvalid("its variants have no metadata")
+    try:
+        parts = [_assembled(metadata.slice(at, _ROWS_AT_ONCE), part) for at, part in _slices(array)]
+    except DamagedVariantError as error:
+        raise pa.ArrowInvalid(str(error)) from None
+    return pa.concat_arrays(parts) if len(parts) != 1 else parts[0]
+
+
+def _slices(array: pa.StructArray) -> Iterator[tuple[int, pa.StructArray]]:
+    for at in range(0, max(1, len(array)), _ROWS_AT_ONCE):
+        yield at, array.slice(at, _ROWS_AT_ONCE)
+
+
+def _child(group: pa.StructArray, name: str) -> pa.Array | None:
+    """Return a field of a group, NULL where the group is."""
+    place = group.type.get_field_index(name)
+    if place < 0:
+        if name in [field.name for field in group.type]:
+            raise pa.ArrowInvalid(f"a group of its variants has two fields {name}")
+        return None
+    return group.flatten()[place] if group.null_count else group.field(place)
+
+
+def _assembled(metadata: pa.Array, group: pa.StructArray) -> pa.Array:
+    """Return the variants of a group, which is that of a row, a field or an element."""
+    if not pa.types.is_struct(group.type):
+        raise pa.ArrowInvalid(f"a part of its variants is {group.type} instead of a group")
+    if unknown := {field.name for field in group.type} - {"metadata", "value", "typed_value"}:
+        raise pa.ArrowInvalid(f"a group of its variants has a field {min(unknown)}")
+    value, typed = _child(group, "value"), _child(group, "typed_value")
+    if value is not None:
+        value = value.cast(_BINARY)
+    if typed is None:
+        return pa.nulls(len(group), _BINARY) if value is None else value
+    if value is None:
+        value = pa.nulls(len(group), _BINARY)
+    if pa.types.is_struct(typed.type):
+        return _with_rest(metadata, value, _objects(metadata, typed), frozenset(_names(typed.type)))
+    whole = _arrays(metadata, typed) if is_list(typed.type) else encode_scalars(typed)
+    if pc.any(pc.and_(value.is_valid(), whole.is_valid())).as_py():
+        raise DamagedVariantError("a value is shredded, and there in one piece, too")
+    return pc.coalesce(whole, value)
+
+
+def _names(type_: pa.StructType) -> list[str]:
+    names = [field.name for field in type_]
+    if len(set(names)) != len(names):
+        raise pa.ArrowInvalid("its objects are shredded into two fields of one name")
+    return names
+
+
+def _objects(metadata: pa.Array, typed: pa.StructArray) -> pa.Array:
+    fields = {name: _assembled(metadata, _required(typed, name)) for name in _names(typed.type)}
+    return encode_objects(metadata, typed.is_valid(), fields)
+
+
+def _required(typed: pa.StructArray, name: str) -> pa.Array:
+    child = _child(typed, name)
+    assert child is not None
+    return child
+
+
+def _with_rest(metadata: pa.Array, rest: pa.Array, objects: pa.Array, shredded: frozenset[str]) -> pa.Array:
+    """Return objects with their fields that are not shredded, or values that are no objects."""
+    whole = pc.coalesce(objects, rest)
+    partly = pc.indices_nonzero(pc.and_(objects.is_valid(), rest.is_valid()))
+    if not len(partly):
+        return whole
+    columns = (one.take(partly).to_pylist() for one in (metadata, objects, rest))
+    merged = [merged_objects(names, one, other, shredded) for names, one, other in zip(*columns, strict=True)]
+    mask = pc.and_(objects.is_valid(), rest.is_valid())
+    return pc.replace_with_mask(whole, mask, pa.array(merged, _BINARY))
+
+
+def _arrays(metadata: pa.Array, typed: pa.Array) -> pa.Array:
+    counts = pc.list_value_length(typed)
+    elements = _assembled(metadata.take(pc.list_parent_indices(typed)), typed.flatten())
+    return encode_arrays(counts, pc.coalesce(elements, _NULL))

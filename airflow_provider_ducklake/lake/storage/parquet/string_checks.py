@@ -1,0 +1,249 @@
+"""Values that no reader could read again: strings that are not UTF-8, not JSON, bytes that are no variant.
+
+Neither Arrow nor Spark looks at them, and DuckDB refuses all rows of a file with one. So rows are looked at
+before they are written. Integers of 128 bits are ``DOUBLE`` in files: one that this does not hold is refused,
+too. DuckDB writes the nearest, and cannot read it again if that is too large (observed on 1.5.5). So is an
+interval that files do not hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_ducklake.lake.errors import InvalidValueError
+from airflow_provider_ducklake.lake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
+from airflow_provider_ducklake.lake.spec.types.scalars import TEXTS, Kind
+from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
+from airflow_provider_ducklake.lake.storage.parquet.intervals import unstorable
+from airflow_provider_ducklake.lake.storage.parquet.variant_checks import are_sound
+from airflow_provider_ducklake.lake.storage.parquet.writer import values_of_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+
+UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} levels"
+VARIANT = "Parquet variants"
+DOUBLE = "integers that a file's DOUBLE holds exactly"
+INTERVAL = "intervals of whole milliseconds, none negative, as files hold them"
+SHOWN_BYTES = 40
+_WAYS_OUT = {
+    UTF8: "Read the source in its own encoding: use the option encoding for csv and json files, and "
+    "decode(…, 'ISO-8859-1') for binary values.",
+    JSON: "Convert them to JSON (for example with to_json) or NULL first, or make the column varchar.",
+    VARIANT: "Write what Spark's parse_json or encode_variant (spec.types.variants) returns.",
+    DOUBLE: "Make the column decimal(38,0) or varchar for integers beyond 2**53.",
+    INTERVAL: "Keep others as bigint, in microseconds, or as a struct of their parts.",
+    SHALLOW_JSON: "Keep JSON with more levels in a varchar column.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BadStrings:
+    """Values of one column that break a rule; ``example`` is one of them, cut and escaped.
+
+    ``place`` is its row among those that are written together, from 0, where that is known.
+    """
+
+    column: str
+    rule: str
+    count: int
+    example: str
+    place: int | None = None
+
+    def __str__(self) -> str:
+        values = "1 value is" if self.count == 1 else f"{self.count} values are"
+        where = "" if self.place is None else f" in row {self.place + 1} of those written together"
+        return f"column {self.column}: {values} not valid {self.rule}, such as {self.example}{where}"
+
+
+def refuse_bad_strings(rows: pa.Table, schema: TableSchema, table: str) -> None:
+    """Refuse rows, whose columns are those of ``schema`` in order, with strings that could not be read.
+
+    Raises:
+        InvalidValueError: names the columns, with an example of each.
+    """
+    if found := bad_strings(rows, schema):
+        raise error_of(found, table)
+
+
+def error_of(found: Sequence[BadStrings], table: str) -> InvalidValueError:
+    """Return the error that names what was found, and what helps."""
+    ways_out = [_WAYS_OUT[rule] for rule in dict.fromkeys(one.rule for one in found)]
+    return InvalidValueError(table, [str(one) for one in found], ways_out)
+
+
+def bad_strings(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> list[BadStrings]:
+    """Return what is wrong with strings of any nesting."""
+    return [
+        one
+        for column, values in zip(schema.columns, rows.columns, strict=True)
+        if any(_is_checked(leaf.type) for leaf in column.leaves())
+        for one in _of_column(column, values)
+    ]
+
+
+def together(parts: Iterable[BadStrings]) -> list[BadStrings]:
+    """Return what was found in parts of the rows as of all of them."""
+    found: dict[tuple[str, str], BadStrings] = {}
+    for one in parts:
+        key = (one.column, one.rule)
+        found[key] = replace(found[key], count=found[key].count + one.count) if key in found else one
+    return list(found.values())
+
+
+def string_leaves(column: Column, above: tuple[Column, ...] = ()) -> Iterator[tuple[Column, ...]]:
+    """Yield the path to each field of a column, or the column itself, that holds strings."""
+    yield from _paths(column, _is_text, above)
+
+
+def _paths(
+    column: Column, is_wanted: Callable[[DuckLakeType], bool], above: tuple[Column, ...] = ()
+) -> Iterator[tuple[Column, ...]]:
+    if is_wanted(column.type):
+        yield (*above, column)
+    for child in column.children:
+        yield from _paths(child, is_wanted, (*above, column))
+
+
+def _is_text(type_: DuckLakeType) -> bool:
+    return type_.facts.kind in TEXTS
+
+
+def _is_checked(type_: DuckLakeType) -> bool:
+    return _is_text(type_) or type_.facts.kind in _BY_VALUE or type_.facts.is_double_in_files
+
+
+_BY_VALUE = (Kind.VARIANT, Kind.INTERVAL)
+
+
+def shown(value: bytes) -> str:
+    r"""Return a value that is not UTF-8 for an error.
+
+    >>> shown("café".encode("latin-1"))
+    "b'caf\\xe9'"
+    """
+    return repr(value[:SHOWN_BYTES]) + (" …" if len(value) > SHOWN_BYTES else "")
+
+
+_NO_BOUND_IS_CUT_BELOW = 64  # bytes: the shortest to which a Parquet writer cuts unless it is told to
+
+
+def bad_bound(bound: bytes, type_: DuckLakeType, where: str) -> BadStrings | None:
+    """Return what is wrong with a value that a Parquet footer gives as a bound; None where it may be cut."""
+    if type_.facts.kind not in TEXTS or len(bound) >= _NO_BOUND_IS_CUT_BELOW:
+        return None
+    values = pa.chunked_array([pa.array([bound], pa.binary()).view(pa.string())])
+    return next(_of_leaf(where, type_, values), None)
+
+
+def _of_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[BadStrings]:
+    whole = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
+    paths = {path[-1].id: ".".join(one.name for one in path) for path in _paths(column, _is_checked)}
+    for leaf, found in values_of_leaves(column, whole):
+        for one in _of_leaf(paths[leaf.id], leaf.type, found) if leaf.id in paths else ():
+            yield one if leaf is column else replace(one, place=None)
+
+
+def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    if type_.facts.kind is Kind.VARIANT:
+        yield from _of_variants(path, values)
+        return
+    if type_.facts.kind is Kind.INTERVAL:
+        yield from _of_intervals(path, values)
+        return
+    if type_.facts.is_double_in_files:
+        yield from _of_long_integers(path, type_, values)
+        return
+    wrong = _not_utf8(values)
+    if wrong:
+        yield BadStrings(path, UTF8, len(wrong), shown(wrong[0]))
+    elif type_.facts.kind is Kind.JSON:
+        refused = [one for one in values.to_pylist() if one is not None and not is_json(one)]
+        yield from _of_texts(path, JSON, [one for one in refused if not is_too_deep(one)])
+        yield from _of_texts(path, SHALLOW_JSON, [one for one in refused if is_too_deep(one)])
+
+
+def _of_variants(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    """Yield what is wrong with variants."""
+    wrong = [pair for chunk in values.chunks for pair in _wrong_variants(chunk.drop_null())]
+    if wrong:
+        yield BadStrings(path, VARIANT, len(wrong), shown(b"".join(wrong[0])))
+
+
+def _wrong_variants(variants: pa.StructArray) -> list[tuple[bytes, bytes]]:
+    """Return those of the variants that are none; all of a column are looked at together first."""
+    parts = dict(zip([field.name for field in variants.type], variants.flatten(), strict=True))
+    there = pc.and_(parts["metadata"].is_valid(), parts["value"].is_valid())
+    metadata, value = (parts[name].filter(there).cast(pa.large_binary()) for name in ("metadata", "value"))
+    for start in range(0, len(value), _VARIANTS_AT_ONCE):
+        if not are_sound(metadata.slice(start, _VARIANTS_AT_ONCE), value.slice(start, _VARIANTS_AT_ONCE)):
+            break
+    else:
+        return []
+    pairs = zip(metadata.to_pylist(), value.to_pylist(), strict=True)
+    return [pair for pair in pairs if not _is_variant(*pair)]
+
+
+_VARIANTS_AT_ONCE = 1 << 14
+
+
+def _of_intervals(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    wrong: list[tuple[int, str]] = []
+    before = 0
+    for chunk in values.chunks:
+        wrong += [(before + place, text) for place, text in unstorable(chunk)]
+        before += len(chunk)
+    if wrong:
+        yield BadStrings(path, INTERVAL, len(wrong), wrong[0][1], wrong[0][0])
+
+
+def _of_long_integers(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    doubles = values.cast(pa.float64())
+    low, high = type_.facts.physical_range  # the lowest of int128 DuckDB does not read, either
+    is_held = pc.and_(
+        pc.equal(doubles.cast(_ALL_DIGITS), values.cast(_ALL_DIGITS)),
+        pc.and_(pc.greater(doubles, float(low) if low else -1.0), pc.less(doubles, float(high + 1))),
+    )
+    wrong = values.filter(pc.invert(is_held))  # NULL is neither
+    if len(wrong):
+        yield BadStrings(path, DOUBLE, len(wrong), str(wrong[0]))
+
+
+_ALL_DIGITS = pa.decimal256(40, 0)  # of 2**128, and a sign
+
+
+def _is_variant(metadata: bytes, value: bytes) -> bool:
+    try:
+        check_variant(metadata, value)
+    except ValueError:
+        return False
+    return True
+
+
+def _of_texts(path: str, rule: str, refused: Sequence[str]) -> Iterator[BadStrings]:
+    if refused:
+        cut = refused[0][:SHOWN_BYTES]
+        yield BadStrings(path, rule, len(refused), repr(cut) + (" …" if cut != refused[0] else ""))
+
+
+def _not_utf8(values: pa.ChunkedArray) -> list[bytes]:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return [one for one in values.cast(pa.binary()).to_pylist() if one is not None and not _is_utf8(one)]
+    return []
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,188 @@
+"""The changes a transaction is made of, and the order in which a commit applies and records them.
+
+A change names existing objects by id and objects of its own transaction by a reference, so it stays valid
+when the commit is retried on a newer snapshot. ``Change`` is a closed union: each kind declares what depends
+on the kind (``Declared``), all but its effects. Changes of one table are net: a column added and renamed in
+one transaction is a column added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.transaction.declared import (
+    NewSchemaRef,
+    NewTableRef,
+    NewViewRef,
+    SchemaRef,
+    Stage,
+    TableRef,
+    ViewRef,
+)
+from airflow_provider_ducklake.lake.transaction.facts import FlushedLayout
+from airflow_provider_ducklake.lake.transaction.kinds.deletes import (
+    AddDeletes,
+    EndFiles,
+    FileDeletes,
+    InlineDeletes,
+    Positions,
+    PositionsFile,
+    ReadRows,
+    RowPositions,
+    Scope,
+    Truncate,
+    UnwrittenDeletes,
+)
+from airflow_provider_ducklake.lake.transaction.kinds.macros import CreateMacro, DropMacro, RestoreMacro
+from airflow_provider_ducklake.lake.transaction.kinds.restore import (
+    NoteRestored,
+    RestoredFile,
+    RestoredRows,
+    RestoreRows,
+)
+from airflow_provider_ducklake.lake.transaction.kinds.rows import (
+    AppendFiles,
+    InlinedLayout,
+    InlineRows,
+    RegisterLayout,
+)
+from airflow_provider_ducklake.lake.transaction.kinds.schemas import CreateSchema, DropSchema
+from airflow_provider_ducklake.lake.transaction.kinds.tables import (
+    ChangeColumns,
+    ColumnRow,
+    CommentOnColumn,
+    CommentOnTable,
+    CreateTable,
+    DropTable,
+    RenameTable,
+    RestoreTable,
+    SetOptions,
+    SetPartitioning,
+    SetSorting,
+)
+from airflow_provider_ducklake.lake.transaction.kinds.upkeep import (
+    FlushedDeletes,
+    FlushedFile,
+    FlushInlined,
+    MergeAdjacent,
+    MergedFile,
+    RewriteDeletes,
+    RewriteSource,
+    RewrittenFile,
+)
+from airflow_provider_ducklake.lake.transaction.kinds.views import (
+    CommentOnView,
+    CommentOnViewColumn,
+    CreateView,
+    DropView,
+    RenameView,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from airflow_provider_ducklake.lake.spec.ids import DataFileId
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.transaction.facts import LockedFacts
+
+
+Change: TypeAlias = (
+    CreateSchema
+    | DropSchema
+    | CreateTable
+    | DropTable
+    | RenameTable
+    | ChangeColumns
+    | SetPartitioning
+    | SetSorting
+    | SetOptions
+    | CommentOnTable
+    | CommentOnColumn
+    | CreateView
+    | DropView
+    | RenameView
+    | CommentOnView
+    | CommentOnViewColumn
+    | CreateMacro
+    | DropMacro
+    | RegisterLayout
+    | AppendFiles
+    | InlineRows
+    | EndFiles
+    | ReadRows
+    | AddDeletes
+    | InlineDeletes
+    | Truncate
+    | MergeAdjacent
+    | FlushInlined
+    | RewriteDeletes
+    | RestoreTable
+    | RestoreMacro
+    | RestoreRows
+    | NoteRestored
+)
+
+
+def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Return the changes in commit order: drops, creations, alterations, then each table's rows, files first.
+
+    Existing tables come before new ones and by id, and delete files last, as the reference numbers files.
+    What was only read has no effect and is left out.
+
+    Raises:
+        UnsupportedFeatureError: compaction or a flush together with anything else: readers tell by the
+            snapshot that no row changed.
+    """
+    changes = [change for change in changes if change.stage is not Stage.READ]
+    if len({change.is_upkeep for change in changes}) > 1:
+        raise UnsupportedFeatureError("Maintenance needs its own snapshot. Commit other changes separately.")
+    return tuple(sorted(_appended_once(changes), key=lambda change: (change.stage, change.place)))
+
+
+def written_tables(changes: Iterable[Change]) -> tuple[QualifiedName, ...]:
+    """Return the tables whose rows or definition are changed, each once; upkeep and drops are left out."""
+    names = (change.written for change in changes)
+    return tuple({name.folded: name for name in names if name is not None}.values())
+
+
+def _appended_once(changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield the changes, files that are added to one table in one of them."""
+    appends: dict[TableRef, AppendFiles] = {}
+    for change in changes:
+        if not isinstance(change, AppendFiles):
+            yield change
+        elif change.files:
+            before = appends.get(change.table)
+            appends[change.table] = replace(change, files=before.files + change.files) if before else change
+    yield from appends.values()
+
+
+def changes_definitions(changes: Iterable[Change]) -> bool:
+    """Whether a change is one of what names mean, not of rows."""
+    return any(change.makes_snapshot and change.stage <= Stage.LAYOUT for change in changes)
+
+
+def changes_catalog(changes: Collection[Change], facts: LockedFacts) -> bool:
+    """Whether the schema version rises."""
+    return changes_definitions(changes) or any(change.makes_layout(facts) for change in changes)
+
+
+def check_changes(changes: Iterable[Change], facts: LockedFacts) -> None:
+    """Compare what is known under the lock with what was when the changes were planned.
+
+    Raises:
+        TransactionConflictError: it is not what it was.
+        UnsupportedFeatureError: two of the changes delete rows of one file.
+    """
+    seen: set[DataFileId] = set()
+    for change in changes:
+        targets = change.targets
+        if (twice := sorted(seen & targets.keys())) and not change.repeats_deletes:
+            raise UnsupportedFeatureError(
+                f"Two parts of this commit delete rows of data file {twice[0]} of {change.name}. Delete "
+                "them in one part, or commit one after the other."
+            )
+        seen |= targets.keys()
+        change.check(facts)

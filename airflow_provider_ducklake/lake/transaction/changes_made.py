@@ -1,0 +1,127 @@
+r"""Codec of ``ducklake_snapshot_changes.changes_made``.
+
+>>> parse_changes('created_table:"s,1"."we""ird",inserted_into_table:2')[0].name
+QualifiedName(schema=SchemaPath(parts=('s,1',)), name='we"ird')
+>>> format_changes(parse_changes('created_schema:"main",deleted_from_table:1'))
+'created_schema:"main",deleted_from_table:1'
+
+*Source:* the words and their order as the reference writes them (docs/sources.md, DDL).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.errors import CatalogError
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class ChangeKind(StrEnum):
+    """Every word of the format, in the order in which one snapshot lists them."""
+
+    DROPPED_SCHEMA = "dropped_schema"
+    DROPPED_TABLE = "dropped_table"
+    DROPPED_VIEW = "dropped_view"
+    CREATED_SCHEMA = "created_schema"
+    CREATED_TABLE = "created_table"
+    CREATED_VIEW = "created_view"
+    CREATED_SCALAR_MACRO = "created_scalar_macro"
+    CREATED_TABLE_MACRO = "created_table_macro"
+    DROPPED_SCALAR_MACRO = "dropped_scalar_macro"
+    DROPPED_TABLE_MACRO = "dropped_table_macro"
+    INSERTED_INTO_TABLE = "inserted_into_table"
+    DELETED_FROM_TABLE = "deleted_from_table"
+    ALTERED_TABLE = "altered_table"
+    ALTERED_VIEW = "altered_view"
+    INLINED_INSERT = "inlined_insert"
+    INLINED_DELETE = "inlined_delete"
+    INLINE_FLUSH = "inline_flush"
+    MERGE_ADJACENT = "merge_adjacent"
+    REWRITE_DELETE = "rewrite_delete"
+
+
+# Words of spec versions before 1.0 that mean the same as one of today's.
+_OLD_WORDS = {"compacted_table": ChangeKind.MERGE_ADJACENT, "flushed_inlined": ChangeKind.INLINE_FLUSH}
+_NAMED = frozenset(kind for kind in ChangeKind if kind.value.startswith("created_"))
+_ORDER = {kind: position for position, kind in enumerate(ChangeKind)}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """One entry of ``changes_made``: a creation names what it made, everything else carries an id.
+
+    ``kind`` is None for a word this release does not know; ``word`` keeps it.
+    """
+
+    kind: ChangeKind | None
+    object_id: int | None = None
+    name: QualifiedName | SchemaPath | None = None
+    word: str = ""
+
+    def __str__(self) -> str:
+        word = self.kind.value if self.kind is not None else self.word
+        if self.name is None:
+            return f"{word}:{self.object_id}"
+        return f"{word}:{'.'.join(map(quote, self.name.parts))}"
+
+
+UPKEEP = frozenset({ChangeKind.MERGE_ADJACENT, ChangeKind.REWRITE_DELETE, ChangeKind.INLINE_FLUSH})
+
+
+def changes_table(records: Iterable[ChangeRecord], table_id: int) -> bool:
+    """Whether a snapshot with these records changed a table; upkeep alone only moved its rows."""
+    return bool({one.kind for one in records if one.object_id == table_id} - UPKEEP)
+
+
+_QUOTED = r'"(?:[^"]|"")*"'
+_ENTRY = re.compile(rf"([a-z_]+):(?:(\d{{1,19}})|({_QUOTED}(?:\.{_QUOTED})*))(?:,|\Z)")
+
+
+def parse_changes(text: str | None) -> tuple[ChangeRecord, ...]:
+    """Return the entries of a ``changes_made`` text; NULL and the empty text have none.
+
+    Raises:
+        CatalogError: the text does not follow the format.
+    """
+    records: list[ChangeRecord] = []
+    position = 0
+    text = text or ""
+    while position < len(text):
+        match = _ENTRY.match(text, position)
+        if match is None:
+            raise CatalogError(f"Cannot read changes_made {text!r} at character {position}.")
+        records.append(_record(*match.groups()))
+        position = match.end()
+    return tuple(records)
+
+
+def _record(word: str, object_id: str | None, path: str | None) -> ChangeRecord:
+    kind = _OLD_WORDS.get(word)
+    if kind is None and word in set(ChangeKind):
+        kind = ChangeKind(word)
+    if object_id is not None:
+        return ChangeRecord(kind, int(object_id), word=word if kind is None else "")
+    assert path is not None
+    *above, last = (part[1:-1].replace('""', '"') for part in re.findall(_QUOTED, path))
+    is_schema = kind is ChangeKind.CREATED_SCHEMA or not above
+    name = SchemaPath((*above, last)) if is_schema else QualifiedName(SchemaPath(tuple(above)), last)
+    return ChangeRecord(kind, name=name, word=word if kind is None else "")
+
+
+def format_changes(records: Iterable[ChangeRecord]) -> str | None:
+    """Return the text for the catalog: the format's order, by id, each entry once; None for no change."""
+    unique = list(dict.fromkeys(records))
+    unique.sort(key=_place)
+    return ",".join(map(str, unique)) or None
+
+
+def _place(record: ChangeRecord) -> tuple[int, int]:
+    """Return where a record stands; those that name objects keep their order."""
+    kind = _ORDER.get(record.kind, len(_ORDER)) if record.kind else len(_ORDER)
+    return kind, record.object_id or 0

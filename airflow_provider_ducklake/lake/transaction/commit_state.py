@@ -1,0 +1,188 @@
+"""The snapshot being built: its predecessor, and the ids, times and statistics that it assigns.
+
+One of the three places with mutable state; a new one is made for every attempt, so a retry recomputes
+everything.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.spec.files import same_mapping_key
+from airflow_provider_ducklake.lake.spec.ids import (
+    ColumnId,
+    DataFileId,
+    MacroId,
+    MappingId,
+    PartitionId,
+    SchemaId,
+    SnapshotId,
+    SortId,
+    TableId,
+    ViewId,
+)
+from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+from airflow_provider_ducklake.lake.transaction.declared import (
+    NewSchemaRef,
+    NewTableRef,
+    NewViewRef,
+    SchemaRef,
+    TableRef,
+    ViewRef,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.lake.spec.files import NameMapping
+    from airflow_provider_ducklake.lake.spec.stats import TableColumnStats, TableStats
+    from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord
+    from airflow_provider_ducklake.lake.transaction.facts import LockedFacts
+
+
+class CommitState:
+    """Hands out the ids of one commit attempt. ``time`` is never at or before the predecessor's."""
+
+    def __init__(
+        self,
+        head: Snapshot,
+        clock: datetime,
+        facts: LockedFacts,
+        *,
+        catalog_changes: bool,
+    ) -> None:
+        self.head = head
+        self.facts = facts
+        self.snapshot_id = SnapshotId(head.id + 1)
+        self.schema_version = head.schema_version + catalog_changes
+        self.time = max(clock, head.time + timedelta(microseconds=1))
+        self.records: list[ChangeRecord] = []
+        self.added_rows: dict[TableId, tuple[int, int]] = {}  # first row id, and number of rows
+        self._next_catalog_id = head.next_catalog_id
+        self._next_file_id = head.next_file_id
+        self._stats = dict(facts.tables)
+        self._column_stats = {table_id: dict(columns) for table_id, columns in facts.columns.items()}
+        self._skipped = dict(facts.skipped)
+        self._layouts = dict(facts.layouts)
+        self._mappings = {table_id: dict(mappings) for table_id, mappings in facts.mappings.items()}
+        self._schemas: dict[NewSchemaRef, SchemaId] = {}
+        self._tables: dict[NewTableRef, TableId] = {}
+        self._views: dict[NewViewRef, ViewId] = {}
+        self._partitions: dict[TableId, PartitionId] = {}
+        self._versioned: set[TableId] = set()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The row of ``ducklake_snapshot``, final once every effect was asked for."""
+        return Snapshot(
+            self.snapshot_id, self.schema_version, self._next_catalog_id, self._next_file_id, self.time
+        )
+
+    def record(self, record: ChangeRecord) -> None:
+        """Note an entry for ``changes_made``."""
+        self.records.append(record)
+
+    def stats(self, table_id: TableId) -> TableStats | None:
+        """Return the table's statistics after the changes so far; None before its first row."""
+        return self._stats.get(table_id)
+
+    def column_stats(self, table_id: TableId) -> Mapping[ColumnId, TableColumnStats]:
+        """Return the statistics of the table's columns after the changes so far."""
+        return self._column_stats.get(table_id, {})
+
+    def set_stats(
+        self, table_id: TableId, stats: TableStats, columns: Mapping[ColumnId, TableColumnStats]
+    ) -> None:
+        """Note a table's statistics after a change."""
+        self._stats[table_id] = stats
+        self._column_stats[table_id] = dict(columns)
+
+    def skip_bounds(self, table_id: TableId, columns: frozenset[ColumnId]) -> None:
+        """Note of which leaf columns the statistics of a table's new rows have no bounds."""
+        self._skipped[table_id] = columns
+
+    def skipped(self, table_id: TableId) -> frozenset[ColumnId]:
+        """Return the leaf columns without bounds in the statistics of a table's new rows."""
+        return self._skipped.get(table_id, frozenset())
+
+    def layout(self, table_id: TableId) -> int | None:
+        """Return the schema version of the table's newest layout for inlined rows."""
+        return self._layouts.get(table_id)
+
+    def add_layout(self, table_id: TableId) -> None:
+        """Note that this commit registers a layout, under its own schema version."""
+        self._layouts[table_id] = self.schema_version
+
+    def note_rows(self, table_id: TableId, row_id_start: int, row_count: int) -> None:
+        """Note which row ids a table's new rows got."""
+        start, before = self.added_rows.get(table_id, (row_id_start, 0))
+        self.added_rows[table_id] = start, before + row_count
+
+    def _catalog_id(self) -> int:
+        self._next_catalog_id += 1
+        return self._next_catalog_id - 1
+
+    def add_schema(self, ref: NewSchemaRef) -> SchemaId:
+        """Return the id of a schema this commit creates."""
+        self._schemas[ref] = SchemaId(self._catalog_id())
+        return self._schemas[ref]
+
+    def add_table(self, ref: NewTableRef) -> TableId:
+        """Return the id of a table this commit creates."""
+        self._tables[ref] = TableId(self._catalog_id())
+        return self._tables[ref]
+
+    def add_partition(self, table_id: TableId, known: PartitionId | None = None) -> PartitionId:
+        """Return the id of a partition spec this commit gives to a table; ``known``: which it had before."""
+        self._partitions[table_id] = PartitionId(self._catalog_id()) if known is None else known
+        return self._partitions[table_id]
+
+    def add_view(self, ref: NewViewRef, known: ViewId | None = None) -> ViewId:
+        """Return the id of a view this commit creates; ``known``: which it had before."""
+        self._views[ref] = ViewId(self._catalog_id()) if known is None else known
+        return self._views[ref]
+
+    def new_macro_id(self) -> MacroId:
+        """Return the id of a macro this commit creates."""
+        return MacroId(self._catalog_id())
+
+    def new_sort_id(self) -> SortId:
+        """Return the id of the next sort spec."""
+        return SortId(self._catalog_id())
+
+    def is_first_version_of(self, table_id: TableId) -> bool:
+        """Whether the table has not been asked about before: it gets one schema version a commit."""
+        is_first = table_id not in self._versioned
+        self._versioned.add(table_id)
+        return is_first
+
+    def new_file_id(self) -> DataFileId:
+        """Return the id of the next data file."""
+        self._next_file_id += 1
+        return DataFileId(self._next_file_id - 1)
+
+    def mapping_id(self, table_id: TableId, mapping: NameMapping) -> tuple[MappingId, bool]:
+        """Return the id of a table's mapping, and whether this commit is the first to use it."""
+        known = self._mappings.setdefault(table_id, {})
+        key = same_mapping_key(mapping)
+        if key in known:
+            return known[key], False
+        known[key] = MappingId(self.new_file_id())
+        return known[key], True
+
+    def schema_id(self, ref: SchemaRef) -> SchemaId:
+        """Return the id behind a reference."""
+        return self._schemas[ref] if isinstance(ref, NewSchemaRef) else ref
+
+    def table_id(self, ref: TableRef) -> TableId:
+        """Return the id behind a reference."""
+        return self._tables[ref] if isinstance(ref, NewTableRef) else ref
+
+    def view_id(self, ref: ViewRef) -> ViewId:
+        """Return the id behind a reference."""
+        return self._views[ref] if isinstance(ref, NewViewRef) else ref
+
+    def new_partition_id(self, table_id: TableId) -> PartitionId | None:
+        """Return the partition spec that this commit gave to the table, if it did."""
+        return self._partitions.get(table_id)

@@ -1,0 +1,227 @@
+"""What each kind of change declares about itself, so that only the effects ask for its kind.
+
+A change names an object by its id, or by a reference to one that the same transaction creates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.lake.spec.ids import SchemaId, TableId, ViewId
+from airflow_provider_ducklake.lake.transaction.conflicts import Claim, claim_on
+from airflow_provider_ducklake.lake.transaction.facts import nothing_needed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, DeleteFileId
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.spec.stats import ColumnStats, TableColumnStats
+    from airflow_provider_ducklake.lake.transaction.conflicts import Operation
+    from airflow_provider_ducklake.lake.transaction.facts import LockedFacts, Needs
+
+
+class Stage(IntEnum):
+    """When a commit applies a change: as the reference numbers objects and files."""
+
+    READ = auto()  # never: it has no effect
+    DROP = auto()
+    DROP_SCHEMA = auto()
+    CREATE_SCHEMA = auto()
+    DEFINE = auto()
+    COMMENT = auto()
+    LAYOUT = auto()  # the last that gives names another meaning; rows follow
+    END_ROWS = auto()
+    MOVE_ROWS = auto()
+    ADD_ROWS = auto()
+    DELETE_FILES = auto()
+
+
+class Declared(ABC):
+    """A change of any kind; ``changes.Change`` is the union of all of them.
+
+    A kind that forgets what is abstract here cannot be made: neither mypy nor Python lets it.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def stage(self) -> Stage:
+        """When it is applied."""
+
+    @property
+    @abstractmethod
+    def claim(self) -> Claim | None:
+        """What it does, for conflicts; None where only the same transaction knows the object."""
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Where it stands within its stage; equal ones keep their order."""
+        return ()
+
+    @property
+    def is_upkeep(self) -> bool:
+        """Whether it moves rows without changing any, in a snapshot of its own."""
+        return False
+
+    @property
+    def makes_snapshot(self) -> bool:
+        """Whether a snapshot records it; what does not is written without one where nothing else is."""
+        return True
+
+    @property
+    def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
+        """The data files that lose rows, with the live delete files that they had when we planned."""
+        return {}
+
+    @property
+    def repeats_deletes(self) -> bool:
+        """Whether its targets lose nothing that they had not lost before."""
+        return False
+
+    @property
+    def written(self) -> QualifiedName | None:
+        """The table whose rows or definition it changes, by its name afterwards; None: there is none."""
+        return None
+
+    def makes_layout(self, facts: LockedFacts) -> bool:  # noqa: ARG002 - only what adds rows there asks
+        """Whether it makes a catalog table for inlined rows, since none fits."""
+        return False
+
+    @property
+    def needs(self) -> Needs:
+        """What it has to know under the lock."""
+        return nothing_needed()
+
+    def check(self, facts: LockedFacts) -> None:  # noqa: B027 - most have nothing to compare
+        """Compare what is known under the lock with what was when we planned.
+
+        Raises:
+            TransactionConflictError: it is not what it was.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class OfTable(Declared):
+    """A change of a table that existed before."""
+
+    table_id: TableId
+    name: QualifiedName
+
+    @property
+    @abstractmethod
+    def operation(self) -> Operation:
+        """What it does to the table, for conflicts."""
+
+    @property
+    def written(self) -> QualifiedName | None:
+        return self.name if self.makes_snapshot and not self.is_upkeep else None
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.operation, self.name, self.table_id)
+
+    def check(self, facts: LockedFacts) -> None:
+        check_targets(self, facts)
+
+
+@dataclass(frozen=True, slots=True)
+class OfAnyTable(Declared):
+    """A change of a table that may be one of the same transaction."""
+
+    table: TableRef
+    name: QualifiedName
+
+    @property
+    @abstractmethod
+    def operation(self) -> Operation:
+        """What it does to the table, for conflicts."""
+
+    @property
+    def written(self) -> QualifiedName | None:
+        return self.name if self.makes_snapshot else None
+
+    @property
+    def claim(self) -> Claim | None:
+        return claim_on(self.operation, self.table, self.name)
+
+
+def check_name(object_id: int, name: QualifiedName, facts: LockedFacts) -> None:
+    """Refuse to drop or rename what has another name: a rename is recorded as a creation.
+
+    Raises:
+        TransactionConflictError: a table or view has another name.
+    """
+    found = facts.names.get(object_id, name.name)
+    if found != name.name:
+        raise facts.conflict("drop or rename it", f"renamed it to {found!r}", name)
+
+
+_GONE = -1
+
+
+def check_targets(change: OfTable, facts: LockedFacts) -> None:
+    """Compare the data files that lose rows with what they were when we planned: the conflict of same file.
+
+    The reference compares less, and loses deletes by it (docs/sources.md, commits).
+
+    Raises:
+        TransactionConflictError: a file is gone, or got other deletes since.
+    """
+    for file_id, replaces in change.targets.items():
+        if facts.targets.get(file_id, _GONE) != replaces:
+            did = "deleted other rows of it" if file_id in facts.targets else "removed the file"
+            raise facts.conflict(f"delete rows of data file {file_id}", f"{did}", change.name)
+
+
+def with_bounds(
+    tables: Iterable[TableId], stats: Iterable[Mapping[ColumnId, ColumnStats | TableColumnStats | None]]
+) -> tuple[tuple[TableId, ColumnId], ...]:
+    """Return the columns that new rows have bounds for, by what is said of each batch of rows."""
+    found = {
+        column_id: None
+        for one in stats
+        for column_id, known in one.items()
+        if known is not None and (known.min_value is not None or known.max_value is not None)
+    }
+    return tuple((table_id, column_id) for table_id in tables for column_id in found)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchemaRef:
+    """A schema that the same transaction creates."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTableRef:
+    """A table that the same transaction creates."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewViewRef:
+    """A view that the same transaction creates."""
+
+    index: int
+
+
+SchemaRef: TypeAlias = SchemaId | NewSchemaRef
+TableRef: TypeAlias = TableId | NewTableRef
+ViewRef: TypeAlias = ViewId | NewViewRef
+
+
+def existing(table: TableRef) -> tuple[TableId, ...]:
+    """Return the id of a table that existed before, if it did."""
+    return () if isinstance(table, NewTableRef) else (table,)
+
+
+def place_of(table: TableRef) -> tuple[bool, int]:
+    """Return where a table stands among others: existing ones come before new ones, and by id."""
+    return (True, table.index) if isinstance(table, NewTableRef) else (False, table)

@@ -1,0 +1,187 @@
+"""Rows that are moved without a change: compaction and flushes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from airflow_provider_ducklake.lake.transaction.conflicts import Operation
+from airflow_provider_ducklake.lake.transaction.declared import OfTable, Stage, check_targets
+from airflow_provider_ducklake.lake.transaction.facts import Needs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.lake.spec.encryption import FileKey
+    from airflow_provider_ducklake.lake.spec.files import DataFile
+    from airflow_provider_ducklake.lake.spec.ids import DataFileId, DeleteFileId, PartitionId, SnapshotId
+    from airflow_provider_ducklake.lake.transaction.facts import FlushedLayout, LockedFacts
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFile:
+    """A file with the rows of ``sources``, which it replaces: live files that never lost a row.
+
+    Its path is relative to the table's directory. ``begin_snapshot`` is that of its oldest row; with a
+    ``partial_max``, that of the newest, each row says its own. ``row_id_start`` None: rows say their ids.
+    """
+
+    file: DataFile
+    sources: tuple[DataFileId, ...]
+    begin_snapshot: SnapshotId
+    partial_max: SnapshotId | None = None
+    row_id_start: int | None = None
+    partition_id: PartitionId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeAdjacent(OfTable):
+    """Files in the place of others, with the same rows at every snapshot."""
+
+    files: tuple[MergedFile, ...]
+
+    stage: ClassVar[Stage] = Stage.MOVE_ROWS
+    operation: ClassVar[Operation] = Operation.MERGE
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(sources=tuple((self.table_id, one) for one in self.sources), skips=(self.table_id,))
+
+    is_upkeep: ClassVar[bool] = True
+
+    def check(self, facts: LockedFacts) -> None:
+        for one in self.sources:
+            if one not in facts.sources:
+                raise facts.conflict(f"compact data file {one}", "deleted or moved rows of it", self.name)
+
+    @property
+    def sources(self) -> tuple[DataFileId, ...]:
+        """The files that go."""
+        return tuple(one for file in self.files for one in file.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushedDeletes:
+    """The delete file of a flushed file: its rows that had ended, each with the snapshot that did it.
+
+    Of a file that ends itself, those that ended before it.
+    Its path is relative to the table's directory. ``begin_snapshot`` and ``partial_max`` are the first and
+    the last of those snapshots.
+    """
+
+    path: str
+    delete_count: int
+    file_size_bytes: int
+    footer_size: int
+    begin_snapshot: SnapshotId
+    partial_max: SnapshotId
+    encryption_key: FileKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlushedFile:
+    """A file with rows that lay in the catalog; each says its id and the snapshot that it came by.
+
+    Its path is relative to the table's directory. ``begin_snapshot`` and ``partial_max`` are the first and
+    the last of those snapshots; ``end_snapshot`` is that of its last row, where none is live.
+    """
+
+    file: DataFile
+    begin_snapshot: SnapshotId
+    partial_max: SnapshotId
+    partition_id: PartitionId | None = None
+    deletes: FlushedDeletes | None = None
+    end_snapshot: SnapshotId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlushInlined(OfTable):
+    """Files in the place of rows that lay in the catalog by the snapshot ``read_at``.
+
+    Rows that no snapshot knows any more are in none of them.
+    """
+
+    read_at: SnapshotId
+    layouts: tuple[FlushedLayout, ...]
+    files: tuple[FlushedFile, ...]
+
+    stage: ClassVar[Stage] = Stage.MOVE_ROWS
+    operation: ClassVar[Operation] = Operation.FLUSH
+
+    @property
+    def needs(self) -> Needs:
+        table = self.table_id
+        read = tuple((table, one.schema_version, self.read_at) for one in self.layouts)
+        return Needs(layouts=(table,), flushed=read, skips=(table,))
+
+    is_upkeep: ClassVar[bool] = True
+
+    def check(self, facts: LockedFacts) -> None:
+        for one in self.layouts:
+            if facts.flushed.get((self.table_id, one.schema_version)) != one:
+                raise facts.conflict(Operation.FLUSH.value, "has others of them", self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteSource:
+    """A live file as it was read: without the rows of its delete file, and of marks in the catalog."""
+
+    file_id: DataFileId
+    delete_file_id: DeleteFileId | None
+    mark_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenFile:
+    """A file with the live rows of others, which say their ids; None: no row of them was left.
+
+    Its path is relative to the table's directory. It has the columns that the table had at ``read_at``.
+    """
+
+    file: DataFile | None
+    origins: tuple[RewriteSource, ...]
+    read_at: SnapshotId
+    partition_id: PartitionId | None = None
+
+    @property
+    def sources(self) -> tuple[DataFileId, ...]:
+        """The files that end."""
+        return tuple(one.file_id for one in self.origins)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteDeletes(OfTable):
+    """Files in the place of others that had deletes, from now on: older snapshots keep those."""
+
+    files: tuple[RewrittenFile, ...]
+
+    stage: ClassVar[Stage] = Stage.MOVE_ROWS
+    operation: ClassVar[Operation] = Operation.REWRITE
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(targets=tuple(self.targets), delete_counts=(self.table_id,), skips=(self.table_id,))
+
+    is_upkeep: ClassVar[bool] = True
+
+    @property
+    def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
+        return {one.file_id: one.delete_file_id for one in self.origins}
+
+    def check(self, facts: LockedFacts) -> None:
+        check_targets(self, facts)
+        for one in self.origins:
+            if facts.delete_counts.get(one.file_id, 0) != one.mark_count:
+                raise facts.conflict(
+                    f"compact data file {one.file_id}", "deleted or moved rows of it", self.name
+                )
+
+    @property
+    def origins(self) -> tuple[RewriteSource, ...]:
+        """The files that end, as they were read."""
+        return tuple(one for file in self.files for one in file.origins)
+
+    @property
+    def file_ids(self) -> tuple[DataFileId, ...]:
+        """Their ids."""
+        return tuple(one.file_id for one in self.origins)

@@ -1,0 +1,518 @@
+"""A table as a transaction will leave it, and the changes that lead there.
+
+Every edit returns a new draft; what counts is the difference between the first and the last one.
+*Source:* what the reference allows and writes for each ALTER (docs/sources.md, DDL; probed on 1.5.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.errors import (
+    AlreadyExistsError,
+    ColumnNotFoundError,
+    InvalidInputError,
+    InvalidOptionError,
+    InvalidPartitionError,
+    InvalidTypeError,
+)
+from airflow_provider_ducklake.lake.spec.names.identifiers import (
+    QualifiedName,
+    fold,
+    split_parts,
+)
+from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS
+from airflow_provider_ducklake.lake.spec.schema import (
+    Column,
+    Default,
+    TableSchema,
+    add_column,
+    new_columns,
+    parents,
+    remove_column,
+    replace_column,
+    resolve_path,
+)
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    DuckLakeType,
+    Field,
+    StructType,
+    can_promote,
+)
+from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.transaction.changes import (
+    AppendFiles,
+    Change,
+    ColumnRow,
+    CreateTable,
+    InlinedLayout,
+    InlineRows,
+    NewTableRef,
+    ReadRows,
+    SchemaRef,
+    Scope,
+    SetOptions,
+    SetPartitioning,
+    TableRef,
+    Truncate,
+)
+from airflow_provider_ducklake.lake.transaction.definition import (
+    PARTITIONING,
+    SORTING,
+    Definition,
+    column_rows,
+    definition_changes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.lake.spec.files import DataFile
+    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId
+    from airflow_provider_ducklake.lake.spec.options import Options
+    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
+    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.sorting import SortField
+    from airflow_provider_ducklake.lake.spec.stats import TableColumnStats
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedBatch:
+    """Rows for the catalog: values to bind by column id, and what they say of each leaf column."""
+
+    rows: tuple[Mapping[ColumnId, object], ...]
+    column_stats: Mapping[ColumnId, TableColumnStats | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TableDraft:
+    """One table of a transaction; ``base`` is None for one that the transaction creates.
+
+    ``root`` is its directory, absolute, ending in ``/``; ``next_column_id`` has never been used by the table.
+    """
+
+    ref: TableRef
+    schema_ref: SchemaRef
+    name: QualifiedName
+    uuid: str
+    directory: str
+    root: str
+    columns: TableSchema
+    options: Options
+    next_column_id: int
+    base: TableSnapshot | None = None
+    partition_by: tuple[PartitionField, ...] = ()
+    sort_by: tuple[SortField, ...] = ()
+    keys_set: tuple[str, ...] = ()  # PARTITIONING and SORTING, in the order they were set
+    table_comment: tuple[str | None] | None = None
+    column_comments: Mapping[ColumnId, str | None] = field(default_factory=dict)
+    without_nulls: tuple[ColumnId, ...] = ()
+    files: tuple[DataFile, ...] = ()
+    inlined: tuple[InlinedBatch, ...] = ()
+    layout: InlinedLayout = field(default_factory=InlinedLayout)
+    deletes: tuple[Change, ...] = ()
+    is_truncated: bool = False
+    searched: tuple[ReadRows, ...] = ()  # for rows to delete
+    is_altered: bool = False
+    undone: tuple[ColumnRow, ...] = ()
+    options_set: Mapping[str, str | None] = field(default_factory=dict)  # as in SetOptions
+
+    @classmethod
+    def of(cls, table: TableSnapshot, next_column_id: int) -> TableDraft:
+        """Return the draft of an existing table that nothing has happened to."""
+        return cls(
+            ref=table.table_id,
+            schema_ref=table.schema_id,
+            name=table.name,
+            uuid=table.table_uuid,
+            directory="",
+            root=table.root,
+            columns=table.schema,
+            options=table.options,
+            next_column_id=next_column_id,
+            base=table,
+            partition_by=table.partition_spec.fields if table.partition_spec else (),
+            sort_by=table.sort_spec.fields if table.sort_spec else (),
+        )
+
+    @property
+    def partition_id(self) -> PartitionId | None:
+        """The partition spec of files written now; None for one that the transaction itself sets."""
+        if self.base is None or self.base.partition_spec is None or PARTITIONING in self.keys_set:
+            return None
+        return self.base.partition_spec.id
+
+    def check_column_name(self, name: str, *, is_top: bool = True) -> None:
+        """Refuse a name that no column of the table, or field of one, can have.
+
+        Raises:
+            InvalidNameError: the format needs it for itself, or cannot store it.
+        """
+        inlining = is_top and self.options.allows_inlining
+        self.options.writer.check_column_name(name, inlining=inlining)
+
+    def find(self, path: str) -> Column:
+        """Return the column of a dotted path.
+
+        Raises:
+            ColumnNotFoundError: no such column.
+        """
+        return resolve_path(self.columns, path, str(self.name))
+
+    def has(self, path: str) -> bool:
+        """Whether there is a column of that dotted path."""
+        try:
+            self.find(path)
+        except ColumnNotFoundError:
+            return False
+        return True
+
+    def renamed(self, name: QualifiedName) -> TableDraft:
+        """Return the table under another name."""
+        return replace(self, name=name)
+
+    def with_column(
+        self, path: str, type_: DuckLakeType, default: Default, initial: str | None, *, nullable: bool
+    ) -> TableDraft:
+        """Return the table with one more column, or field of a struct (``"address.zip"``).
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+            InvalidNameError, InvalidTypeError, InvalidInputError: name or type cannot be.
+        """
+        *above, name = split_parts(path)
+        parent = self._parent_of_new(path, above)
+        siblings = parent.children if parent is not None else self.columns.columns
+        self.check_column_name(name, is_top=parent is None)
+        if any(fold(one.name) == fold(name) for one in siblings):
+            raise AlreadyExistsError("column", f"{self.name}.{path}")
+        if self.inlined and initial is not None:
+            raise InvalidInputError(f"Add column {path!r} before rows are added to {self.name}.")
+        added = new_columns([Field(name, type_)], first_id=self.next_column_id).columns[0]
+        added = replace(added, default=default, initial_default=initial, nullable=nullable)
+        return replace(
+            self,
+            columns=add_column(self.columns, parent.id if parent else None, added),
+            next_column_id=self.next_column_id + sum(1 for _ in added.walk()),
+            is_altered=self.is_altered or parent is None,
+        )
+
+    def _parent_of_new(self, path: str, above: Sequence[str]) -> Column | None:
+        if not above:
+            return None
+        column = TableSchema(self.columns.columns).find(above[0], str(self.name))
+        for part in above[1:]:
+            column = TableSchema(column.children).find(part, f"{self.name} column {column.name}")
+        if not isinstance(column.type, StructType):
+            raise InvalidTypeError(
+                f"Cannot add {path!r} to {self.name}: fields can be added to a struct, and {column.name!r} "
+                f"is {column.type}."
+            )
+        return column
+
+    def without_column(self, path: str) -> TableDraft:
+        """Return the table without a column or field.
+
+        Raises:
+            ColumnNotFoundError: no such column.
+            InvalidInputError: it is the last one, or partitioning or sorting needs it.
+        """
+        column = self.find(path)
+        siblings = self._siblings(column)
+        if len(siblings) == 1:
+            where = "field of its struct" if column not in self.columns.columns else f"column of {self.name}"
+            raise InvalidInputError(
+                f"Cannot drop {path!r}: it is the last {where}. Drop the whole struct or table instead."
+            )
+        if not self._is_struct_field_or_top(column):
+            raise InvalidInputError(f"Cannot drop {path!r}: a list or map needs it.")
+        self._refuse_partition_key(column, "drop")
+        if column in self.columns.columns and any(key.mentions(column) for key in self.sort_by):
+            raise InvalidInputError(
+                f"Cannot drop column {column.name!r}: {self.name} is sorted by it. Set or reset the sort "
+                "keys first."
+            )
+        return replace(
+            self,
+            columns=remove_column(self.columns, column.id),
+            undone=(*self.undone, *self._made_here(column)),
+        )
+
+    def _made_here(self, column: Column) -> Iterator[ColumnRow]:
+        """Yield a column and what it holds as far as the transaction added them and their ids stay used.
+
+        They do for a new table, as in the reference, and where files of the transaction have them.
+        """
+        before = column_rows(self.base.schema) if self.base is not None else {}
+        rows = column_rows(self.columns)
+        if self.base is None or self.files:
+            yield from (rows[one.id] for one in TableSchema((column,)).walk() if one.id not in before)
+
+    def _siblings(self, column: Column) -> tuple[Column, ...]:
+        parent = parents(self.columns)[column.id]
+        return self.columns.columns if parent is None else self.columns.by_id(parent).children
+
+    def _is_struct_field_or_top(self, column: Column) -> bool:
+        parent = parents(self.columns)[column.id]
+        return parent is None or isinstance(self.columns.by_id(parent).type, StructType)
+
+    def _refuse_partition_key(self, column: Column, verb: str) -> None:
+        if any(key.column_id == column.id for key in self.partition_by):
+            raise InvalidInputError(
+                f"Cannot {verb} column {column.name!r}: {self.name} is partitioned by it. Set or reset the "
+                "partitioning first."
+            )
+
+    def with_column_renamed(self, path: str, name: str) -> TableDraft:
+        """Return the table with another name for a column or struct field; sort keys follow.
+
+        Raises:
+            ColumnNotFoundError: no such column or field.
+            AlreadyExistsError: another column or field at its level has the name.
+            InvalidNameError: the name cannot be one.
+        """
+        column = self.find(path)
+        is_top = column in self.columns.columns
+        self.check_column_name(name, is_top=is_top)
+        if not self._is_struct_field_or_top(column):
+            raise InvalidInputError(
+                f"Cannot rename {path!r}: the format defines the names inside lists and maps."
+            )
+        if any(one.id != column.id and fold(one.name) == fold(name) for one in self._siblings(column)):
+            raise AlreadyExistsError("column", f"{self.name}.{name}")
+        if not is_top:
+            return replace(self, columns=replace_column(self.columns, replace(column, name=name)))
+        draft = self._with(replace(column, name=name))
+        sort_by = tuple(key.renamed(column, name) for key in self.sort_by)
+        return draft if sort_by == self.sort_by else draft.sorted_by(sort_by)
+
+    def with_type(self, path: str, type_: DuckLakeType) -> TableDraft:
+        """Return the table with a wider type for a column or field.
+
+        Raises:
+            ColumnNotFoundError: no such column.
+            InvalidTypeError: the type is not a wider one, or partitioning depends on the old one.
+            InvalidInputError: rows were added before, in the same transaction.
+        """
+        column = self.find(path)
+        if column.children or not can_promote(column.type, type_):
+            raise InvalidTypeError(
+                f"Cannot change column {path!r} of {self.name} from {column.type} to {type_}: a type can "
+                "only be widened (to a larger integer, float64, a larger decimal, date to timestamp), and "
+                "structs "
+                'field by field ("address.zip").'
+            )
+        if self.files or self.inlined:
+            raise InvalidInputError(f"Change the type of {path!r} before rows are added to {self.name}.")
+        if not _same_sign(column.type, type_):
+            self._refuse_partition_key(column, "change the type of")
+        if column.type == type_:
+            return self
+        return replace(self, columns=replace_column(self.columns, replace(column, type=type_)))
+
+    def with_default(self, path: str, default: Default) -> TableDraft:
+        """Return the table with another default for rows to come."""
+        column = self.find(path)
+        if column not in self.columns.columns:
+            raise InvalidInputError(
+                f"Cannot set a default for {path!r}: only top-level columns can have one."
+            )
+        return self._with(replace(column, default=default))
+
+    def with_nullability(self, path: str, *, nullable: bool) -> TableDraft:
+        """Return the table with NOT NULL set or dropped; the caller knows whether it holds a NULL."""
+        column = self.find(path)
+        if column not in self.columns.columns:
+            raise InvalidInputError(f"Cannot set NOT NULL for {path!r}: only top-level columns can have it.")
+        if column.nullable == nullable:
+            return self
+        draft = self._with(replace(column, nullable=nullable))
+        kept = tuple(one for one in self.without_nulls if one != column.id)
+        return replace(draft, without_nulls=kept if nullable else (*kept, column.id))
+
+    def _with(self, column: Column) -> TableDraft:
+        """Return the table with a column changed in a way that the reference records for a new table too."""
+        return replace(self, columns=replace_column(self.columns, column), is_altered=True)
+
+    def partitioned_by(self, fields: tuple[PartitionField, ...]) -> TableDraft:
+        """Return the table with other partition keys.
+
+        Raises:
+            InvalidInputError: rows were added before, in the same transaction.
+        """
+        if fields == self.partition_by:
+            return self
+        self._refuse_skipped(fields)
+        if self.files or self.inlined:
+            raise InvalidInputError(f"Set the partitioning of {self.name} before rows are added to it.")
+        return replace(self, partition_by=fields, keys_set=_last(self.keys_set, PARTITIONING))
+
+    def _refuse_skipped(self, fields: tuple[PartitionField, ...]) -> None:
+        for one in fields:
+            if one.column_id in self.options.skipped_columns:
+                name = self.columns.by_id(one.column_id).name
+                raise InvalidPartitionError(
+                    f"Cannot partition {self.name} by column {name!r}: it is listed in the table's option "
+                    f"{SKIP_STATS_COLUMNS}. Set the option to the other columns, or reset it, first."
+                )
+
+    def skipping(self, names: Sequence[str], outer: Options) -> TableDraft:
+        """Return the table without bounds in the statistics of top-level columns, and what lies in them.
+
+        Raises:
+            InvalidOptionError: no such column, a partition key, or one that holds VARIANT or GEOMETRY.
+        """
+        columns = [self._skippable(name) for name in names]
+        text = ",".join(dict.fromkeys(str(one.id) for one in columns))
+        return self.with_option(SKIP_STATS_COLUMNS, text, outer)
+
+    def _skippable(self, name: str) -> Column:
+        wrong = f"Option {SKIP_STATS_COLUMNS} of {self.name} cannot name {name!r}"
+        column = next((one for one in self.columns.columns if fold(one.name) == fold(name)), None)
+        if column is None:
+            known = ", ".join(self.columns.names)
+            raise InvalidOptionError(
+                f"{wrong}: no top-level column has this name. Choose from: {known}. Several columns are a "
+                "list of names."
+            )
+        if any(key.column_id == column.id for key in self.partition_by):
+            raise InvalidOptionError(
+                f"{wrong}: the table is partitioned by it. Leave it out, or set the partitioning first."
+            )
+        for leaf in column.leaves():
+            if leaf.type.facts.kind in _WITHOUT_BOUNDS:
+                raise InvalidOptionError(f"{wrong}: it holds {leaf.type}, which has no bounds. Leave it out.")
+        return column
+
+    def with_option(self, key: str, text: str | None, outer: Options) -> TableDraft:
+        """Return the table with an option of its own; None: without, so that ``outer`` has the say."""
+        options_set = {**self.options_set, key: text}
+        return replace(self, options=self.options.changed(key, text, outer), options_set=options_set)
+
+    def sorted_by(self, fields: tuple[SortField, ...]) -> TableDraft:
+        """Return the table with other sort keys."""
+        if fields == self.sort_by:
+            return self
+        return replace(self, sort_by=fields, keys_set=_last(self.keys_set, SORTING))
+
+    def commented(self, text: str | None) -> TableDraft:
+        """Return the table with another comment."""
+        return replace(self, table_comment=(text,))
+
+    def column_commented(self, path: str, text: str | None) -> TableDraft:
+        """Return the table with another comment on a column."""
+        return replace(self, column_comments={**self.column_comments, self.find(path).id: text})
+
+    def with_files(self, files: tuple[DataFile, ...]) -> TableDraft:
+        """Return the table with rows in new files, written with its present columns and keys."""
+        return replace(self, files=self.files + files)
+
+    def with_inlined(self, batch: InlinedBatch, layout: InlinedLayout) -> TableDraft:
+        """Return the table with rows in the catalog; ``layout`` is what the base snapshot has for them."""
+        return replace(self, inlined=(*self.inlined, batch), layout=layout)
+
+    def with_deletes(self, deletes: tuple[Change, ...]) -> TableDraft:
+        """Return the table without some rows of its base.
+
+        Raises:
+            InvalidInputError: rows were deleted before, in the same transaction.
+        """
+        if self.deletes or self.is_truncated:
+            raise InvalidInputError(f"Delete all rows of {self.name} in one step of the transaction.")
+        return replace(self, deletes=deletes)
+
+    def with_search(self, scope: Scope | None = None) -> TableDraft:
+        """Return the table after a search for rows to delete, among those of a scope or all."""
+        assert self.base is not None
+        search = ReadRows(self.base.table_id, self.base.name, scope, counts_gone=False)
+        return replace(self, searched=(*self.searched, search))
+
+    def truncated(self) -> TableDraft:
+        """Return the table without any row."""
+        return replace(self, files=(), inlined=(), deletes=(), is_truncated=self.base is not None)
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what a commit has to do."""
+        if self.base is None:
+            yield self._creation()
+        before = Definition.of(self.base) if self.base is not None else None
+        for change in definition_changes(self.ref, before, self._definition()):
+            if isinstance(change, SetPartitioning):
+                yield replace(change, bounded=SKIP_STATS_COLUMNS not in self.options_set)
+            else:
+                yield change
+        if self.options_set:
+            yield SetOptions(self.ref, self.name, self.options_set, self._skipped())
+        if self.deletes or self.files or self.inlined:
+            yield from self.searched
+        yield from self.deletes
+        if self.is_truncated and self.base is not None:
+            yield Truncate(self.base.table_id, self.base.name)
+        if self.files:
+            yield AppendFiles(
+                self.ref,
+                self.name,
+                self.columns,
+                self.files,
+                self.partition_id,
+                self.root,
+                is_partitioned=bool(self.partition_by),
+            )
+        if self.inlined:
+            rows = tuple(row for batch in self.inlined for row in batch.rows)
+            stats = tuple(batch.column_stats for batch in self.inlined)
+            yield InlineRows(self.ref, self.name, self.columns, rows, stats, self.layout)
+
+    def _skipped(self) -> frozenset[ColumnId] | None:
+        if SKIP_STATS_COLUMNS not in self.options_set:
+            return None
+        skipped = self.options.skipped_columns
+        return frozenset(
+            leaf.id for top in self.columns.columns if top.id in skipped for leaf in top.leaves()
+        )
+
+    def _creation(self) -> CreateTable:
+        assert isinstance(self.ref, NewTableRef)
+        return CreateTable(
+            self.ref,
+            self.schema_ref,
+            self.name,
+            self.uuid,
+            self.directory,
+            self.columns,
+            self.is_altered,
+            self.undone,
+        )
+
+    def _definition(self) -> Definition:
+        alive = {column.id for column in self.columns.walk()}
+        comments: dict[ColumnId | None, str | None] = {
+            one: text for one, text in self.column_comments.items() if one in alive
+        }
+        if self.table_comment is not None:
+            comments = {None: self.table_comment[0], **comments}
+        return Definition(
+            self.name,
+            self.columns,
+            self.options.allows_inlining,
+            partition_by=self.partition_by,
+            sort_by=self.sort_by,
+            comments=comments,
+            keys_set=self.keys_set,
+            without_nulls=self.without_nulls,
+            undone=self.undone,
+        )
+
+
+_WITHOUT_BOUNDS = frozenset({Kind.VARIANT, Kind.GEOMETRY, Kind.OTHER})
+
+
+def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:
+    return (*(one for one in words if one != word), word)
+
+
+def _same_sign(old: DuckLakeType, new: DuckLakeType) -> bool:
+    """Whether partition values, buckets too, are the same for both types."""
+    integers = old.facts.kind is new.facts.kind is Kind.INTEGER
+    return integers and old.facts.signed == new.facts.signed

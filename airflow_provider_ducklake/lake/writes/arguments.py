@@ -1,0 +1,322 @@
+"""Arguments as users and their templates give them.
+
+Imports nothing heavy: operators check them while DAG files are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.options import parse_bytes
+from airflow_provider_ducklake.lake.spec.tags import is_tag, tag_name
+from airflow_provider_ducklake.lake.spec.types.times import parse_interval, parse_time, require_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Word = TypeVar("Word", bound=StrEnum)
+    Clauses: TypeAlias = Sequence[Mapping[str, Any]]
+    from airflow_provider_ducklake.lake.spark.job.request import GivenSource
+    from airflow_provider_ducklake.lake.writes.verb import Resolve
+
+
+TARGET_ALIAS = "target"
+SOURCE_ALIAS = "source"
+_ALIAS = re.compile(r"[^\W\d]\w*")
+
+
+def parse_word(name: str, value: str, words: type[Word]) -> Word:
+    """Return the word that a user gave.
+
+    Raises:
+        InvalidInputError: lists the words there are.
+    """
+    try:
+        return words(value)
+    except ValueError:
+        raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(words)}.") from None
+
+
+def parse_flag(name: str, value: object) -> bool:
+    """Return a flag, which a template renders as a string.
+
+    Raises:
+        InvalidInputError: neither true nor false.
+    """
+    word = str(value).strip().lower()
+    if word not in ("true", "false"):
+        raise InvalidInputError(f"{name} is {value!r}; give True or False.")
+    return word == "true"
+
+
+def parse_at(value: object) -> int | datetime | str | None:
+    """Return what names a snapshot: its id, an aware time or a tag; a template renders all as strings.
+
+    Raises:
+        InvalidInputError: it names none.
+    """
+    if isinstance(value, str):
+        word = value.strip()
+        if word in ("", "None"):
+            return None
+        if is_tag(word):
+            tag_name(word)
+            return word
+        return int(word) if word.isdecimal() else parse_time(word)
+    if value is None or (isinstance(value, int | datetime) and not isinstance(value, bool)):
+        return value
+    raise InvalidInputError(
+        f"at={value!r}: give a snapshot id, an aware datetime or a tag, such as 'tag:q3'."
+    )
+
+
+def parse_size(name: str, value: int | str | None) -> int | None:
+    """Return a number of bytes; None where it is not given.
+
+    Raises:
+        InvalidInputError: it cannot be read.
+    """
+    if value is None or value == "None":
+        return None
+    try:
+        return parse_bytes(str(value))
+    except ValueError:
+        raise InvalidInputError(
+            f"{name} is {value!r}. Give a number of bytes, or a string such as '256MB'."
+        ) from None
+
+
+def parse_count(name: str, value: int | str | None) -> int | None:
+    """Return a number of 1 or more; None where it is not given.
+
+    Raises:
+        InvalidInputError: it is not a whole number, or less than 1.
+    """
+    if value is None or value == "None":
+        return None
+    if not str(value).strip().isdecimal() or int(value) < 1:
+        raise InvalidInputError(f"{name} is {value!r}. Give a whole number, 1 or more.")
+    return int(value)
+
+
+def parse_min_rows(value: object) -> int:
+    """Return a number of rows, which a template renders as a string.
+
+    Raises:
+        InvalidInputError: it is not a whole number.
+    """
+    if not str(value).strip().isdecimal():
+        raise InvalidInputError(f"min_rows is {value!r}. Give a whole number, 0 or more.")
+    return int(str(value))
+
+
+def is_template(value: object) -> bool:
+    """Whether a template makes the value, which is not known before it runs."""
+    return isinstance(value, str) and ("{{" in value or "{%" in value)
+
+
+def names_of(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return names of which one may be given alone."""
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def parse_age(name: str, value: object) -> timedelta | datetime | None:
+    """Return the interval before now, or the moment, that an argument means; None where it is not given.
+
+    Raises:
+        InvalidInputError: it is neither, or a time without an offset.
+    """
+    match value:
+        case None | timedelta():
+            return value
+        case datetime():
+            return require_offset(value)
+        case str() if value[:4].isdigit() and "-" in value:
+            return parse_time(value)
+        case str():
+            return parse_interval(value)
+        case _:
+            raise InvalidInputError(
+                f"{name} is {value!r}. Give a timedelta, a string such as '7 days', an aware datetime or an "
+                "ISO time."
+            )
+
+
+def parse_span(name: str, value: object) -> timedelta:
+    """Return the interval that an argument means.
+
+    Raises:
+        InvalidInputError: it is not an interval.
+    """
+    match value:
+        case timedelta():
+            return value
+        case str():
+            return parse_interval(value)
+        case _:
+            raise InvalidInputError(f"{name} is {value!r}. Give a timedelta or a string such as '24 hours'.")
+
+
+def clauses_of(given: Clauses, action: str, *, all_columns: bool) -> Clauses:
+    """Return the clauses of a kind; ``all_columns``: its short form, one clause for ``"*"``.
+
+    Raises:
+        InvalidInputError: both are given.
+    """
+    if all_columns and given:
+        raise InvalidInputError(
+            "update_all replaces when_matched, and insert_all replaces when_not_matched: give one of each "
+            "pair."
+        )
+    return [{action: "*"}] if all_columns else given
+
+
+def check_aliases(target: str, source: str) -> None:
+    """Refuse names that a text could not tell apart.
+
+    Raises:
+        InvalidInputError: says which names may be given.
+    """
+    if not (_ALIAS.fullmatch(target) and _ALIAS.fullmatch(source)) or fold(target) == fold(source):
+        raise InvalidInputError(
+            f"target_alias={target!r} and source_alias={source!r}: give two different names of letters and "
+            "digits."
+        )
+
+
+def check_has_clause(*clauses: Clauses) -> None:
+    """Refuse a merge without clauses.
+
+    Raises:
+        InvalidInputError: there are none.
+    """
+    if not any(clauses):
+        raise InvalidInputError("There is nothing to do: give update_all, insert_all or a when_… clause.")
+
+
+UserDatasets: TypeAlias = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """Where rows come from: exactly one of ``source``, ``sql`` and ``transform``; see the insert operator."""
+
+    source: Any = None
+    sql: str | None = None
+    transform: str | None = None
+    sources: UserDatasets = None
+
+    def check(self, **others: object) -> None:
+        """Refuse none or several ways to give rows; ``others`` are further ones.
+
+        Raises:
+            InvalidInputError: names what there is to choose from.
+        """
+        ways = {"source": self.source, "sql": self.sql, "transform": self.transform, **others}
+        if sum(one is not None for one in ways.values()) != 1:
+            *first, last = ways
+            raise InvalidInputError(f"Give exactly one of {', '.join(first)} and {last}.")
+
+    def resolved(self, resolve: Resolve) -> GivenSource:
+        """Return the source of a job's request.
+
+        Raises:
+            InvalidInputError: something cannot be read, or names a connection that does not exist.
+        """
+        from airflow_provider_ducklake.lake.spark.job.request import source_of  # noqa: PLC0415 - not needed to parse a DAG
+
+        source = None if self.source is None else resolve(self.source)
+        sources = {name: resolve(item) for name, item in (self.sources or {}).items()}
+        return source_of(source, self.sql, self.transform, sources)
+
+
+class InsertMode(StrEnum):
+    """What becomes of the rows that a table has when others are inserted."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    OVERWRITE_PARTITIONS = "overwrite_partitions"
+
+
+class SchemaEvolution(StrEnum):
+    """What may become of a table's columns when rows with others come in."""
+
+    STRICT = "strict"
+    ADD_COLUMNS = "add_columns"
+    ADD_AND_WIDEN = "add_and_widen"
+
+
+@dataclass(frozen=True, slots=True)
+class InsertChoice:
+    """How rows go into a table that exists; ``where`` are the rows to be replaced, as a condition."""
+
+    mode: InsertMode = InsertMode.APPEND
+    where: str | None = None
+    evolution: SchemaEvolution = SchemaEvolution.STRICT
+    zorder_by: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        mode: str,
+        where: str | None,
+        evolution: str,
+        zorder_by: str | Sequence[str],
+        *,
+        stage_only: bool = False,
+    ) -> InsertChoice:
+        """Return the choice for an operator's arguments.
+
+        Raises:
+            InvalidInputError: a word cannot be read, or some do not go together.
+        """
+        choice = cls(
+            parse_word("mode", mode, InsertMode),
+            where,
+            parse_word("schema_evolution", evolution, SchemaEvolution),
+            names_of(zorder_by),
+        )
+        choice.check(stage_only=stage_only)
+        return choice
+
+    @property
+    def replaces(self) -> bool:
+        """Whether rows that the table has give way to the new ones."""
+        return self.mode is not InsertMode.APPEND or self.where is not None
+
+    def check(self, *, stage_only: bool) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            InvalidInputError: says what.
+        """
+        if self.where is not None and self.mode is InsertMode.OVERWRITE_PARTITIONS:
+            raise InvalidInputError(
+                "overwrite_where and mode='overwrite_partitions' both say which rows to replace: give one "
+                "of them."
+            )
+        if stage_only and (self.replaces or self.evolution is not SchemaEvolution.STRICT):
+            raise InvalidInputError(
+                "stage_only=True can only append: if staged writes replaced rows or changed columns, the "
+                "result would depend on their order. Leave out mode, overwrite_where and schema_evolution, "
+                "or commit in this task."
+            )
+
+
+def check_partition_by(partition_by: str | Sequence[str], *, create_table: bool) -> None:
+    """Refuse keys for a table that is not to be created.
+
+    Raises:
+        InvalidInputError: says so.
+    """
+    if partition_by and not create_table:
+        raise InvalidInputError(
+            "partition_by applies only when the table is created: give create_table=True, too."
+        )

@@ -1,0 +1,371 @@
+"""Merge small files of a table, or rewrite files with many deleted rows.
+
+The job's files lie in a directory of their own and have records: what is complete is committed also where the
+job fails, or by the next try where the worker was killed; a few bins at a time, where their sources are what
+they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.lake.errors import (
+    FilesReleasedError,
+    InvalidInputError,
+    TransactionConflictError,
+)
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
+from airflow_provider_ducklake.lake.planning.writing.job_target import target_of_compaction
+from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, plan_write
+from airflow_provider_ducklake.lake.spark.job import compaction_io
+from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, JobRequest, job_directory
+from airflow_provider_ducklake.lake.spec.amounts import counted
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.storage.files.filesystem import delete_file
+from airflow_provider_ducklake.lake.writes.arguments import names_of, parse_at, parse_count, parse_size
+from airflow_provider_ducklake.lake.writes.detached import attending, finish_earlier, forget
+from airflow_provider_ducklake.lake.writes.run import check, ran, remove_files
+from airflow_provider_ducklake.lake.writes.verb import MAY_RUN
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob
+    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
+    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
+    from airflow_provider_ducklake.lake.writes.verb import Attempt, Submitter, Summary
+
+    CompactedFile: TypeAlias = MergedFile | RewrittenFile
+
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Which files of a table become which; see ``DuckLakeSparkCompactionOperator`` for the arguments.
+
+    ``where`` and ``older_than`` go with a ``MergeRule``.
+    """
+
+    table: TableName
+    rule: MergeRule | RewriteRule
+    where: str | None = None
+    older_than: datetime | None = None
+    commit_every: int | None = None
+    sort: bool = True
+    zorder_by: str | Sequence[str] = ()
+
+    @classmethod
+    def merging(
+        cls,
+        table: TableName,
+        *,
+        where: str | None = None,
+        older_than: datetime | str | None = None,
+        **others: Any,  # noqa: ANN401 - see _shared
+    ) -> Compact:
+        """Return the merge of small files that an operator's arguments mean.
+
+        Raises:
+            InvalidInputError: one cannot be read.
+        """
+        before = parse_at(older_than)
+        if isinstance(before, int | str):
+            raise InvalidInputError(f"older_than={before}: give an aware datetime.")
+        limits, shared = _shared(**others)
+        return cls(table, MergeRule(**limits), where, before, **shared)
+
+    @classmethod
+    def rewriting(
+        cls,
+        table: TableName,
+        *,
+        delete_threshold: float | str | None = None,
+        **others: Any,  # noqa: ANN401 - see _shared
+    ) -> Compact:
+        """Return the rewrite of files with deleted rows that an operator's arguments mean.
+
+        Raises:
+            InvalidInputError: one cannot be read.
+        """
+        try:
+            threshold = None if delete_threshold in (None, "None") else float(delete_threshold)
+        except ValueError:
+            raise InvalidInputError(
+                f"delete_threshold is {delete_threshold!r}. Give a fraction from 0 to 1."
+            ) from None
+        limits, shared = _shared(**others)
+        return cls(table, RewriteRule(threshold, **limits), **shared)
+
+    def plan(self, lake: Lake, staging_id: str) -> JobRequest | None:
+        """Look for files to compact; None: there are none.
+
+        Raises:
+            ColumnNotFoundError: ``zorder_by`` names no column.
+            InvalidPredicateError: ``where`` cannot be read.
+        """
+        compaction = self.find(lake)
+        table = lake.table_snapshot(self.table)
+        if not compaction.bins:
+            log.info("No file of %s needs to be rewritten", table.name)
+            return None
+        verb = "rewrite" if isinstance(self.rule, RewriteRule) else "merge_adjacent"
+        log.info(
+            "%s: %d files of %s with %d bytes become %d",
+            verb,
+            *(compaction.file_count, table.name, compaction.file_size_bytes, len(compaction.bins)),
+        )
+        job_id = str(uuid7())
+        partition_id = None if table.partition_spec is None else table.partition_spec.id
+        source = CompactionSource(compaction, staging_id, partition_id)
+        plan = replace(plan_write(table, job_directory(table.root, job_id)), row_order=self._row_order(table))
+        return JobRequest(job_id, source, (plan,), verb=verb)
+
+    def find(self, lake: Lake) -> Compaction:
+        """Return which files would become which.
+
+        Raises:
+            TableNotFoundError: there is no such table.
+            InvalidPredicateError: ``where`` cannot be read.
+            UnsupportedFeatureError: the table has columns that this release does not write.
+        """
+        if isinstance(self.rule, RewriteRule):
+            return lake.plan_rewrite(self.table, self.rule)
+        return lake.plan_merge(self.table, self.rule, where=self.where, older_than=self.older_than)
+
+    def _row_order(self, table: TableSnapshot) -> RowOrder:
+        """Return how rows are to lie in each file."""
+        names = tuple(table.schema.find(name, str(table.name)).name for name in names_of(self.zorder_by))
+        if names or not self.sort or table.sort_spec is None:
+            return RowOrder(zorder_by=names)
+        return RowOrder(table.sort_spec.fields)
+
+
+def _shared(
+    *,
+    commit_every: int | str | None = None,
+    sort: bool = True,
+    zorder_by: str | Sequence[str] = (),
+    **limits: int | str | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what was given of a rule's limits, and what merges and rewrites have in common besides."""
+    read = {
+        name: (parse_size if name.endswith("_size") else parse_count)(name, limits[name]) for name in limits
+    }
+    shared = {
+        "commit_every": parse_count("commit_every", commit_every),
+        "sort": sort,
+        "zorder_by": zorder_by,
+    }
+    return {name: value for name, value in read.items() if value is not None}, shared
+
+
+def compact(  # noqa: PLR0913 - the last two have defaults
+    verb: Compact,
+    lake: Lake,
+    submitter: Submitter,
+    info: CommitInfo,
+    attempts: Sequence[str] = (),
+    *,
+    attempt: Attempt | None = None,
+) -> Summary:
+    """Commit what earlier tries left, compact what is left to compact, and commit that.
+
+    ``attempts`` are the ids under which the tries of this task keep their files, the last one this try's.
+
+    Raises:
+        InvalidInputError, NotFoundError: bad input; no job was started.
+        CatalogRefusedError: the database's user may not do this; no job was started.
+        SparkJobError: the job failed; what was complete is committed.
+        JobGoesOn: it runs, and is not waited for.
+    """
+    finished = finish_earlier(lake, submitter, attempt)
+    staging_ids = [
+        one.source.staging_id for one in finished.requests if isinstance(one.source, CompactionSource)
+    ]
+    known = lake.registered_jobs([*attempts, *staging_ids])
+    committed = list(_left_behind(verb, lake, known.values(), info))
+    if finished.error is not None:
+        raise finished.error
+    if finished.is_own:  # this try was deferred: the job that it submitted has ended
+        return _summary(verb.table, committed)
+    is_new = bool(attempts) and attempts[-1] not in known  # else it is of a deleted run of that name
+    staging_id = attempts[-1] if is_new else str(uuid7())
+    submitter.ready()
+    request = verb.plan(lake, staging_id)
+    if request is not None:
+        if isinstance(verb.rule, MergeRule):  # a rewrite takes no rows away
+            lake.maintenance.check_may_merge()
+        check(lake, request, submitter)
+        committed += _compacted(verb, lake, attending(lake, submitter, attempt), request, info)
+    return _summary(verb.table, committed)
+
+
+def _left_behind(
+    verb: Compact, lake: Lake, jobs: Collection[RegisteredJob], info: CommitInfo
+) -> Iterator[CommittedCompaction]:
+    """Commit files left by earlier tries that were killed before their commit."""
+    for job in jobs:
+        if job.released_at is None:
+            log.info("An earlier try left files in %s", job.prefix)
+            table = lake.table_snapshot(verb.table)
+            if _is_for(lake, job, table):
+                yield from _commit(verb, lake, table, job.id, info)
+            lake.release_job(job.id)
+
+
+def _is_for(lake: Lake, job: RegisteredJob, table: TableSnapshot) -> bool:
+    """Whether an earlier try compacted this table: the task may be given another one since."""
+    noted = lake.target_of_job(job.id)  # an older release noted the directory only
+    return job.prefix == job_directory(table.root, job.id) and noted in (None, target_of_compaction(table))
+
+
+def _compacted(
+    verb: Compact,
+    lake: Lake,
+    submitter: Submitter,
+    request: JobRequest,
+    info: CommitInfo,
+) -> list[CommittedCompaction]:
+    """Run the job; where it fails, what is complete is committed nevertheless."""
+    assert isinstance(request.source, CompactionSource)
+    table, staging_id = lake.table_snapshot(verb.table), request.source.staging_id
+    lake.register_job(staging_id, job_directory(table.root, staging_id), target_of_compaction(table))
+    lake.close()  # no idle connection during the job; the next use opens one again
+    try:
+        ran(lake, request, submitter)
+    except MAY_RUN:
+        raise
+    except Exception:
+        try:
+            list(_commit(verb, lake, table, staging_id, info))
+            lake.release_job(staging_id)
+        except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
+            log.warning("The files written by the job cannot be committed: %s", error)
+        raise
+    committed = list(_commit(verb, lake, table, staging_id, info))
+    lake.release_job(staging_id)
+    remove_files(lake, request, has_files=False)
+    forget(lake, submitter, request)
+    return committed
+
+
+def _commit(
+    verb: Compact, lake: Lake, table: TableSnapshot, job_id: str, info: CommitInfo
+) -> Iterator[CommittedCompaction]:
+    directory = job_directory(table.root, job_id)
+    for one in commit_compacted(lake, table, directory, info, verb.commit_every, job_id=job_id):
+        log.info(
+            "Committed snapshot %d to %s: %s in place of %d",
+            *(one.snapshot.id, table.name, counted(len(one.files), "file")),
+            sum(len(file.sources) for file in one.files),
+        )
+        yield one
+
+
+def _summary(table: TableName, committed: Sequence[CommittedCompaction]) -> Summary:
+    compacted = [file for one in committed for file in one.files]
+    files = [one.file for one in compacted if one.file is not None]
+    return {
+        "table": str(QualifiedName.of(table)),
+        "snapshot_ids": [int(one.snapshot.id) for one in committed],
+        "files_compacted": sum(len(one.sources) for one in compacted),
+        "files_created": len(files),
+        "bytes_created": sum(file.file_size_bytes for file in files),
+    }
+
+
+_TRIES = 10  # each finds less to commit than the one before
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedCompaction:
+    """Files that became the lake's by one snapshot."""
+
+    files: tuple[CompactedFile, ...]
+    snapshot: CommittedSnapshot
+
+
+def commit_compacted(  # noqa: PLR0913 - the last two have defaults
+    lake: Lake,
+    table: TableSnapshot,
+    directory: str,
+    info: CommitInfo,
+    commit_every: int | None = None,
+    *,
+    job_id: str | None = None,
+) -> Iterator[CommittedCompaction]:
+    """Commit what has a record in a directory, ``commit_every`` bins by a snapshot (None: all by one).
+
+    What cannot be committed any more, as rows of a source were deleted or moved, is removed with a word in
+    the log. ``table`` is the one that was planned, or newer; ``job_id`` is that of the registered job whose
+    directory it is. Yields what has landed.
+    """
+    records = compaction_io.read_records(directory, lake.storage_options)
+    for part in _parts(records, commit_every or max(1, len(records))):
+        committed = _commit_part(lake, table, part, info, job_id)
+        if committed is not None:
+            yield committed
+        for uri in part:
+            compaction_io.delete_record(uri, lake.storage_options)
+
+
+def _parts(records: Mapping[str, CompactedFile], size: int) -> Iterator[dict[str, CompactedFile]]:
+    uris = list(records)
+    for start in range(0, len(uris), size):
+        yield {uri: records[uri] for uri in uris[start : start + size]}
+
+
+def _commit_part(
+    lake: Lake,
+    table: TableSnapshot,
+    records: Mapping[str, CompactedFile],
+    info: CommitInfo,
+    job_id: str | None,
+) -> CommittedCompaction | None:
+    """Commit those of the files whose sources are what they were; remove the others."""
+    left = list(records.values())
+    for attempt in range(_TRIES):
+        left = _as_planned(lake, table, left)
+        if not left:
+            break
+        try:
+            committed = lake.commit_compacted(table, left, info, job_id)
+        except FilesReleasedError:
+            log.warning("A clean-up of orphaned files released %d files of %s", len(left), table.name)
+            return None
+        except TransactionConflictError:
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        assert committed is not None
+        return CommittedCompaction(tuple(left), committed)
+    return None
+
+
+def _as_planned(lake: Lake, table: TableSnapshot, files: list[CompactedFile]) -> list[CompactedFile]:
+    """Return the files whose sources are what they were.
+
+    The others are removed, but for those that are the lake's: a try before, which did not hear of its commit,
+    made them so.
+    """
+    whole = lake.as_planned(table, files)
+    others = {one.file.path: one for one in files if one not in whole and one.file is not None}
+    known = lake.registered_files(others.keys())  # by now: no other can become so
+    for path, one in others.items():
+        if path not in known:
+            log.warning(
+                "Discarding %s: rows of one of its %d sources were deleted or moved in the meantime",
+                *(path, len(one.sources)),
+            )
+            delete_file(path, lake.storage_options)
+    return whole

@@ -1,0 +1,356 @@
+"""Insert rows into a table, or create it from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.drafting.row_changes import unused_files
+from airflow_provider_ducklake.lake.errors import (
+    InvalidInputError,
+    NotFoundError,
+    SchemaNotFoundError,
+    TableNotFoundError,
+)
+from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
+from airflow_provider_ducklake.lake.planning.writing.evolution import evolve_and_append
+from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
+from airflow_provider_ducklake.lake.planning.writing.write import (
+    Evolution,
+    NewTable,
+    NewTableAndSchema,
+    RowOrder,
+    append_to_existing,
+    create_and_append,
+    new_table_uuid,
+    plan_create,
+    plan_write,
+)
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job.request import (
+    Action,
+    Clause,
+    JobRequest,
+    OverwriteSource,
+    RowChangeSource,
+    found_rows,
+    job_directory,
+)
+from airflow_provider_ducklake.lake.spec.amounts import counted, size
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.sql.predicate import read_predicate
+from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, ReadRows, Truncate
+from airflow_provider_ducklake.lake.writes.arguments import (
+    InsertChoice,
+    InsertMode,
+    SchemaEvolution,
+    names_of,
+)
+from airflow_provider_ducklake.lake.writes.detached import begin, forget
+from airflow_provider_ducklake.lake.writes.run import announce_replaced, check, discard, release, replacing
+from airflow_provider_ducklake.lake.writes.verb import MAY_RUN, Commit, Write, added, numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.planning.writing.row_changes import FoundRows
+    from airflow_provider_ducklake.lake.planning.writing.staged import Target
+    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.transaction.changes import Change
+    from airflow_provider_ducklake.lake.transaction.replay import Replay
+    from airflow_provider_ducklake.lake.writes.arguments import GivenRows
+    from airflow_provider_ducklake.lake.writes.verb import Attempt, Resolve, Results, Submitter, Summary
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Insert ``rows``; see ``DuckLakeSparkInsertOperator`` for the arguments."""
+
+    table: TableName
+    rows: GivenRows
+    choice: InsertChoice = field(default_factory=InsertChoice)
+    create_table: bool = False
+    partition_by: str | Sequence[str] = ()
+    engine: str = "auto"
+
+    def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedInsert:
+        """Look at the table and say where the job is to write; see ``Verb``."""
+        if not self.choice.replaces:  # overwriting replaces rows by what they are
+            announce_replaced(lake, commit.seen)
+        job_id = commit.job_id
+        target = self._target(lake, job_id)
+        directory = job_directory(target.root, job_id)
+        rows = self.rows.resolved(resolve)
+        if isinstance(target, NewTable):
+            plan = plan_create(target, directory, names_of(self.partition_by))
+            plan = replace(plan, row_order=RowOrder(zorder_by=self.choice.zorder_by))
+        else:
+            plan = plan_into(self.choice, lake, target, directory)
+            replaced = rows_to_find(self.choice, lake, target)
+            if replaced is not None:
+                request = self._overwrite(job_id, OverwriteSource(rows, replaced), plan)
+                return PlannedInsert(self, target, request)
+        return PlannedInsert(self, target, JobRequest(job_id, rows, (plan,), engine=self.engine))
+
+    def _target(self, lake: Lake, job_id: str) -> Target:
+        try:
+            return lake.table_snapshot(self.table)
+        except (SchemaNotFoundError, TableNotFoundError):
+            if not self.create_table:
+                raise
+        name = QualifiedName.of(self.table)
+        return lake.new_table(name, new_table_uuid(job_id, name), with_schema=True)
+
+    def _overwrite(self, job_id: str, source: OverwriteSource, plan: WritePlan) -> JobRequest:
+        """Have the job find the rows that are to be replaced, too."""
+        target = source.replaced.target
+        log.info(
+            "The job looks for the rows of %s to replace in %s (%s)",
+            *(plan.table, counted(len(target.files), "file")),
+            size(sum(file.file_size_bytes for file in target.files)),
+        )
+        plans = (plan_write(target.table, f"{plan.directory}updated/"), plan)
+        return JobRequest(job_id, source, plans, verb="overwrite", engine=self.engine)
+
+    def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
+        """Return the numbers that the catalog kept."""
+        ids = {record.table_id for record in records}
+        names = [str(row.qualified) for row in lake.table_rows() if row.id in ids]
+        return {
+            "table": names[0] if names else str(QualifiedName.of(self.table)),
+            "snapshot_id": int(records[0].snapshot_id),
+            "rows_added": sum(record.row_count for record in records),
+            "files_added": None,
+            "bytes_added": None,
+            "already_committed": True,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedInsert:
+    """An insert into ``target`` as one snapshot has it."""
+
+    verb: Insert
+    target: Target
+    request: JobRequest
+
+    def write(self, lake: Lake, results: Results, seen: Replay) -> Write:
+        """Return the job's files as the table's, with the table itself where it is new; see ``Verb``."""
+        *_, result = results.of_plans
+        if isinstance(self.target, NewTable):
+            base = self.target.snapshot.id
+            changes = (*replacing(lake, seen, base), *create_and_append(self.target, result))
+            return Write((Stage(base, changes),))
+        choice = self.verb.choice
+        found = None if results.changes is None else found_rows(self.request, results.changes)
+        target = _current(lake, self.target) if seen.replaced and not choice.replaces else self.target
+        base = target.snapshot.id
+        replaced = () if choice.replaces else replacing(lake, seen, base)
+        changes = (*replaced, *changes_of(choice, lake, target, result, found))
+        unused = unused_files(changes, () if found is None else found.deletes)
+        return Write((Stage(base, changes, unused),))
+
+    def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
+        """Return the files as those of a table that another writer created, or compacted, meanwhile."""
+        if not isinstance(self.target, NewTable):
+            return self._on_newest(self.target, lake, results, seen)
+        *_, result = results.of_plans
+        try:
+            existing = lake.table_snapshot(self.target.name)
+        except SchemaNotFoundError:
+            return None
+        except TableNotFoundError:
+            if not isinstance(self.target, NewTableAndSchema):
+                return None
+            target = lake.new_table(self.target.name, self.target.uuid)
+            base = target.snapshot.id
+            return Write((Stage(base, (*replacing(lake, seen, base), *create_and_append(target, result))),))
+        if self.verb.choice.replaces:
+            changes = changes_of(
+                replace(self.verb.choice, evolution=SchemaEvolution.STRICT), lake, existing, result
+            )
+            if not all(isinstance(one, ReadRows | AppendFiles) for one in changes):
+                return None  # it has rows that are to be replaced: they came since
+        else:
+            changes = append_to_existing(existing, result)
+        base = existing.snapshot.id
+        return Write((Stage(base, (*replacing(lake, seen, base), *changes)),))
+
+    def _on_newest(self, planned: TableSnapshot, lake: Lake, results: Results, seen: Replay) -> Write | None:
+        """Return the files on the newest snapshot, where the table has the columns and keys of the plan.
+
+        The rows to be replaced may have moved, or gone; that such rows came since is a conflict as before.
+        What the job found is found in the files of the plan alone.
+        """
+        if results.changes is not None:
+            return None
+        newest = _current(lake, planned)
+        is_same = (newest.schema, newest.partition_spec) == (planned.schema, planned.partition_spec)
+        if newest.snapshot.id == planned.snapshot.id or not is_same:
+            return None
+        again = replace(self, target=newest).write(lake, results, seen)
+        reads = [one for stage in again.stages for one in stage.changes if isinstance(one, ReadRows)]
+        if self.verb.choice.mode is InsertMode.OVERWRITE:
+            reads = [ReadRows(planned.table_id, planned.name, counts_gone=False)]
+        as_planned = [Stage(planned.snapshot.id, reads)] if reads else []
+        return Write((*as_planned, *again.stages))
+
+    def summary(
+        self,
+        results: Results,
+        write: Write | None,  # noqa: ARG002 - the results tell all
+        committed: CommittedSnapshot | None,
+    ) -> Summary:
+        """Return the numbers of the insert."""
+        summary = {
+            "table": str(self.target.name),
+            "snapshot_id": int(committed.id) if committed is not None else None,
+            **results.numbers,
+            "already_committed": False,
+        }
+        if committed is None:
+            log.info("The source has no rows: %s is unchanged, no snapshot was made.", self.target.name)
+        else:
+            log.info("Committed snapshot %d to %s: %s", committed.id, self.target.name, added(summary))
+        return summary
+
+
+def _current(lake: Lake, table: TableSnapshot) -> TableSnapshot:
+    """Read the table again: rows to be replaced may have moved to other files while the job ran.
+
+    A table that is another one by now stays as it was planned with, and becomes a conflict.
+    """
+    try:
+        newest = lake.table_snapshot(table.name)
+    except NotFoundError:
+        return table
+    return newest if newest.table_id == table.table_id else table
+
+
+def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | None = None) -> Summary:
+    """Run the job and write down what its files are for; nothing of them is visible.
+
+    Whoever commits reads the job's documents: they are written where the submitter left none.
+
+    Raises:
+        InvalidInputError, NotFoundError, SparkJobError, JobGoesOn: as ``run``.
+    """
+    submitter.ready()
+    begun = begin(verb, lake, submitter, Commit(CommitInfo(), attempt=attempt))
+    planned, submitter = begun.planned, begun.submitter
+    assert isinstance(planned, PlannedInsert)
+    request = planned.request
+    if not begun.is_submitted:
+        check(lake, request, submitter)
+        noted = job_io.target_of_stage(planned.target)
+        lake.register_job(request.job_id, request.directory, noted, must_note=True)
+        lake.close()  # no idle connection during the job; the next use opens one again
+    try:
+        (result,) = submitter.run(request, lake.storage_options).of_plans
+        job_io.complete_results(request, (result,), lake.storage_options)
+        staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
+        uri = job_io.write_stage(staged, lake.storage_options)
+        forget(lake, submitter, request)
+    except MAY_RUN:
+        raise
+    except BaseException:
+        discard(lake, request, submitter)
+        release(lake, request)
+        forget(lake, submitter, request)
+        raise
+    return _summary_of_stage(staged, uri)
+
+
+def _summary_of_stage(staged: StagedWrite, uri: str) -> Summary:
+    summary = {
+        "staged": uri,
+        "table": str(staged.target.name),
+        "rows_staged": staged.result.rows_written,
+        "files_staged": len(staged.result.data_files),
+        "bytes_staged": sum(file.file_size_bytes for file in staged.result.data_files),
+    }
+    found = added(numbers((staged.result,)))
+    log.info("Staged %s for %s, planned on snapshot %d: %s", found, summary["table"], staged.base, uri)
+    return summary
+
+
+def plan_into(choice: InsertChoice, lake: Lake, table: TableSnapshot, directory: str) -> WritePlan:
+    """Return the plan for writing to a table that exists.
+
+    Raises:
+        InvalidInputError: its partitions are to be replaced, and it has none.
+        InvalidPredicateError, ColumnNotFoundError: ``where`` or ``zorder_by`` cannot be meant.
+    """
+    if choice.mode is InsertMode.OVERWRITE_PARTITIONS and table.partition_spec is None:
+        raise InvalidInputError(
+            f"mode='overwrite_partitions': {table.name} is not partitioned. Use mode='overwrite', or "
+            "say which rows to replace with overwrite_where."
+        )
+    names = tuple(table.schema.find(name, str(table.name)).name for name in choice.zorder_by)
+    plan = plan_write(table, directory)
+    plan = replace(plan, row_order=RowOrder(plan.row_order.sort_by, names))
+    if choice.where is not None:
+        plan = replace(plan, where=read_predicate(choice.where, table.schema, str(table.name)))
+    if choice.evolution is SchemaEvolution.STRICT:
+        return plan
+    evolution = Evolution(
+        next_column_id=lake.next_column_id(table),
+        widens=choice.evolution is SchemaEvolution.ADD_AND_WIDEN,
+        options=table.options,
+        fixed=() if plan.where is None else tuple(column_ids(plan.where)),
+    )
+    return replace(plan, evolution=evolution)
+
+
+def rows_to_find(choice: InsertChoice, lake: Lake, table: TableSnapshot) -> RowChangeSource | None:
+    """Return the rows to be replaced that the job has to find; None: the commit does."""
+    plan = None if choice.where is None else lake.too_large_to_read(table, choice.where)
+    if plan is None:
+        return None
+    return RowChangeSource(plan, not_matched_by_source=(Clause(Action.DELETE),))
+
+
+def changes_of(
+    choice: InsertChoice,
+    lake: Lake,
+    table: TableSnapshot,
+    result: WriteResult,
+    found: FoundRows | None = None,
+) -> tuple[Change, ...]:
+    """Return what a job's result makes of the table as it was planned.
+
+    ``found`` are the rows that it was to find.
+
+    Raises:
+        TransactionConflictError: the table is another one by now.
+        UnsupportedFeatureError: a file may hold rows of a partition to be replaced and of others.
+    """
+    if choice.evolution is SchemaEvolution.STRICT:
+        adding = append_to_existing(table, result)
+    else:
+        adding = evolve_and_append(table, result, lake.next_column_id(table))
+    changes = (*_replacing(choice, lake, table, result, found), *adding)
+    return () if all(isinstance(change, ReadRows) for change in changes) else changes
+
+
+def _replacing(
+    choice: InsertChoice, lake: Lake, table: TableSnapshot, result: WriteResult, found: FoundRows | None
+) -> tuple[Change, ...]:
+    if choice.where is not None:
+        return lake.replacing_where(table, choice.where, found)
+    match choice.mode:
+        case InsertMode.OVERWRITE if result.data_files or lake.has_live_rows(table):
+            return (Truncate(table.table_id, table.name),)
+        case InsertMode.OVERWRITE_PARTITIONS if result.data_files:
+            return lake.replacing_partitions(table, {file.partition_values for file in result.data_files})
+        case _:
+            return ()

@@ -1,0 +1,325 @@
+"""Delete or update rows of one table, merge-on-read; what is done for a merge, too.
+
+Data files stay as they are, and rows keep their row ids. A task that was cleared runs again on the rows that
+are there by then: what it changed before stays changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidInputError
+from airflow_provider_ducklake.lake.planning.reading.named_columns import named_columns
+from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, AllOf
+from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+from airflow_provider_ducklake.lake.spark.job.request import (
+    Action,
+    Clause,
+    JobRequest,
+    LakeSource,
+    RowChangeSource,
+    condition_of,
+    job_directory,
+    value_of,
+)
+from airflow_provider_ducklake.lake.spec.amounts import counted, size
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, split_parts
+from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter, unknown_column
+from airflow_provider_ducklake.lake.sql.spark.expressions import (
+    check_expression,
+    compares_boxes,
+    equal_columns,
+    may_look_at,
+)
+from airflow_provider_ducklake.lake.transaction.changes import AddDeletes, ReadRows
+from airflow_provider_ducklake.lake.writes.arguments import TARGET_ALIAS
+from airflow_provider_ducklake.lake.writes.verb import Write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
+    from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
+    from airflow_provider_ducklake.lake.transaction.replay import Replay
+    from airflow_provider_ducklake.lake.writes.verb import Commit, Resolve, Results, Summary
+
+
+log = logger(__name__)
+
+_ROWS = ("rows_deleted", "rows_updated", "rows_inserted")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRowChange:
+    """A change of rows of one table; without a ``request`` the catalog tells that no row can be hit.
+
+    ``where`` is true for all rows that it may change.
+    """
+
+    changes: RowChangeSource
+    request: JobRequest | None
+    where: Predicate
+
+    def write(self, lake: Lake, results: Results, seen: Replay) -> Write | None:  # noqa: ARG002 - see above
+        """Return what the job found and wrote; see ``Verb``."""
+        if results.changes is None:
+            return None
+        table = self.changes.target.table
+        stage = lake.row_changes(table, results.changes, self._where(results.changes))
+        if self._reads_target:  # which rows are hit depends on all rows that the target had
+            stage = replace(stage, changes=(ReadRows(table.table_id, table.name), *stage.changes))
+        return Write((stage,))
+
+    def _where(self, done: RowChanges) -> Predicate:
+        """Return what is true for the rows that the job looked at, by what was said and by its source."""
+        if self.changes.not_matched_by_source:
+            return self.where
+        return AllOf((self.where, done.matching))
+
+    @property
+    def _reads_target(self) -> bool:
+        """Whether the source read the target as well."""
+        source = self.changes.source
+        read = source.tables.values() if isinstance(source, LakeSource) else ()
+        return self.changes.target.table.table_id in {one.table.table_id for one in read}
+
+    def write_again(self, lake: Lake, results: Results, seen: Replay) -> None:
+        """Return None: on other rows the job would have found others."""
+
+    def summary(self, results: Results, write: Write | None, committed: CommittedSnapshot | None) -> Summary:
+        """Return the numbers of the change."""
+        done, table, added = results.changes, self.changes.target.table, results.numbers
+        stages = () if write is None else write.stages
+        deletes = [one for stage in stages for one in stage.changes if isinstance(one, AddDeletes)]
+        summary = {
+            "table": str(table.name),
+            "snapshot_id": int(committed.id) if committed is not None else None,
+            "read_snapshot_id": int(table.snapshot.id),
+            "rows_deleted": done.rows_deleted if done is not None else 0,
+            "rows_updated": done.updated.rows_written if done is not None else 0,
+            "rows_inserted": done.inserted.rows_written if done is not None else 0,
+            "files_added": added["files_added"],
+            "bytes_added": added["bytes_added"],
+            "delete_files_added": sum(len(change.files) for change in deletes),
+            "already_committed": False,
+        }
+        if committed is None:
+            log.info("No rows match: %s is unchanged, no snapshot was made.", table.name)
+        else:
+            log.info(
+                "Committed snapshot %d to %s: %s deleted, %d updated, %d inserted; %s (%s), %s",
+                *(committed.id, table.name, counted(summary["rows_deleted"], "row")),
+                *(summary["rows_updated"], summary["rows_inserted"]),
+                *(counted(summary["files_added"], "file"), size(summary["bytes_added"])),
+                counted(summary["delete_files_added"], "delete file"),
+            )
+        return summary
+
+
+def summary_of_records(table: TableName, records: Sequence[CommitRecord]) -> Summary:
+    """Return what is known of a commit that was made before: its snapshot."""
+    unknown = ("read_snapshot_id", *_ROWS, "files_added", "bytes_added", "delete_files_added")
+    return {
+        "table": str(QualifiedName.of(table)),
+        "snapshot_id": int(records[0].snapshot_id),
+        **dict.fromkeys(unknown),
+        "already_committed": True,
+    }
+
+
+def plan_change(
+    verb: str, changes: RowChangeSource, where: Predicate, engine: str, job_id: str
+) -> PlannedRowChange:
+    """Plan a change of rows, of which ``where`` is true for all.
+
+    Raises:
+        ColumnNotFoundError: a text certainly names a column that there is not.
+        InvalidInputError: a text has a star or a subquery.
+    """
+    _check_names(changes)
+    changes = _read_before(changes)
+    plan = changes.target
+    has_rows = bool(plan.files) or any(part.rows for part in plan.inlined_rows)
+    if not has_rows and not changes.not_matched:
+        return PlannedRowChange(changes, None, where)
+    log.info("Reading %s at snapshot %d", plan.table.name, plan.table.snapshot.id)
+    directory = job_directory(plan.table.root, job_id)
+    plans = tuple(plan_write(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
+    request = JobRequest(job_id, changes, plans, verb=verb, engine=engine)
+    return PlannedRowChange(changes, request, where)
+
+
+def _check_names(changes: RowChangeSource) -> None:
+    """Look for the columns that conditions and values name, as far as it is certain what they mean."""
+    table, is_alone = changes.target.table, changes.source is None
+    for text in (changes.on, *_texts(changes.clauses)):
+        name = unknown_column(text or "", table.schema.names, alias=changes.target_alias, is_alone=is_alone)
+        if name is not None:
+            raise ColumnNotFoundError(name, str(table.name), table.schema.names, text or "")
+
+
+def _read_before(changes: RowChangeSource) -> RowChangeSource:
+    """Check the texts as far as their words tell, and note what they tell that saves the job work."""
+    check_expression(changes.on or "", "on")
+    for clause in changes.clauses:
+        check_expression(clause.condition or "", condition_of(clause, changes))
+        for text in (clause.values or {}).values():
+            check_expression(text, value_of(clause))
+    matched, others, left = (
+        tuple(replace(one, values_see_target=_sees_target(one, changes)) for one in clauses)
+        for clauses in (changes.matched, changes.not_matched, changes.not_matched_by_source)
+    )
+    return replace(
+        changes,
+        matched=matched,
+        not_matched=others,
+        not_matched_by_source=left,
+        on_equal=equal_columns(changes.on or ""),
+    )
+
+
+def _sees_target(clause: Clause, changes: RowChangeSource) -> bool:
+    columns = changes.target.table.schema.names
+    names = {"alias": changes.target_alias, "other": changes.source_alias}
+    return any(may_look_at(text, columns, **names) for text in (clause.values or {}).values())
+
+
+def _texts(clauses: Iterable[Clause]) -> Iterator[str | None]:
+    for clause in clauses:
+        yield clause.condition
+        yield from (clause.values or {}).values()
+
+
+def find_target(
+    lake: Lake,
+    table: TableName,
+    condition: str | None = None,
+    *,
+    aliases: Sequence[str] = (TARGET_ALIAS,),
+    stats_of: str = "",
+) -> tuple[ScanPlan, Predicate]:
+    """Return all columns of the rows for which a condition may hold, as the newest snapshot has them.
+
+    The first of the ``aliases`` is what the condition calls the table, the others are of other tables. The
+    files have the statistics of the columns that the text ``stats_of`` names. The plan has no filter: the
+    job finds the rows itself; last comes what is true for all of them, as far as it can be read.
+
+    Raises:
+        TableNotFoundError: there is no such table.
+    """
+    found = lake.table_snapshot(table)
+    where = None
+    if condition is not None:
+        where = readable_filter(
+            condition, found.schema, str(found.name), alias=aliases[0], others=aliases[1:]
+        )
+    names = named_columns([stats_of], [column.name for column in found.schema.columns if not column.children])
+    with lake.planned_on(found.snapshot.id):
+        plan = lake.scan(table, found.snapshot.id, where=where, stats_of=names)
+    return replace(plan, where=None), plan.where or ALWAYS
+
+
+def find_rows(lake: Lake, table: TableName, condition: str) -> tuple[ScanPlan, Predicate, str | None]:
+    """Return what a job is to read for the rows of a condition, and the condition that it is to look at.
+
+    Between both is what is true for all of these rows, as far as it can be read. A condition that compares
+    boxes of geometries is no Spark SQL but a filter, which the plan has then.
+
+    Raises:
+        TableNotFoundError: there is no such table.
+        InvalidPredicateError, ColumnNotFoundError: the filter cannot be read.
+    """
+    if not compares_boxes(condition):
+        return *find_target(lake, table, condition), condition
+    at = lake.table_snapshot(table).snapshot.id
+    with lake.planned_on(at):
+        plan = lake.scan(table, at, where=condition)
+    assert plan.where is not None
+    return plan, plan.where, None
+
+
+def check_columns(plan: ScanPlan, paths: Iterable[str]) -> None:
+    """Look for columns before a job does, which takes longer; of a field only its column is looked for.
+
+    Raises:
+        ColumnNotFoundError: the table has no such column.
+    """
+    for path in paths:
+        plan.table.schema.find(split_parts(path)[0], str(plan.table.name))
+
+
+def check_condition(where: object, verb: str) -> None:
+    """Refuse to change all rows of a table unless a condition says so.
+
+    Raises:
+        InvalidInputError: there is no condition.
+    """
+    if not str(where or "").strip():
+        raise InvalidInputError(
+            f"where is {where!r}. Give a condition; to {verb} all rows, give where='true'."
+        )
+
+
+def check_values(values: object, name: str) -> Mapping[str, str]:
+    """Return expressions by the columns that they are for.
+
+    Raises:
+        InvalidInputError: something else.
+    """
+    is_mapping = hasattr(values, "items") and bool(values)
+    if not is_mapping or not all(isinstance(one, str) for pair in values.items() for one in pair):  # type: ignore[attr-defined]  # asked for above
+        raise InvalidInputError(
+            f'{name} is {values!r}; give {{"column": "expression"}}, a Spark SQL string for each column.'
+        )
+    return dict(values.items())  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the rows for which ``where`` is true; see ``DuckLakeSparkDeleteOperator``."""
+
+    table: TableName
+    where: str
+    engine: str = "auto"
+
+    def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
+        """Plan on the newest snapshot; see ``Verb``."""
+        check_condition(self.where, "delete")
+        target, found, condition = find_rows(lake, self.table, self.where)
+        changes = RowChangeSource(target, not_matched_by_source=(Clause(Action.DELETE, condition),))
+        return plan_change("delete", changes, found, self.engine, commit.job_id)
+
+    def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
+        """Return what is known of a commit that was made before."""
+        return summary_of_records(self.table, records)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Set columns of the rows for which ``where`` is true; see ``DuckLakeSparkUpdateOperator``."""
+
+    table: TableName
+    set: Mapping[str, str]
+    where: str
+    engine: str = "auto"
+
+    def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
+        """Plan on the newest snapshot; see ``Verb``."""
+        values = check_values(self.set, "set")
+        check_condition(self.where, "update")
+        target, found, condition = find_rows(lake, self.table, self.where)
+        check_columns(target, values)
+        clause = Clause(Action.UPDATE, condition, values)
+        changes = RowChangeSource(target, not_matched_by_source=(clause,))
+        return plan_change("update", changes, found, self.engine, commit.job_id)
+
+    def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
+        """Return what is known of a commit that was made before."""
+        return summary_of_records(self.table, records)

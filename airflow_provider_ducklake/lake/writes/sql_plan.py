@@ -1,0 +1,365 @@
+"""What a SQL task reads and writes, planned on a lake before any job runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.lake.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    NotFoundError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    ViewNotFoundError,
+)
+from airflow_provider_ducklake.lake.planning.reading.consumption import Stretch
+from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, AllOf, AnyOf
+from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
+from airflow_provider_ducklake.lake.planning.writing.write import (
+    NewTable,
+    append_to_existing,
+    create_and_append,
+    new_table_uuid,
+    plan_create,
+    plan_write,
+)
+from airflow_provider_ducklake.lake.spark.job.request import Step, job_directory
+from airflow_provider_ducklake.lake.spark.types.names import quoted
+from airflow_provider_ducklake.lake.spec.consumption import Consumption
+from airflow_provider_ducklake.lake.spec.versions import Feature
+from airflow_provider_ducklake.lake.sql.predicate import read_predicate
+from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter
+from airflow_provider_ducklake.lake.sql.spark.lake_views import check_length, checked_text
+from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, may_call_macros, with_macros
+from airflow_provider_ducklake.lake.sql.spark.parse import parse_query
+from airflow_provider_ducklake.lake.sql.spark.statements import ViewStatement, WriteMode
+from airflow_provider_ducklake.lake.transaction.changes import DropTable, NewTableRef, ReadRows, Truncate
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.planning.reading.consumption import Log
+    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
+    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.lake.spec.macros import Macro
+    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName, SchemaPath
+    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.sql.spark.statements import (
+        RowCondition,
+        SparkQuery,
+        SparkStatement,
+        WriteStatement,
+    )
+    from airflow_provider_ducklake.lake.transaction.changes import Change
+
+TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"
+
+
+_MOST_VIEWS = 50  # each takes a part of the stack, and Spark plans them all as one query
+_MOST_READS = 500  # of tables by one view, through all views below it: Spark plans each anew
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table that a task writes; ``base`` is it as it was planned, or what it is to become."""
+
+    base: TableSnapshot | NewTable
+    mode: WriteMode
+    drops: TableSnapshot | None = None
+
+    @property
+    def existing(self) -> TableSnapshot | None:
+        """The table that is there as it was planned, to be written or replaced."""
+        return self.drops if isinstance(self.base, NewTable) else self.base
+
+    @property
+    def name(self) -> QualifiedName:
+        """Its name."""
+        return self.base.name
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Its columns, None where they come from the rows."""
+        return None if isinstance(self.base, NewTable) else self.base.schema.names
+
+    def plan(self, job_id: str, number: int, partition_by: Sequence[str] = ()) -> WritePlan:
+        """Return where the ``number``-th result of a job goes."""
+        directory = f"{job_directory(self.base.root, job_id)}{number}/"
+        if isinstance(self.base, NewTable):
+            return plan_create(self.base, directory, partition_by)
+        return plan_write(self.base, directory)
+
+    def changes(self, results: Sequence[WriteResult], number: int, *, empties: bool) -> Iterator[Change]:
+        """Yield what makes the results the table's; with ``empties`` in place of the rows it has."""
+        if isinstance(self.base, NewTable):
+            if self.drops is not None:
+                yield DropTable(self.drops.table_id, self.drops.name)
+            yield from create_and_append(self.base, results[0], NewTableRef(number))
+            return
+        if empties or self.mode is WriteMode.OVERWRITE:
+            yield Truncate(self.base.table_id, self.base.name)
+        for result in results:
+            yield from append_to_existing(self.base, result)
+
+
+def find_target(lake: Lake, name: QualifiedName, mode: WriteMode, at: Snapshot, job_id: str) -> Target | None:
+    """Return a table to be written; None: it exists, and was to be made only if it did not.
+
+    Raises:
+        TableNotFoundError: there is none.
+        AlreadyExistsError: there is one, and it was to be made.
+    """
+    try:
+        existing = lake.table_snapshot(name, at.id)
+    except TableNotFoundError:
+        if mode in (WriteMode.APPEND, WriteMode.OVERWRITE):
+            raise
+        return Target(lake.new_table(name, new_table_uuid(job_id, name)), mode)
+    if mode is WriteMode.CREATE_IF_MISSING:
+        return None
+    if mode is WriteMode.CREATE:
+        raise AlreadyExistsError("table", str(existing.name))
+    if mode is WriteMode.REPLACE:
+        return Target(lake.new_table(name, new_table_uuid(job_id, name)), mode, existing)
+    return Target(existing, mode)
+
+
+@dataclass
+class Reads:
+    """The tables and views of a lake that queries name, as one snapshot has them.
+
+    ``incremental`` are the tables of which only the changes are wanted (None: of all that are no targets),
+    ``of_source`` are those of which the changes of an older table are seen, whose place they took.
+    """
+
+    lake: Lake
+    job_id: str
+    at: Snapshot
+    incremental: Collection[FoldedName] | None = ()
+    log: Log | None = None
+    again: bool = False
+    full_refresh: bool = False
+    targets: frozenset[FoldedName] = frozenset()
+    tables: dict[str, TableRead] = field(default_factory=dict)
+    as_inserts: set[str] = field(default_factory=set)
+    steps: list[Step] = field(default_factory=list)
+    ranges: dict[FoldedName, Consumption] = field(default_factory=dict)
+    names_of: dict[FoldedName, str] = field(default_factory=dict)
+    of_source: set[FoldedName] = field(default_factory=set)
+    conditions: dict[FoldedName, list[RowCondition | None]] = field(default_factory=dict)
+    _views: dict[FoldedName, str] = field(default_factory=dict)
+    _sizes: dict[FoldedName, int] = field(default_factory=dict)  # how many tables each view reads in all
+    _within: list[QualifiedName] = field(default_factory=list)  # views whose queries are being read
+    _macros: list[Macro] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all tables and views that are read, sorted."""
+        return sorted(self.names_of.values())
+
+    def macros(self, schema: SchemaPath) -> LakeMacros:
+        """Return the macros of the lake, for calls where tables without a schema lie in that one."""
+        if self._macros is None:
+            self._macros = self.lake.macros(self.at.id)
+        return LakeMacros(self._macros, schema, self._columns_of)
+
+    def _columns_of(self, name: QualifiedName) -> tuple[str, ...] | None:
+        try:
+            return self.lake.table_snapshot(name, self.at.id).schema.names
+        except NotFoundError:
+            pass
+        try:
+            self.lake.view(name, self.at.id)
+        except NotFoundError:
+            return None
+        return ()
+
+    def query(self, query: SparkQuery) -> str:
+        """Return the text to run for a query, whose tables are there from then on.
+
+        Raises:
+            TableNotFoundError: a name of neither a table nor a view.
+            UnsupportedFeatureError: a view in another dialect than Spark's, or too many that read each other.
+            InvalidInputError: a view reads itself.
+        """
+        for one in query.references:
+            self.conditions.setdefault(one.name.folded, []).append(one.condition)
+        return query.with_views({key: quoted(self.view_of(name)) for key, name in query.reads.items()})
+
+    def view_of(self, name: QualifiedName, view: str | None = None) -> str:
+        """Return the name of the job's view for a table or view of the lake; ``view`` is the one wanted."""
+        if name.folded not in self._views:
+            # drawn: whatever statements, views of the lake and sources call something, none hides a table
+            wanted = view or f"_ducklake_{self.job_id.replace('-', '')}_{len(self._views)}"
+            if view is not None:  # it is the caller's, who may look at all rows
+                self.conditions.setdefault(name.folded, []).append(None)
+            self.names_of[name.folded] = str(name)
+            self._views[name.folded] = wanted  # before its own query, in which it may not be named
+            try:
+                self.tables[wanted] = self._read(name, wanted)
+            except TableNotFoundError:
+                self._enter_view(name, wanted)
+        elif any(name.folded == one.folded for one in self._within):
+            raise InvalidInputError(f"View {name} reads itself{self._through(name)}.")
+        return self._views[name.folded]
+
+    def _enter_view(self, name: QualifiedName, wanted: str) -> None:
+        if len(self._within) == _MOST_VIEWS:
+            raise UnsupportedFeatureError(
+                f"View {name} is read{self._through(name)}: a query may have {_MOST_VIEWS} views that each "
+                "read the next, not more. Read a view further down, or its tables."
+            )
+        self._within.append(name)
+        self._add_view(name, wanted)
+        self._within.pop()
+
+    def _through(self, name: QualifiedName) -> str:
+        """Say by which other views one is read: the outermost, and the one that names it."""
+        others = dict.fromkeys(one for one in (self._within[0], self._within[-1]) if one != name)
+        return f" through {' and '.join(map(str, others))}" if others else ""
+
+    def _add_view(self, name: QualifiedName, wanted: str) -> None:
+        try:
+            found = self.lake.view(name, self.at.id)
+        except ViewNotFoundError:
+            raise TableNotFoundError(str(name), self.at.id) from None
+        if found.dialect != "spark":
+            raise UnsupportedFeatureError(
+                f"View {name} is written in the dialect {found.dialect!r}, which Spark cannot read. Create "
+                "a view with dialect='spark', or read the view's tables directly."
+            )
+        nested = self.lake.has(Feature.NESTED_SCHEMAS)
+        text = found.sql
+        check_length(name, text)
+        if may_call_macros(text):
+            text = with_macros(text, self.macros(name.schema))
+        text = checked_text(name, text)
+        parsed = parse_query(text, name.schema, nested_schemas=nested)
+        text = self.query(parsed)
+        self._check_size(name, parsed)
+        names = ", ".join(map(quoted, found.column_aliases))
+        named = f"SELECT * FROM ({text}\n) AS v({names})"  # noqa: S608 - as the view's author wrote it
+        self.steps.append(Step(named if names else text, view=wanted))
+
+    def _check_size(self, name: QualifiedName, query: SparkQuery) -> None:
+        """Refuse a view whose views read tables over and over: each level may double what Spark plans."""
+        below = sum(one.times * self._sizes.get(one.name.folded, 1) for one in query.references)
+        self._sizes[name.folded] = size = below + query.commons
+        if size > _MOST_READS:
+            raise UnsupportedFeatureError(
+                f"View {name} reads tables {size} times in all, through the views and common table "
+                f"expressions that it names: {_MOST_READS} are possible. Write a result in between to a "
+                "table, and read that."
+            )
+
+    def _read(self, name: QualifiedName, view: str) -> TableRead:
+        if self._is_incremental(name):
+            return self._changes(name, view)
+        plan = self.lake.scan(name, self.at.id)
+        if self.full_refresh and name.folded in self.targets:
+            return replace(plan, files=(), inlined_rows=(), inlined_deletes={})
+        return plan
+
+    def _is_incremental(self, name: QualifiedName) -> bool:
+        if self.log is None or name.folded in self.targets:
+            return False
+        return self.incremental is None or name.folded in self.incremental
+
+    def _changes(self, name: QualifiedName, view: str) -> TableRead:
+        assert self.log is not None
+        table = self.lake.table_snapshot(name, self.at.id)
+        part = self._next(table)
+        key = self.log.key
+        consumed = Consumption(table.table_id, part.after, part.marked_at, key.digest, key.generation)
+        self.ranges[name.folded] = consumed
+        if part.after is None:
+            self.as_inserts.add(view)
+            return self.lake.scan(name, self.at.id)
+        if part.table_id == table.table_id:
+            return self.lake.changes_after(name, part.after, self.at.id).plan
+        self.of_source.add(name.folded)
+        return self.lake.changes_of_source(name, part.table_id, part.after, part.upto).plan
+
+    def _next(self, table: TableSnapshot) -> Stretch:
+        assert self.log is not None
+        if self.full_refresh:
+            return Stretch(table.table_id, None, self.at.id, self.at.id)
+        return self.log.next(
+            table.table_id, self.at.id, self.lake.is_unchanged, str(table.name), again=self.again
+        )
+
+
+def steps_of(
+    statements: Sequence[SparkStatement],
+    reads: Reads,
+    targets: dict[FoldedName, Target],
+    job_id: str,
+) -> tuple[list[Step], list[WritePlan]]:
+    """Return what the job runs, and where each result goes; statements without a target are left out."""
+    steps: list[Step] = []
+    plans: list[WritePlan] = []
+    for one in statements:
+        if isinstance(one, ViewStatement):
+            steps.append(Step(reads.query(one.query), view=one.view))
+            continue
+        target = targets.get(one.table.folded)
+        if target is None:
+            continue
+        steps.append(Step(reads.query(one.query), plan=len(plans), columns=_columns(one, target)))
+        plans.append(target.plan(job_id, len(plans), one.partition_by))
+    return [*reads.steps, *steps], plans
+
+
+def _columns(statement: WriteStatement, target: Target) -> tuple[str, ...] | None:
+    if statement.by_name:
+        return None
+    return statement.columns or target.columns
+
+
+def rows_read(targets: Sequence[Target], reads: Reads, base: SnapshotId) -> Iterator[ReadRows]:
+    """Yield which tables are read and written: rows that came or went since would change what is written.
+
+    ``base`` is the newest snapshot when the statements were planned. An earlier one that they read, and no
+    rows at all, say the same whatever comes.
+    """
+    if reads.full_refresh or reads.at.id != base:
+        return
+    for target in targets:
+        if (table := target.existing) is not None and table.name.folded in reads.names_of:
+            yield ReadRows(table.table_id, table.name, _scope(table, reads.conditions[table.name.folded]))
+
+
+def _scope(table: TableSnapshot, conditions: Sequence[RowCondition | None]) -> RowScope | None:
+    """Return the rows of a table for which one of the conditions may be true; None: all of them."""
+    found = AnyOf(tuple(_filter(table, one) for one in conditions))
+    return None if ALWAYS in found.parts else RowScope(table, found)
+
+
+def _filter(table: TableSnapshot, condition: RowCondition | None) -> Predicate:
+    if condition is None:
+        return ALWAYS
+    name, parts = str(table.name), []
+    for text in condition.texts:
+        read = readable_filter(text, table.schema, name, alias=condition.alias, others=condition.names)
+        if read is not None:
+            parts.append(read_predicate(read, table.schema, name))
+    return AllOf(tuple(parts))
+
+
+def table_changes(
+    targets: Sequence[Target], written: Sequence[tuple[QualifiedName, WriteResult]], *, empties: bool
+) -> tuple[Change, ...]:
+    """Return the changes of all targets; ``written`` are the results with the tables they are for."""
+    return tuple(
+        change
+        for number, target in enumerate(targets)
+        for change in target.changes(
+            [result for name, result in written if name.folded == target.name.folded],
+            number,
+            empties=empties,
+        )
+    )

@@ -1,0 +1,353 @@
+"""Staged writes as tasks hand them on: commit several as one snapshot, exactly once, or discard them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.errors import (
+    AlreadyExistsError,
+    DuckLakeError,
+    FilesReleasedError,
+    InvalidInputError,
+    NotFoundError,
+    SchemaNotFoundError,
+    SparkJobError,
+    StorageError,
+    TransactionConflictError,
+    UntrustedValueError,
+)
+from airflow_provider_ducklake.lake.planning.writing.staged import plan_stages
+from airflow_provider_ducklake.lake.planning.writing.write import NewTable, NewTableAndSchema
+from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.storage.files.filesystem import exists
+from airflow_provider_ducklake.lake.writes.run import announce_earlier, announce_replaced
+from airflow_provider_ducklake.lake.writes.verb import added, numbers
+
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob
+    from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite, Target
+    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
+    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
+    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.writes.verb import Commit, Summary
+
+
+Staged: TypeAlias = "str | Mapping[str, object] | Iterable[Staged] | None"
+
+
+_DEEPEST = 32  # lists in lists
+
+
+def uris_of(staged: Staged, depth: int = 0) -> list[str]:
+    """Return where staged writes lie, for what tasks returned: results, URIs, and lists of them.
+
+    Raises:
+        InvalidInputError: something else is among them, as the None of a task that did not succeed, or lists
+            are nested too deeply.
+    """
+    _check_depth(depth)
+    match staged:
+        case str():
+            job_io.job_of_stage(staged)
+            return [staged]
+        case Mapping() if isinstance(staged.get("staged"), str):
+            return uris_of(str(staged["staged"]))
+        case Iterable() if not isinstance(staged, Mapping):
+            return [uri for one in staged for uri in uris_of(one, depth + 1)]
+        case _:
+            raise InvalidInputError(
+                f"{staged!r} is not a staged write. Give the return value of a task with stage_only=True; a "
+                "task that was skipped or failed returns nothing."
+            )
+
+
+def _check_depth(depth: int) -> None:
+    if depth > _DEEPEST:
+        raise InvalidInputError(
+            f"staged has lists in lists, more than {_DEEPEST} deep. Give the return values of tasks with "
+            "stage_only=True, or a list of them."
+        )
+
+
+def uris_of_ended(staged: Staged, depth: int = 0) -> list[str]:
+    """Do as ``uris_of``, and pass over tasks that did not succeed."""
+    _check_depth(depth)
+    if staged is None:
+        return []
+    if isinstance(staged, str | Mapping):
+        return uris_of(staged)
+    return [uri for one in staged for uri in uris_of_ended(one, depth + 1)]
+
+
+def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
+    """Return staged writes of a lake that wait for their commit.
+
+    Raises:
+        InvalidInputError: one is not a staged write of this lake, is given twice, or was committed or
+            discarded.
+        StorageError: a file of one is missing.
+        UntrustedValueError: its documents say something else than the catalog, or name what no job writes.
+    """
+    uris = uris_of(staged)
+    jobs = _jobs(lake, uris)
+    seen: set[str] = set()
+    for uri, job in zip(uris, jobs, strict=True):
+        if uri in seen:
+            raise InvalidInputError(f"The staged write {uri} is given twice; give it once.")
+        seen.add(uri)
+        if job.released_at is not None:
+            raise _released(lake, uri, job)
+    return [_read(lake, uri, job) for uri, job in zip(uris, jobs, strict=True)]
+
+
+def _read(lake: Lake, uri: str, job: RegisteredJob) -> StagedWrite:
+    """Return a staged write; the catalog knows what it is for, and its documents have to say the same."""
+    staged = job_io.read_stage(uri, lake.storage_options)
+    target, noted = staged.target, lake.target_of_job(job.id)
+    if noted is None and not _is_table_of(lake, target):
+        problem = (
+            f"the catalog does not have in this form. An older release registered job {job.id} and did not "
+            "record its table: clear the task that staged it"
+        )
+        raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
+    if noted not in (None, job_io.target_of_stage(target)):
+        problem = f"is not the table that job {job.id} was registered for"
+        raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
+    return staged
+
+
+def _is_table_of(lake: Lake, target: Target) -> bool:
+    """Whether the lake has the very table, by its id, of which a directory is the job's own."""
+    if isinstance(target, NewTable):
+        return False
+    row = next((one for one in lake.table_rows() if one.id == target.table_id), None)
+    found = None if row is None else (row.uuid, row.qualified, row.root(lake.data_path))
+    return found == (target.table_uuid, target.name, target.root)
+
+
+def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
+    """Return the jobs of staged writes; only directories that the lake knows are ever touched.
+
+    Raises:
+        InvalidInputError: one is not a staged write of this lake.
+        UntrustedValueError: the catalog has the directory of one outside the data path, or of another job.
+    """
+    ids = [job_io.job_of_stage(uri) for uri in uris]
+    known = lake.registered_jobs(ids)
+    for uri, job_id in zip(uris, ids, strict=True):
+        if job_id not in known or uri != job_io.stage_uri(known[job_id].prefix):
+            raise InvalidInputError(
+                f"{uri} is not a staged write of this lake, whose files are below {lake.data_path}."
+            )
+        lake.check_directory_of_job(known[job_id])
+    return [known[job_id] for job_id in ids]
+
+
+def _released(lake: Lake, uri: str, job: RegisteredJob) -> InvalidInputError:
+    snapshot_id = lake.snapshot_of_job(job.id)
+    when = f"{job.released_at:%Y-%m-%d %H:%M:%S} UTC"
+    if snapshot_id is None:
+        done = f"was discarded, or committed without rows, at {when}"
+    elif snapshot_id:
+        done = f"was committed at {when}, in snapshot {snapshot_id}"
+    else:
+        done = f"was committed at {when}, and its rows have been removed since"
+    return InvalidInputError(
+        f"The staged write {uri} {done}. To do it again, also clear the task that staged it."
+    )
+
+
+def tidy_up(lake: Lake, staged: Staged) -> None:
+    """Remove what only the commit needed, of the writes among ``staged`` that were committed.
+
+    Raises:
+        InvalidInputError: one is not a staged write of this lake.
+        StorageError: a file cannot be deleted.
+    """
+    uris = uris_of(staged)
+    for uri, job in zip(uris, _jobs(lake, uris), strict=True):
+        if job.released_at is not None and exists(uri, lake.storage_options):
+            _remove_released(lake, uri, job)
+
+
+def discard(lake: Lake, uris: list[str]) -> list[str]:
+    """Give up the staged writes that were not committed, and remove their files; return which they were.
+
+    One that fails does not keep the others; the first error is raised at the end, with the rest as notes.
+
+    Raises:
+        InvalidInputError: one is not a staged write of this lake.
+        SparkJobError, UntrustedValueError: a document of one is damaged; its files are removed all the same.
+        StorageError: files cannot be removed.
+    """
+    discarded: list[str] = []
+    errors: list[DuckLakeError] = []
+    for uri, job in zip(uris, _jobs(lake, uris), strict=True):
+        try:
+            if lake.release_job(job.id):  # from here on nobody can commit it
+                discarded.append(uri)
+                job_io.delete_stage(uri, lake.storage_options)
+            elif exists(uri, lake.storage_options):
+                _remove_released(lake, uri, job)
+        except (SparkJobError, UntrustedValueError) as error:
+            error.add_note(
+                f"The staged write {uri} was discarded, and the files that belong to its job by their names "
+                "were deleted"
+            )
+            errors.append(error)
+        except StorageError as error:
+            error.add_note(f"Some files of the staged write {uri}, which was discarded, may be left")
+            errors.append(error)
+    _raise_first(errors)
+    return discarded
+
+
+def _raise_first(errors: Sequence[DuckLakeError]) -> None:
+    for other in errors[1:]:
+        errors[0].add_note("; ".join([*other.__notes__, str(other)]))
+    if errors:
+        raise errors[0]
+
+
+def _remove_released(lake: Lake, uri: str, job: RegisteredJob) -> None:
+    """Finish a clean-up that was broken off: the catalog says whether the data files are the lake's."""
+    if lake.snapshot_of_job(job.id) is None:
+        job_io.delete_stage(uri, lake.storage_options)
+    else:
+        job_io.delete_stage_files(uri, lake.storage_options)
+
+
+log = logger(__name__)
+
+
+def check_given(staged: Staged) -> None:
+    """Refuse nothing, and what is not a staged write.
+
+    Raises:
+        InvalidInputError: says which.
+    """
+    if not uris_of(staged):
+        raise InvalidInputError(
+            "There is nothing to commit: staged is empty. Give the return values of tasks with "
+            "stage_only=True."
+        )
+
+
+def commit_staged(lake: Lake, staged: Staged, commit: Commit) -> Summary:
+    """Commit staged writes, or find that an earlier try did; see ``DuckLakeCommitOperator``.
+
+    Raises:
+        InvalidInputError: the writes do not go together, or one was committed or discarded meanwhile.
+        CommitError: nothing was committed, and everything is still staged.
+        CommitStateUnknownError: the connection broke during COMMIT.
+    """
+    if commit.seen.done:
+        return _earlier(lake, staged, commit.seen.done)
+    announce_replaced(lake, commit.seen)
+    writes = read_staged(lake, staged)
+    try:
+        committed = commit_writes(lake, writes, commit)
+    except FilesReleasedError as error:
+        raise InvalidInputError(f"{error} Clear the task that staged it.") from error
+    except TransactionConflictError:
+        log.error(  # noqa: TRY400 - the exception itself is logged by Airflow
+            "Nothing was committed; everything is still staged. Clear the task that staged the write to "
+            "the conflicting table: it plans again."
+        )
+        raise
+    if committed is not None and committed.is_earlier:
+        return _earlier(lake, staged, committed.records)
+    summary = _summary(writes, committed)
+    _tidy_up(lake, staged)
+    return summary
+
+
+def commit_writes(lake: Lake, staged: Sequence[StagedWrite], commit: Commit) -> CommittedSnapshot | None:
+    """Commit staged writes as one snapshot, in place of the rows that the key's earlier commit had added.
+
+    Each is checked against what was committed since its own plan. None: there was nothing to commit; the
+    writes are given up then, as a commit would release them.
+
+    Raises:
+        InvalidInputError: the writes do not go together.
+        FilesReleasedError: one was committed or discarded meanwhile.
+        CommitError: nothing was committed; the writes still can be.
+        CommitStateUnknownError: the connection broke during COMMIT.
+    """
+    staged = [_in_schema(lake, one) for one in staged]
+    stages = [Stage(base, changes) for base, changes in plan_stages(staged, _made_since(lake, staged))]
+    if commit.seen.replaced:
+        head = lake.current_snapshot().id
+        stages.insert(0, Stage(head, lake.replaced_rows(commit.seen, head)))
+    job_ids = tuple(one.job_id for one in staged)
+    committed = lake.commit_stages(stages, commit.info, keyed=commit.keyed, job_ids=job_ids)
+    if committed is None:
+        for job_id in job_ids:
+            lake.release_job(job_id)
+    return committed
+
+
+def _in_schema(lake: Lake, one: StagedWrite) -> StagedWrite:
+    """Return a write with its new table in the schema that was to be created and exists by now."""
+    target = one.target
+    if not isinstance(target, NewTableAndSchema):
+        return one
+    try:
+        found = lake.new_table(target.name, target.uuid)
+    except (AlreadyExistsError, SchemaNotFoundError):
+        return one
+    return replace(one, target=found)
+
+
+def _made_since(lake: Lake, staged: Iterable[StagedWrite]) -> dict[FoldedName, TableSnapshot]:
+    """Return the tables that were to be created and exist by now."""
+    made: dict[FoldedName, TableSnapshot] = {}
+    for one in staged:
+        if one.creates and one.creates not in made:
+            try:
+                made[one.creates] = lake.table_snapshot(one.target.name)
+            except NotFoundError:
+                continue
+    return made
+
+
+def _earlier(lake: Lake, staged: Staged, records: Sequence[CommitRecord]) -> Summary:
+    announce_earlier(records)
+    _tidy_up(lake, staged)
+    ids = {record.table_id for record in records}
+    return {
+        "tables": [str(row.qualified) for row in lake.table_rows() if row.id in ids],
+        "snapshot_id": int(records[0].snapshot_id),
+        "rows_added": sum(record.row_count for record in records),
+        "files_added": None,
+        "bytes_added": None,
+        "already_committed": True,
+    }
+
+
+def _summary(writes: Sequence[StagedWrite], committed: CommittedSnapshot | None) -> Summary:
+    tables = list(dict.fromkeys(str(one.target.name) for one in writes))
+    summary = {
+        "tables": tables,
+        "snapshot_id": int(committed.id) if committed is not None else None,
+        **numbers([one.result for one in writes]),
+        "already_committed": False,
+    }
+    if committed is None:
+        log.info("No rows were staged: the lake is unchanged, no snapshot was made.")
+    else:
+        log.info("Committed snapshot %d to %s: %s", committed.id, ", ".join(tables), added(summary))
+    return summary
+
+
+def _tidy_up(lake: Lake, staged: Staged) -> None:
+    """Remove what only the commit needed. It has landed: no failure here may fail the task."""
+    try:
+        tidy_up(lake, staged)
+    except DuckLakeError as error:
+        log.warning("Cannot remove the files that only the commit needed: %s", error)

@@ -1,0 +1,287 @@
+"""Append the new rows of a stream to a table, each micro-batch as one snapshot, exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.lake.catalog.committing.planned import PlannedCommit, Stage
+from airflow_provider_ducklake.lake.errors import (
+    FilesReleasedError,
+    InvalidInputError,
+    SparkJobError,
+    TransactionConflictError,
+    UnsupportedFeatureError,
+    UntrustedValueError,
+)
+from airflow_provider_ducklake.lake.planning.writing.job_target import target_of_stream
+from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing, plan_write
+from airflow_provider_ducklake.lake.spark.job import job_io, stream_io
+from airflow_provider_ducklake.lake.spark.job.request import JobRequest, StreamSource, TransformSource
+from airflow_provider_ducklake.lake.spark.job.stream_io import StreamOwner
+from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, job_directory
+from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.storage.files.filesystem import exists
+from airflow_provider_ducklake.lake.writes.detached import attending, finish_earlier, forget
+from airflow_provider_ducklake.lake.writes.run import check, ran, remove_files
+from airflow_provider_ducklake.lake.writes.verb import MAY_RUN, added, numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
+    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        CommitInfo,
+        CommittedSnapshot,
+        JsonValue,
+        TableSnapshot,
+    )
+    from airflow_provider_ducklake.lake.transaction.changes import Change
+    from airflow_provider_ducklake.lake.writes.arguments import GivenRows
+    from airflow_provider_ducklake.lake.writes.verb import Attempt, Resolve, Submitter, Summary
+
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream and its table; see ``DuckLakeSparkStreamOperator``. ``task`` owns the checkpoint."""
+
+    table: TableName
+    rows: GivenRows
+    checkpoint: str
+    task: str
+    engine: str = "auto"
+
+    @property
+    def directory(self) -> str:
+        """The checkpoint's directory; ends in ``/``.
+
+        Raises:
+            InvalidInputError: it is relative: worker and Spark would look at two places.
+        """
+        if not is_absolute(self.checkpoint):
+            raise InvalidInputError(
+                f"checkpoint={self.checkpoint!r} is relative; give an absolute path or a URI."
+            )
+        return directory_path(self.checkpoint)
+
+    def plan(self, table: TableSnapshot, staging_id: str, resolve: Resolve) -> JobRequest:
+        """Say where the job is to write."""
+        rows = self.rows.resolved(resolve)
+        assert isinstance(rows, TransformSource)
+        job_id = str(uuid7())
+        plan = plan_write(table, job_directory(table.root, job_id))
+        source = StreamSource(rows, self.directory, staging_id)
+        return JobRequest(job_id, source, (plan,), verb="stream", engine=self.engine)
+
+
+def stream(
+    verb: Stream, lake: Lake, submitter: Submitter, info: CommitInfo, attempt: Attempt | None = None
+) -> Summary:
+    """Commit what an earlier try staged, stage what is new, and commit that.
+
+    Raises:
+        InvalidInputError, NotFoundError: bad input; no job was started.
+        SparkJobError: the job failed; the batches before the failure are committed.
+    """
+    finished = finish_earlier(lake, submitter, attempt)
+    committed = _commit(verb, lake, info)
+    if finished.error is not None:
+        raise finished.error
+    if finished.is_own:  # this try was deferred: the job that it submitted has ended
+        return _summary(verb.table, committed)
+    submitter.ready()
+    table, staging_id = lake.table_snapshot(verb.table), str(uuid7())
+    request = verb.plan(table, staging_id, submitter.resolve)
+    check(lake, request, submitter)
+    submitter = attending(lake, submitter, attempt)
+    directory = job_directory(table.root, staging_id)
+    lake.register_job(staging_id, directory, target_of_stream(table, verb.directory))
+    lake.close()  # no idle connection during the job; the next use opens one again
+    try:
+        ran(lake, request, submitter)
+    except MAY_RUN:
+        raise
+    except Exception:
+        try:
+            _commit(verb, lake, info)  # a driver on a cluster may run on: the job is not released
+        except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
+            log.warning("Staged batches cannot be committed: %s", error)
+        raise
+    remove_files(lake, request, has_files=False)
+    committed += _commit(verb, lake, info, [staging_id])
+    forget(lake, submitter, request)
+    return _summary(verb.table, committed)
+
+
+def _commit(verb: Stream, lake: Lake, info: CommitInfo, job_ids: Sequence[str] = ()) -> list[CommittedBatch]:
+    """Commit what is staged, and release the jobs that did it."""
+    table, checkpoint = lake.table_snapshot(verb.table), verb.directory
+    sealing.learn(checkpoint, sealing.key_of(table.root), sealing.file_of(table.root))
+    owner = StreamOwner(str(table.name), table.table_uuid, verb.task)
+    stream_io.claim(checkpoint, owner, lake.storage_options)
+    committed = []
+    for one in commit_batches(lake, table, checkpoint, info, job_ids):
+        result = one.batch.result
+        log.info(
+            "Committed snapshot %d to %s: batch %d, %s",
+            *(one.snapshot.id, table.name, one.batch.batch_id, added(numbers((result,)))),
+        )
+        committed.append(one)
+    return committed
+
+
+def _summary(table: TableName, committed: Sequence[CommittedBatch]) -> Summary:
+    results = [one.batch.result for one in committed]
+    files = [file for result in results for file in result.data_files]
+    if not committed:
+        log.info("The stream has no new rows: no snapshot was made.")
+    return {
+        "table": str(QualifiedName.of(table)),
+        "snapshot_id": int(committed[-1].snapshot.id) if committed else None,
+        "snapshot_ids": [int(one.snapshot.id) for one in committed],
+        "batches": len(committed),
+        "rows_added": sum(result.rows_written for result in results),
+        "files_added": len(files),
+        "bytes_added": sum(file.file_size_bytes for file in files),
+    }
+
+
+_WAY_OUT = "If you want its rows, add its files with DuckLakeAddFilesOperator; then remove the record"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """A batch and the snapshot that it became."""
+
+    batch: StagedBatch
+    snapshot: CommittedSnapshot
+
+
+def commit_batches(
+    lake: Lake, table: TableSnapshot, checkpoint: str, info: CommitInfo, job_ids: Collection[str] = ()
+) -> Iterator[CommittedBatch]:
+    """Commit the batches of the checkpoint's query that nobody has committed; yield each when it has landed.
+
+    ``table`` is the newest. Where a batch cannot be committed, those before it are, and it stays staged with
+    those after it. At last the jobs with ``job_ids`` are released. Others may still have a driver that runs
+    on; a clean-up of orphaned files gives those up in time.
+
+    Raises:
+        StorageError: files of a batch are missing.
+        UnsupportedFeatureError: the table got other columns or partitioning after a batch was written.
+        UntrustedValueError: the record of a batch names files of another table, or no job of the stream.
+            Or its files are the lake's already: somebody has made a copy of a record.
+        FilesReleasedError: a clean-up has given the files of a batch up, and may be deleting them.
+        CommitError: a batch was not committed; it stays staged.
+        CommitStateUnknownError: the connection broke during COMMIT.
+    """
+    base, options = table.snapshot.id, lake.storage_options
+    query_id = stream_io.query_id(checkpoint, options)
+    batch_ids = [] if query_id is None else stream_io.batch_ids(checkpoint, query_id, options)
+    writers = set[str]()
+    for batch_id in batch_ids:
+        batch = stream_io.read_batch(checkpoint, str(query_id), batch_id, table.root, options)
+        keyed = lake.keyed_commit(batch.key, OnClear.SKIP)
+        problem = None if batch.job_id in writers else _why_not_of_stream(lake, table, checkpoint, batch)
+        if problem is None:
+            writers.add(batch.job_id)
+        if keyed.seen.done:
+            continue
+        _refuse(checkpoint, batch, problem)
+        stream_io.check_files(checkpoint, batch, options)
+        changes = _changes(table, checkpoint, batch)
+        stage = Stage(base, changes)
+        try:
+            committed = lake.commit_planned(
+                PlannedCommit((stage,), _info(info, batch), keyed, open_jobs=(batch.job_id,))
+            )
+        except FilesReleasedError as error:
+            uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+            way_out = f"batch {batch.batch_id} is named by {uri}. {_WAY_OUT}, or use a new checkpoint"
+            raise FilesReleasedError(batch.job_id, way_out) from error
+        except TransactionConflictError as error:
+            _refuse_known(lake, checkpoint, batch, error)
+            raise
+        if committed is None:
+            uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+            raise SparkJobError(f"{uri} names no files, but a batch without rows is never staged. Remove it.")
+        if not committed.is_earlier:
+            base = committed.id  # the commit has looked at what came before it
+            yield CommittedBatch(batch, committed)
+    _tidy_up(lake, checkpoint, str(query_id), batch_ids[:-1], job_ids)
+
+
+def _refuse(checkpoint: str, batch: StagedBatch, problem: str | None) -> None:
+    """Raise an UntrustedValueError if there is a problem with the job that a batch is said to be of."""
+    if problem is not None:
+        uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+        raise UntrustedValueError(uri, f"job {batch.job_id}", f"{problem}. {_WAY_OUT}")
+
+
+def _refuse_known(
+    lake: Lake, checkpoint: str, batch: StagedBatch, conflict: TransactionConflictError
+) -> None:
+    """Raise an UntrustedValueError if a conflict came of files that are the lake's already."""
+    for path in sorted(lake.registered_files([file.path for file in batch.result.data_files])):
+        uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+        problem = "is already a data file of the lake, through another record; remove this record"
+        raise UntrustedValueError(uri, path, problem) from conflict
+
+
+def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> str | None:
+    """Return why the job that a batch names is none of the stream, to complete "which …"; None: it is.
+
+    The catalog forgets jobs of batches that were committed long ago.
+    """
+    job = lake.registered_jobs([batch.job_id]).get(batch.job_id)
+    if job is None:
+        return "is no job of this catalog"
+    if job.prefix != job_directory(table.root, job.id):
+        return f"is a job of another table, in {job.prefix}"
+    noted = lake.target_of_job(job.id)
+    if noted not in (None, target_of_stream(table, checkpoint)):
+        return f"was registered for something other than this stream of {table.name}"
+    # An older release noted the directory only: its staged writes are told by what lies there.
+    if noted is None and exists(job_io.stage_uri(job.prefix), lake.storage_options):
+        return "is waiting for the task that will commit it"
+    return None
+
+
+def _info(info: CommitInfo, batch: StagedBatch) -> CommitInfo:
+    stream: JsonValue = {"query_id": batch.query_id, "batch_id": batch.batch_id}
+    return replace(info, extra={**(info.extra or {}), "stream": stream})
+
+
+def _changes(table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> tuple[Change, ...]:
+    try:
+        return append_to_existing(table, batch.result, is_staged=True)
+    except TransactionConflictError as error:
+        uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
+        raise UnsupportedFeatureError(
+            f"Batch {batch.batch_id} was written before the columns or partition keys of {table.name} were "
+            f"changed; this release does not rewrite it. Add its files, which {uri} names, with "
+            "DuckLakeAddFilesOperator, and then remove that record."
+        ) from error
+
+
+def _tidy_up(
+    lake: Lake, checkpoint: str, query_id: str, batch_ids: Collection[int], job_ids: Collection[str]
+) -> None:
+    """Remove records and release jobs. All has landed: a failure is left to the next time."""
+    try:
+        for batch_id in batch_ids:
+            stream_io.delete_batch(checkpoint, query_id, batch_id, lake.storage_options)
+        for job_id in job_ids:
+            lake.release_job(job_id)
+    except Exception as error:  # noqa: BLE001 - the commits count
+        log.warning("Cannot remove the records of committed batches from %s: %s", checkpoint, error)

@@ -1,0 +1,265 @@
+"""A verb and its steps: a plan, the results of its job, changes to commit, a summary.
+
+Values flow one way. A verb holds what a user said. ``plan`` reads the newest snapshot and returns a value
+that knows what the job is to do and what its results mean; ``run.py`` carries it out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from uuid6 import uuid7
+
+from airflow_provider_ducklake.lake.errors import ClusterUnavailableError
+from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.lake.spec.amounts import counted, size
+from airflow_provider_ducklake.lake.transaction.replay import Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit, Stage
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+    from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
+    from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, CommitRecord
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
+
+Summary: TypeAlias = dict[str, Any]
+UserSource: TypeAlias = Any  # a path, a mapping, or a DataFrame of a session that is there already
+Resolve: TypeAlias = Callable[[UserSource], UserSource]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a job did: a result for each plan of its request, and the rows that it found to go, if any."""
+
+    of_plans: tuple[WriteResult, ...] = ()
+    changes: RowChanges | None = None
+
+    @classmethod
+    def of(cls, done: tuple[WriteResult, ...] | RowChanges) -> Results:
+        """Return the results of a job's outcome."""
+        if isinstance(done, RowChanges):
+            return cls((done.updated, done.inserted), done)
+        return cls(done)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a snapshot may name a file of the job."""
+        deletes = self.changes is not None and bool(self.changes.deletes)
+        return deletes or any(result.data_files for result in self.of_plans)
+
+    @property
+    def numbers(self) -> Summary:
+        """Rows, files and bytes of all plans."""
+        return numbers(self.of_plans)
+
+
+def numbers(results: Sequence[WriteResult]) -> Summary:
+    """Return the rows, files and bytes that results add."""
+    files = [file for result in results for file in result.data_files]
+    return {
+        "rows_added": sum(result.rows_written for result in results),
+        "files_added": len(files),
+        "bytes_added": sum(file.file_size_bytes for file in files),
+    }
+
+
+def added(numbers: Summary) -> str:
+    """Return the rows, files and bytes of a summary as a person reads them."""
+    files = f"{counted(numbers['files_added'], 'file')} ({size(numbers['bytes_added'])})"
+    return f"{counted(numbers['rows_added'], 'row')} in {files}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A try of a task: for which commit, and which try it is; before the ``first`` there was none."""
+
+    key: CommitKey
+    id: str
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """How a verb's commit is made: what its snapshot says of itself, and the key that it is made once by.
+
+    ``job_id`` is that of the job whose files it commits. With it, and the same lake, a verb plans the same.
+    ``attempt`` says which try makes it; without one, no later try finds the job.
+    """
+
+    info: CommitInfo
+    keyed: KeyedCommit | None = None
+    job_id: str = field(default_factory=lambda: str(uuid7()))
+    attempt: Attempt | None = None
+
+    @property
+    def seen(self) -> Replay:
+        """What the key's records said when they were looked up."""
+        return Replay() if self.keyed is None else self.keyed.seen
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What is to be committed: changes with their base snapshots, and what was consumed for them."""
+
+    stages: tuple[Stage, ...]
+    consumed: Consumed | None = None
+
+
+class PlannedWrite(Protocol):
+    """A verb planned on one snapshot."""
+
+    @property
+    def request(self) -> JobRequest | None:
+        """What the job is to do; None: there is nothing for one to do."""
+
+    def write(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
+        """Return what the results make of the lake; None: nothing.
+
+        Raises:
+            TransactionConflictError: the table is another one than planned.
+        """
+
+    def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
+        """Return what the same files can still become after a conflict; None: nothing."""
+
+    def summary(self, results: Results, write: Write | None, committed: CommittedSnapshot | None) -> Summary:
+        """Return what a task hands on, and log it."""
+
+
+class Verb(Protocol):
+    """What a user wants, as said: nothing is looked up before ``plan``."""
+
+    def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedWrite:
+        """Plan on the newest snapshot; ``resolve`` completes a source that names a connection.
+
+        Raises:
+            InvalidInputError: an argument cannot be read.
+            NotFoundError: a table, column or snapshot does not exist.
+        """
+
+    def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
+        """Return the summary of a commit that was made before, as far as the catalog kept it."""
+
+
+class Submitter(Protocol):
+    """How a job gets to Spark."""
+
+    def ready(self) -> None:
+        """Refuse a Spark that could run no job, before anything is planned.
+
+        Raises:
+            InvalidInputError: says why.
+        """
+
+    def resolve(self, source: UserSource) -> UserSource:
+        """Complete a source that names a connection; others come back as they are.
+
+        Raises:
+            InvalidInputError: there is no such connection.
+        """
+
+    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Refuse a request that this Spark would fail at, as far as it can be told before.
+
+        Raises:
+            InvalidInputError, NotFoundError: says why.
+        """
+
+    def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
+        """Run the job to its end.
+
+        Raises:
+            DuckLakeError: the job's own error.
+            SparkJobError: it ended without saying why.
+        """
+
+    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Remove what only this way to Spark needed, and leave the job's data files."""
+
+
+class JobGoesOn(Exception):  # noqa: N818 - nothing is wrong
+    """The job runs, and nobody waits for it: whoever catches this runs the verb again when it has ended."""
+
+    def __init__(self, job: SubmittedJob) -> None:
+        super().__init__(job.job_id)
+        self.job = job
+
+
+MAY_RUN = (JobGoesOn, ClusterUnavailableError)  # errors after which a job is neither done nor given up
+
+
+class DetachedSubmitter(ABC):
+    """A ``Submitter`` whose jobs outlive the task: ``start`` ends when the cluster has one.
+
+    ``cluster`` is what tells its cluster from others.
+    """
+
+    cluster: str
+
+    @abstractmethod
+    def ready(self) -> None:
+        """See ``Submitter``."""
+
+    @abstractmethod
+    def resolve(self, source: UserSource) -> UserSource:
+        """See ``Submitter``."""
+
+    @abstractmethod
+    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """See ``Submitter``."""
+
+    @abstractmethod
+    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """See ``Submitter``."""
+
+    @abstractmethod
+    def attend(self, is_held: Callable[[], bool]) -> None:
+        """Have the job that is begun next be stopped only while it ``is_held`` by this try."""
+
+    @abstractmethod
+    def start(
+        self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
+    ) -> None:
+        """Submit the job; ``note`` is called with what the cluster calls it as soon as that is known.
+
+        Raises:
+            SparkJobError: the cluster did not take it.
+        """
+
+    @abstractmethod
+    def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
+        """Wait until a job that was submitted has ended, and return its results.
+
+        Raises:
+            DuckLakeError: the job's own error.
+            SparkJobError: it ended without saying why.
+            JobGoesOn: it runs, and is not to be waited for here.
+        """
+
+    @abstractmethod
+    def find(self, job_id: str) -> str | None:
+        """Return what the cluster calls the job that a try submitted which died then; None: it has none."""
+
+    @abstractmethod
+    def runs(self, application: str, job_id: str) -> bool:
+        """Whether an application is that of a job, as far as the cluster can say; also one that is gone."""
+
+    @abstractmethod
+    def stop(self, application: str) -> None:
+        """Stop an application if it still runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a verb: the snapshot, if one was made, now or by an earlier try; and the summary."""
+
+    committed: CommittedSnapshot | None
+    summary: Summary = field(default_factory=dict)
