@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.options import parse_bytes
 from airflow_provider_ducklake.lake.spec.tags import is_tag, tag_name
-from airflow_provider_ducklake.lake.spec.types.times import parse_interval, parse_time, require_offset
+from airflow_provider_ducklake.lake.spec.types.times import parse_duration, parse_time, require_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -141,7 +141,7 @@ def parse_age(name: str, value: object) -> timedelta | datetime | None:
         case str() if value[:4].isdigit() and "-" in value:
             return parse_time(value)
         case str():
-            return parse_interval(value)
+            return parse_duration(value)
         case _:
             raise InvalidInputError(
                 f"{name} is {value!r}. Give a timedelta, a string such as '7 days', an aware datetime or an "
@@ -159,7 +159,7 @@ def parse_span(name: str, value: object) -> timedelta:
         case timedelta():
             return value
         case str():
-            return parse_interval(value)
+            return parse_duration(value)
         case _:
             raise InvalidInputError(f"{name} is {value!r}. Give a timedelta or a string such as '24 hours'.")
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.types.times import parse_interval, parse_time, require_offset
+from airflow_provider_ducklake.lake.spec.types.times import parse_duration, parse_time, require_offset
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.spec.types.times import parse_interval, pars
     ],
 )
 def test_an_interval_is_numbers_and_units(text, interval):
-    assert parse_interval(text) == interval
+    assert parse_duration(text) == interval
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_an_interval_is_numbers_and_units(text, interval):
 )
 def test_anything_else_is_no_interval(text):
     with pytest.raises(InvalidInputError, match="is not a valid interval"):
-        parse_interval(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(second|minute|hour|day|week)s?\s*", re.IGNORECASE)
 
 
-def parse_interval(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     """Return an interval of numbers and units; a month or a year has no fixed length and is none of them.
 
-    >>> parse_interval("1 week 12 hours")
+    >>> parse_duration("1 week 12 hours")
     datetime.timedelta(days=7, seconds=43200)
 
     Raises:
