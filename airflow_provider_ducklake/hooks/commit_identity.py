@@ -12,8 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.commit_key import FIRST_GENERATION, CommitKey, OnClear
-from airflow_provider_ducklake.lake.spec.consumption import Consumer
+from airflow_provider_ducklake.lake.spec.snapshots import FIRST_GENERATION, CommitKey, Consumer, OnClear
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

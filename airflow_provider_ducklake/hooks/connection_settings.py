@@ -43,10 +43,10 @@ from airflow_provider_ducklake.hooks.connection_form import (
     StandardField,
 )
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidOptionError
-from airflow_provider_ducklake.lake.spec.encryption import KEY_BYTES as LENGTHS_OF_KEYS
+from airflow_provider_ducklake.lake.spec.files import KEY_BYTES as LENGTHS_OF_KEYS
 from airflow_provider_ducklake.lake.spec.limits import Limits
+from airflow_provider_ducklake.lake.spec.names.identifiers import written
 from airflow_provider_ducklake.lake.spec.names.paths import directory_path
-from airflow_provider_ducklake.lake.spec.names.quoting import written
 from airflow_provider_ducklake.lake.spec.versions import WRITABLE, SpecVersion
 
 if TYPE_CHECKING:

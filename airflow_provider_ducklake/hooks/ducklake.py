@@ -34,8 +34,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedVersionError,
 )
 from airflow_provider_ducklake.lake.spec.limits import Limits
-from airflow_provider_ducklake.lake.spec.roles import DEFAULT_NAMES
-from airflow_provider_ducklake.lake.spec.versions import READABLE, WRITABLE, opened_by
+from airflow_provider_ducklake.lake.spec.versions import DEFAULT_NAMES, READABLE, WRITABLE, opened_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,8 +48,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.migrations.migrate import MigrationResult
     from airflow_provider_ducklake.lake.catalog.reports.column_bounds import ColumnBounds
     from airflow_provider_ducklake.lake.catalog.reports.table_info import TableInfo
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, JsonValue
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, CommittedSnapshot, JsonValue
     from airflow_provider_ducklake.lake.writes.session import LakeSession
     from airflow_provider_ducklake.lake.writes.staged import Staged
 

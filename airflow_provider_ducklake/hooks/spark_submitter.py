@@ -28,8 +28,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.spark.job.package_zip import application_file, package_zip
 from airflow_provider_ducklake.lake.spark.output.log import JobLog
-from airflow_provider_ducklake.lake.spec.amounts import lasting
-from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.log_lines import lasting, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

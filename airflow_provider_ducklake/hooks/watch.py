@@ -10,7 +10,7 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError, SnapshotNot
 from airflow_provider_ducklake.lake.planning.reading.watch import wanted_words
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.tags import is_tag, tag_name
-from airflow_provider_ducklake.lake.spec.types.times import parse_time, require_offset
+from airflow_provider_ducklake.lake.spec.types.texts import parse_time, require_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import Done, LogsInLines, ShownByName
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.writes.arguments import is_template, parse_word
 
 if TYPE_CHECKING:

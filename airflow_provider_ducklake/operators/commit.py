@@ -9,8 +9,7 @@ from airflow_provider_ducklake.hooks.asset_events import announce
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
-from airflow_provider_ducklake.lake.spec.commit_key import OnClear
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, OnClear
 from airflow_provider_ducklake.lake.writes.arguments import parse_word
 from airflow_provider_ducklake.operators.base import DuckLakeOperator, check_on_clear
 

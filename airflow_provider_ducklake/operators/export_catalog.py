@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.lake.spec.frozen import ExportResult
+    from airflow_provider_ducklake.lake.spec.tags import ExportResult
 
 
 class DuckLakeExportCatalogOperator(DuckLakeOperator):

@@ -117,8 +117,7 @@ class DuckLakeRestoreTableOperator(DuckLakeOperator):
             )
 
     def _restore(self, lake: Lake, scope: dict[str, Any], identity: CommitIdentity) -> RestoreResult:
-        from airflow_provider_ducklake.lake.spec.commit_key import OnClear  # noqa: PLC0415 - not needed to parse a DAG
-        from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo  # noqa: PLC0415
+        from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, OnClear  # noqa: PLC0415
 
         message = self.commit_message or identity.message
         info = CommitInfo("airflow", message, identity.extra)

@@ -17,8 +17,7 @@ from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnect
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter, Submission
 from airflow_provider_ducklake.hooks.task import Done, no_retry_on_user_errors, verbs_logged_by
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.commit_key import OnClear
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, OnClear
 from airflow_provider_ducklake.lake.writes.arguments import parse_word
 from airflow_provider_ducklake.operators.base import LakeTask
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
-from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.writes.arguments import is_template, parse_at, parse_flag, parse_word
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
 

@@ -13,7 +13,7 @@ from airflow_provider_ducklake.hooks.connection_settings import read_settings
 from airflow_provider_ducklake.hooks.ducklake import connection_of
 from airflow_provider_ducklake.lake.catalog.ledger.watermarks import NAME
 from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport, Watermark
-from airflow_provider_ducklake.lake.spec.consumption import Consumer
+from airflow_provider_ducklake.lake.spec.snapshots import Consumer
 from airflow_provider_ducklake.triggers.poller import Interest
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import plan_write
 from airflow_provider_ducklake.lake.spark.job.compaction_io import read_records
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.lake.spark.jobs.compact import compact_bin
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjacentFilesOperator
 from tests.airflow.killed_workers import execute, run_until_done

@@ -33,10 +33,14 @@ from airflow_provider_ducklake.lake.errors import SparkJobError, UntrustedValueE
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.lake.spark.job import job_io
 from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, job_directory
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
-from airflow_provider_ducklake.lake.spec.consumption import Consumer, Consumption
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    CommitInfo,
+    CommitKey,
+    Consumer,
+    Consumption,
+    OnClear,
+)
 from airflow_provider_ducklake.lake.storage.files import sealing
 from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable
 from airflow_provider_ducklake.lake.writes import detached, staged

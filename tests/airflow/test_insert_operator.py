@@ -32,7 +32,7 @@ from airflow_provider_ducklake.lake.errors import (
     SparkJobError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.lake.spec.amounts import size
+from airflow_provider_ducklake.lake.spec.log_lines import size
 from airflow_provider_ducklake.lake.storage.files import sealing
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator

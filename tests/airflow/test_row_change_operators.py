@@ -16,8 +16,7 @@ from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spark.job.request import Action, Clause, RowChangeSource
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.verb import Commit
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator

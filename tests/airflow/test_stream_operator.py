@@ -27,8 +27,7 @@ from airflow_provider_ducklake.lake.errors import CommitStateUnknownError, Spark
 from airflow_provider_ducklake.lake.spark.job import job_io
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.stream import commit_batches
 from airflow_provider_ducklake.lake.writes.verb import Results
 from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator

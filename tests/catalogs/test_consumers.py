@@ -6,10 +6,13 @@ from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.lake.errors import ChangesExpiredError, TransactionConflictError
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.lake.spec.consumption import Consumer, Consumption
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    CommitInfo,
+    CommitKey,
+    Consumer,
+    Consumption,
+    SnapshotId,
+)
 from airflow_provider_ducklake.lake.transaction.changes import Truncate
 
 pytestmark = pytest.mark.every_catalog

@@ -3,9 +3,8 @@
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 
 TEXTS = [
     "NULL",

@@ -11,11 +11,8 @@ from airflow_provider_ducklake.lake.catalog.database.connect import open_engine,
 from airflow_provider_ducklake.lake.catalog.dialects.retry import RetryPolicy
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CommitRetriesExceededError
-from airflow_provider_ducklake.lake.spec.encryption import FileKey
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, FileKey
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import AppendFiles
 
 KEY = FileKey.of_length(16)

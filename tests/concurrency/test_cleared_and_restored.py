@@ -12,8 +12,7 @@ from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing, plan_write
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot, OnClear
 from tests.concurrency.arrow_jobs import write
 from tests.reference.duckdb_lake import open_lake
 

@@ -28,8 +28,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     WriteResult,
     append_to_existing,
 )
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot, OnClear
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.lake.storage.rows.row_ids import ROW_ID_COLUMN
 from airflow_provider_ducklake.lake.transaction.changes import Change

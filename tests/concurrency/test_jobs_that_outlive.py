@@ -25,8 +25,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
 from airflow_provider_ducklake.lake.spark.job import job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows, InsertChoice
 from airflow_provider_ducklake.lake.writes.detached import take
 from airflow_provider_ducklake.lake.writes.insert import Insert, stage

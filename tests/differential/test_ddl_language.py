@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
-from airflow_provider_ducklake.lake.spec.names.identifiers import quote
-from airflow_provider_ducklake.lake.spec.names.keywords import RESERVED
-from airflow_provider_ducklake.lake.spec.names.quoting import written
-from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE, SCALARS
+from airflow_provider_ducklake.lake.spec.names.identifiers import RESERVED, quote, written
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, SCALARS
 from airflow_provider_ducklake.lake.sql.duckdb.column_types import (
     DECIMAL_SPELLINGS,
     NOT_IN_THE_FORMAT,

@@ -10,10 +10,15 @@ import pyarrow as pa
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WriteResult
-from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId
 from airflow_provider_ducklake.lake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    ColumnId,
+    CommitInfo,
+    CommittedSnapshot,
+    DataFileId,
+    TableSnapshot,
+)
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
 from airflow_provider_ducklake.lake.storage.parquet.partition_split import split_by_partition

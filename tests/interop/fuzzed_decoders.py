@@ -16,17 +16,20 @@ import pyarrow.parquet as pq
 from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.types import times
+from airflow_provider_ducklake.lake.spec.types import texts as times
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
-from airflow_provider_ducklake.lake.spec.types.intervals import parse_interval
-from airflow_provider_ducklake.lake.spec.types.json_texts import is_json
+from airflow_provider_ducklake.lake.spec.types.geometry import (
+    GeometryStats,
+    box_of_wkb,
+    box_of_wkt,
+    check_wkb,
+    is_finite,
+)
 from airflow_provider_ducklake.lake.spec.types.literals import parse_cast, parse_literal
+from airflow_provider_ducklake.lake.spec.types.texts import is_json, parse_interval
 from airflow_provider_ducklake.lake.spec.types.values import parse_physical
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
 from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant
-from airflow_provider_ducklake.lake.spec.types.wkb import box_of_wkb, check_wkb, is_finite
-from airflow_provider_ducklake.lake.spec.types.wkt import box_of_wkt
 from airflow_provider_ducklake.lake.storage.deletes.deletion_vectors import vector_of
 from airflow_provider_ducklake.lake.storage.deletes.puffin import container_of, vectors_of
 from airflow_provider_ducklake.lake.storage.deletes.roaring import bitmap_of, positions

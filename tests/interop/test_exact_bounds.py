@@ -9,8 +9,8 @@ from sqlalchemy import NullPool, create_engine, text
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.planning.reading.bounds import TextBounds, covers
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats, TableColumnStats
+from airflow_provider_ducklake.lake.spec.files import ColumnStats, TableColumnStats
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from tests.interop.compacting import rewrite
 from tests.reference import ducklakepy_lake

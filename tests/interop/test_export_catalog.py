@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.spec.frozen import ExportFormat, ExportResult
+from airflow_provider_ducklake.lake.spec.tags import ExportFormat, ExportResult
 from tests.interop.frozen import HISTORY, all_rows, attached, columns_of, rows_at
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase

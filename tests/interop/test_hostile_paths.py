@@ -47,8 +47,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     job_directory,
 )
 from airflow_provider_ducklake.lake.spark.jobs.compact import compact_bin
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, TableSnapshot
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, TableSnapshot
 from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter

@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-from airflow_provider_ducklake.lake.spec.ids import DataFileId, SnapshotId
 from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, SnapshotId
 from airflow_provider_ducklake.lake.storage.files.deletion import delete_tree
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     Location,

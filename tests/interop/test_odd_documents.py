@@ -14,8 +14,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, UntrustedValueError
 from airflow_provider_ducklake.lake.spark.job import job_io
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.staged import commit_writes, discard, read_staged
 from airflow_provider_ducklake.lake.writes.verb import Commit
 from tests.interop.staging import stage

@@ -3,8 +3,12 @@
 import duckdb
 import pytest
 
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import can_promote, parse_type
-from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE, SCALARS
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    NOT_STORABLE,
+    SCALARS,
+    can_promote,
+    parse_type,
+)
 from tests.reference.duckdb_lake import open_lake
 
 TYPES = [

@@ -13,9 +13,9 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.encryption import FileKey
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.files import FileKey
 from airflow_provider_ducklake.lake.spec.schema import Column
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant, split_variant
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem

@@ -24,7 +24,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, OnClear
 from tests.interop.corpus import SCENARIOS, History, build, drawn_catalog
 from tests.interop.job_columns import another_user
 from tests.interop.restoring import (

@@ -19,15 +19,15 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidValueError,
     SchemaMismatchError,
 )
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
-from airflow_provider_ducklake.lake.spec.schema import Column
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.variants import Instant, encode_variant
-from airflow_provider_ducklake.lake.spec.variant_stats import (
+from airflow_provider_ducklake.lake.spec.files import (
     format_path_stats,
     merge_path_stats,
     read_path_stats,
 )
+from airflow_provider_ducklake.lake.spec.schema import Column
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.spec.types.variants import Instant, encode_variant
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.moving.stamped_copy import write_stamped
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema

@@ -4,16 +4,18 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    NOT_STORABLE,
+    SCALARS,
     DecimalType,
     DuckLakeType,
     Field,
+    Kind,
     ListType,
     MapType,
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.lake.spec.types.intervals import INTERVAL
-from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE, SCALARS, Kind
+from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL
 
 INT_RANGES = {
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64, 128)},

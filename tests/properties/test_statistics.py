@@ -3,8 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
-from airflow_provider_ducklake.lake.spec.stats import (
+from airflow_provider_ducklake.lake.spec.files import (
     STRING_BOUND_BYTES,
     ColumnStats,
     TableColumnStats,
@@ -12,6 +11,7 @@ from airflow_provider_ducklake.lake.spec.stats import (
     merge_files,
     string_bounds,
 )
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, is_float
 from airflow_provider_ducklake.lake.spec.types.values import format_physical, order_key
 from tests.properties.strategies import ordered_scalars, physical, typed_pairs

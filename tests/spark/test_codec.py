@@ -33,8 +33,8 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     job_directory,
 )
 from airflow_provider_ducklake.lake.spark.job.results import Done, Part, Stage
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
 from airflow_provider_ducklake.lake.spec.options import Options
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.geometry import Box
 from tests.interop.test_odd_documents import ODD, paths, replaced
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE

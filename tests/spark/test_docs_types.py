@@ -15,13 +15,14 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
     scalar_of_spark,
 )
 from airflow_provider_ducklake.lake.spark.writing.assignment import _fits
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
 from airflow_provider_ducklake.lake.spec.schema import Column
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    NOT_STORABLE,
+    SCALARS,
     DuckLakeType,
     parse_type,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE, SCALARS
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()

@@ -26,8 +26,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     source_of,
 )
 from airflow_provider_ducklake.lake.spark.job.results import Batch, decode_error, encode_error, summary
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile
 from airflow_provider_ducklake.lake.spec.partitioning import (
     PartitionField,
     Transform,
@@ -35,7 +34,7 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     parse_partition_by,
 )
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     Field,

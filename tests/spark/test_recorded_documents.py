@@ -30,23 +30,22 @@ from airflow_provider_ducklake.lake.spark.job.results import (
     summary,
 )
 from airflow_provider_ducklake.lake.spark.job.stream_io import StreamOwner
-from airflow_provider_ducklake.lake.spec.encryption import FileKey
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.ids import (
+from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, FileKey
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.options import Options
+from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
+from airflow_provider_ducklake.lake.spec.schema import Default, TableSchema, new_columns
+from airflow_provider_ducklake.lake.spec.snapshots import (
     ColumnId,
     DataFileId,
     DeleteFileId,
     PartitionId,
     SchemaId,
+    Snapshot,
     SnapshotId,
     TableId,
+    TableSnapshot,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.options import Options
-from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
-from airflow_provider_ducklake.lake.spec.schema import Default, TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats
 from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 
 RECORDED = json.loads(

@@ -12,8 +12,7 @@ from airflow_provider_ducklake.lake.errors import InvalidTypeError, UnsupportedF
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
 from airflow_provider_ducklake.lake.spark.types.spark_types import fields_of_spark, why_not_native
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE, SCALARS
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, SCALARS, ScalarType
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.type_values import VALUES
 from tests.type_matrix import noted

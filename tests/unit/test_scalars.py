@@ -10,12 +10,12 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import INLIN
 from airflow_provider_ducklake.lake.spark.types.scalars import SPARK_SCALARS
 from airflow_provider_ducklake.lake.spec import defaults
 from airflow_provider_ducklake.lake.spec.types import values
-from airflow_provider_ducklake.lake.spec.types.scalars import SCALARS, Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, Kind
 from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS
 
 PACKAGE = Path(values.__file__).parents[2]
 TABLES = {
-    "spec/types/scalars.py": SCALARS,
+    "spec/types/ducklake_types.py": SCALARS,
     "storage/parquet/scalars.py": ARROW_SCALARS,
     "spark/types/scalars.py": SPARK_SCALARS,
     "catalog/snapshot/inlined_tables.py": INLINED_SCALARS,

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.lake.catalog.open_lake import LakeObserver
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
     from airflow_provider_ducklake.lake.spec.options import OptionRow
+    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
 
 _P = ParamSpec("_P")

@@ -36,10 +36,12 @@ from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule,
 from airflow_provider_ducklake.lake.planning.upkeep.expiry import ExpiryRule
 from airflow_provider_ducklake.lake.planning.upkeep.retention import NO_FLOOR
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.lake.spec.roles import DEFAULT_NAMES, Role, RoleNames
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
 from airflow_provider_ducklake.lake.spec.versions import (
     DEFAULT,
+    DEFAULT_NAMES,
+    Role,
+    RoleNames,
     SpecVersion,
     check_target,
     is_locked_out,
@@ -62,9 +64,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
     from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
     from airflow_provider_ducklake.lake.planning.upkeep.flush import FlushResult
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-    from airflow_provider_ducklake.lake.spec.frozen import ExportResult
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName, TableName
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
+    from airflow_provider_ducklake.lake.spec.tags import ExportResult
     from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
 
 

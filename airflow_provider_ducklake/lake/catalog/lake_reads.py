@@ -44,10 +44,10 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport
 from airflow_provider_ducklake.lake.planning.writing.write import NewTable, NewTableAndSchema
-from airflow_provider_ducklake.lake.spec.macros import Macro
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.lake.spec.names.paths import directory_name, schema_directory
 from airflow_provider_ducklake.lake.spec.options import Options
+from airflow_provider_ducklake.lake.spec.tags import Macro
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.transaction.changes_made import changes_table
 
@@ -62,12 +62,16 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
     from airflow_provider_ducklake.lake.planning.reading.watch import TableChanges
     from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
-    from airflow_provider_ducklake.lake.spec.ids import SchemaId, SnapshotId, TableId
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName, TableName
-    from airflow_provider_ducklake.lake.spec.restores import RestoredTable
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
-    from airflow_provider_ducklake.lake.spec.tags import Tag
-    from airflow_provider_ducklake.lake.spec.views import ViewDefinition
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        RestoredTable,
+        SchemaId,
+        Snapshot,
+        SnapshotId,
+        TableId,
+        TableSnapshot,
+    )
+    from airflow_provider_ducklake.lake.spec.tags import Tag, ViewDefinition
 
 
 class LakeReads:

@@ -26,10 +26,15 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import check
 from airflow_provider_ducklake.lake.catalog.upkeep import sealed_documents
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS
 from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, OptionRow, option_text
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    CommitInfo,
+    CommitKey,
+    CommittedSnapshot,
+    OnClear,
+    TableSnapshot,
+)
 from airflow_provider_ducklake.lake.spec.tags import check_tag_name
 
 if TYPE_CHECKING:
@@ -50,10 +55,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.writing.job_target import JobTarget
     from airflow_provider_ducklake.lake.planning.writing.overwrite import PartitionValues
     from airflow_provider_ducklake.lake.planning.writing.row_changes import FoundRows, RowChanges
-    from airflow_provider_ducklake.lake.spec.consumption import Consumer, Consumption
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName, TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import JsonValue
+    from airflow_provider_ducklake.lake.spec.snapshots import Consumer, Consumption, JsonValue, SnapshotId
     from airflow_provider_ducklake.lake.spec.tags import TagResult
     from airflow_provider_ducklake.lake.transaction.changes import Change
     from airflow_provider_ducklake.lake.transaction.replay import Replay

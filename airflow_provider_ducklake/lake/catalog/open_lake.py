@@ -28,10 +28,10 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.encryption import KEY_BYTES
-from airflow_provider_ducklake.lake.spec.frozen import FROZEN
+from airflow_provider_ducklake.lake.spec.files import KEY_BYTES
 from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.lake.spec.options import OptionRow, Options
+from airflow_provider_ducklake.lake.spec.tags import FROZEN
 from airflow_provider_ducklake.lake.spec.versions import READABLE, WRITABLE, refused
 from airflow_provider_ducklake.lake.transaction.changes import written_tables
 
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At, Moment
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableSnapshot
     from airflow_provider_ducklake.lake.spec.versions import SpecVersion
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import Change, SchemaRef

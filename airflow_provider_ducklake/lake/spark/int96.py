@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
 from airflow_provider_ducklake.lake.storage.parquet.footer import children_of_field, is_without_zone
 from airflow_provider_ducklake.lake.storage.parquet.reshape import is_list
 

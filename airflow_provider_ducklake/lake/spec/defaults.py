@@ -25,12 +25,13 @@ from airflow_provider_ducklake.lake.spec.schema import NO_DEFAULT, Column, Defau
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
+    Kind,
+    Scalar,
     ScalarType,
     children_of,
 )
-from airflow_provider_ducklake.lake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind, Scalar
+from airflow_provider_ducklake.lake.spec.types.texts import MOST_LEVELS, is_json, is_too_deep
 from airflow_provider_ducklake.lake.spec.types.values import (
     Physical,
     format_date,

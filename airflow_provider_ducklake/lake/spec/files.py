@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+import base64
+import binascii
+import json
+import secrets
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from airflow_provider_ducklake.lake.errors import CatalogError, InvalidTypeError
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, parse_type
+from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
+from airflow_provider_ducklake.lake.spec.types.values import OrderKey, order_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
-    from airflow_provider_ducklake.lake.spec.ids import (
+    from airflow_provider_ducklake.lake.spec.snapshots import (
         ColumnId,
         DataFileId,
         DeleteFileId,
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
         PartitionId,
         SnapshotId,
     )
-    from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +142,462 @@ class LiveDataFile:
     column_stats: Mapping[ColumnId, ColumnStats] = field(default_factory=dict)
     partition_values: tuple[str | None, ...] = ()
     encryption_key: FileKey | None = None
+
+
+# What a file says of the paths in its variants: the JSON in ``extra_stats``, and a row for each path.
+#
+# Only paths that are wholly shredded are told of; of any other nothing is known. A table's statistics tell
+# of the paths of which all its files do, with one type. *Source:* rows that the reference writes
+# (docs/sources.md, inserts).
+
+
+@dataclass(frozen=True, slots=True)
+class PathStats:
+    """Statistics of one path, such as ``"user"."tags".element``, or ``root``; bounds as in catalog texts.
+
+    ``slot_count`` counts NULLs, too.
+    """
+
+    path: str
+    shredded_type: str
+    slot_count: int
+    null_count: int
+    column_size_bytes: int
+    min_value: str | None = None
+    max_value: str | None = None
+    contains_nan: bool | None = None
+    any_valid: bool = True
+
+    @property
+    def value_count(self) -> int:
+        """Number of values that are not null."""
+        return self.slot_count - self.null_count
+
+
+def read_path_stats(text: str | None) -> tuple[PathStats, ...]:
+    """Return what an ``extra_stats`` says; nothing where it is NULL, or not of this form."""
+    if text is None:
+        return ()
+    try:
+        return tuple(map(_path, json.loads(text)))
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return ()
+
+
+def _path(one: dict[str, Any]) -> PathStats:
+    return PathStats(
+        str(one["field_name"]),
+        str(one["shredded_type"]),
+        int(one["num_values"]),
+        int(one["null_count"]),
+        int(one["column_size_bytes"]),
+        _bound(one.get("min")),
+        _bound(one.get("max")),
+        one.get("contains_nan"),
+        bool(one["any_valid"]),
+    )
+
+
+def _bound(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise TypeError(f"{value!a:.40} is not a bound")
+
+
+def format_path_stats(paths: tuple[PathStats, ...]) -> str | None:
+    """Return the text of ``extra_stats``; NULL where there is no path to tell of."""
+    if not paths:
+        return None
+    return json.dumps([_members(one) for one in paths], separators=(",", ":"), ensure_ascii=False)
+
+
+def _members(one: PathStats) -> dict[str, object]:
+    known = {"min": one.min_value, "max": one.max_value}
+    nan = {"contains_nan": one.contains_nan}
+    return {
+        "field_name": one.path,
+        "shredded_type": one.shredded_type,
+        "null_count": one.null_count,
+        **{name: value for name, value in known.items() if value is not None},
+        "num_values": one.slot_count,
+        **{name: value for name, value in nan.items() if value is not None},
+        "column_size_bytes": one.column_size_bytes,
+        "any_valid": one.any_valid,
+    }
+
+
+def merge_path_stats(left: str | None, right: str | None) -> str | None:
+    """Return the ``extra_stats`` of rows of which each side tells; NULL where either does not know enough."""
+    others = {(one.path, one.shredded_type): one for one in read_path_stats(left)}
+    merged = (_merged(others.get((one.path, one.shredded_type)), one) for one in read_path_stats(right))
+    return format_path_stats(tuple(one for one in merged if one is not None))
+
+
+def _merged(left: PathStats | None, right: PathStats) -> PathStats | None:
+    if left is None:
+        return None
+    try:
+        low = _extreme(min, left.shredded_type, left, right, "min_value")
+        high = _extreme(max, left.shredded_type, left, right, "max_value")
+    except (InvalidTypeError, ValueError, ArithmeticError):
+        return None
+    nans = (left.contains_nan, right.contains_nan)
+    return PathStats(
+        right.path,
+        right.shredded_type,
+        left.slot_count + right.slot_count,
+        left.null_count + right.null_count,
+        left.column_size_bytes + right.column_size_bytes,
+        low,
+        high,
+        True if True in nans else None if None in nans else False,
+        left.any_valid or right.any_valid,
+    )
+
+
+def _extreme(
+    choose: Callable[..., str], type_text: str, left: PathStats, right: PathStats, name: str
+) -> str | None:
+    """Return the bound of both; NULL where values of either have none."""
+    sides = [one for one in (left, right) if one.value_count]
+    bounds = [getattr(one, name) for one in sides]
+    if not bounds or None in bounds:
+        return None
+    type_ = parse_type(type_text)
+    return choose(bounds, key=lambda text: order_key(type_, text))
+
+
+# Column statistics of files and tables: what is known, how knowledge merges.
+#
+# A bound of ``None`` means *unknown* (or *no value at all*), never zero. Table statistics must cover the
+# live data or have no row for the column: a row without bounds over data with values makes DuckDB lose rows
+# after its next insert, so unknown absorbs. *Source:* observed behaviour of the reference (docs/sources.md,
+# inserts and known faults).
+
+
+_Bound: TypeAlias = tuple[str | None, bool | None]  # the text, and whether it is a value
+_CUT = frozenset({Kind.STRING, Kind.JSON, Kind.BLOB, Kind.UUID})  # what the format does not compare by value
+STRING_BOUND_BYTES = 256  # longer strings are cut to a bound of this length
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """Statistics of one leaf column in one file; bounds are texts as in ``ducklake_file_column_stats``.
+
+    ``min_is_exact``, ``max_is_exact``: whether the bound is a value of the column; None: nobody said.
+    """
+
+    column_id: ColumnId
+    value_count: int | None  # non-null values
+    null_count: int | None
+    min_value: str | None
+    max_value: str | None
+    contains_nan: bool | None = None  # None for types without NaN, or unknown
+    column_size_bytes: int | None = None
+    only_nan: bool = False  # every non-null value is NaN: missing bounds are exact, not unknown
+    extra_stats: str | None = None
+    min_is_exact: bool | None = None
+    max_is_exact: bool | None = None
+
+    def with_exactness(self, type_: DuckLakeType, *, low: bool = True, high: bool = True) -> ColumnStats:
+        """Return statistics that say whether their bounds are values of the column.
+
+        ``low`` and ``high`` say it of texts and bytes, which may be cut; bounds of other types always are.
+        """
+        by_value = type_.facts.kind not in _CUT
+        return replace(
+            self,
+            min_is_exact=None if self.min_value is None else by_value or low,
+            max_is_exact=None if self.max_value is None else by_value or high,
+        )
+
+    def without_bounds(self) -> ColumnStats:
+        """Return the statistics of a column whose bounds are not kept: counts and sizes stay."""
+        return replace(
+            self,
+            min_value=None,
+            max_value=None,
+            contains_nan=None,
+            only_nan=False,
+            extra_stats=None,
+            min_is_exact=None,
+            max_is_exact=None,
+        )
+
+    @property
+    def bounds_unknown(self) -> bool:
+        """Whether values exist (or may exist) that the bounds do not cover."""
+        if self.min_value is not None and self.max_value is not None:
+            return False
+        if self.extra_stats is not None:  # what the format knows of geometries instead
+            return False
+        return self.value_count != 0 and not self.only_nan
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumnStats:
+    """A row of ``ducklake_table_column_stats``: a superset of every value ever added to the column."""
+
+    column_id: ColumnId
+    contains_null: bool
+    contains_nan: bool | None
+    min_value: str | None
+    max_value: str | None
+    extra_stats: str | None = None
+    min_is_exact: bool | None = None
+    max_is_exact: bool | None = None
+
+    @classmethod
+    def of_file(cls, stats: ColumnStats, type_: DuckLakeType) -> TableColumnStats | None:
+        """Return what one file's statistics say of the table, or None if that is not enough for a row."""
+        if stats.bounds_unknown and type_.facts.kind is not Kind.VARIANT:
+            return None
+        return cls(
+            stats.column_id,
+            contains_null=stats.null_count is None or stats.null_count > 0,
+            contains_nan=stats.contains_nan,
+            min_value=stats.min_value,
+            max_value=stats.max_value,
+            extra_stats=stats.extra_stats,
+            min_is_exact=stats.min_is_exact,
+            max_is_exact=stats.max_is_exact,
+        )
+
+    def merge(self, other: TableColumnStats, type_: DuckLakeType) -> TableColumnStats:
+        """Return statistics that cover both; a side without bounds holds no value that could widen them."""
+        low = _wider(type_, self._low, other._low, largest=False)
+        high = _wider(type_, self._high, other._high, largest=True)
+        return TableColumnStats(
+            self.column_id,
+            contains_null=self.contains_null or other.contains_null,
+            contains_nan=_either(self.contains_nan, other.contains_nan),
+            min_value=low[0],
+            max_value=high[0],
+            extra_stats=_extra(type_, self.extra_stats, other.extra_stats),
+            min_is_exact=low[1],
+            max_is_exact=high[1],
+        )
+
+    @property
+    def _low(self) -> _Bound:
+        return self.min_value, self.min_is_exact
+
+    @property
+    def _high(self) -> _Bound:
+        return self.max_value, self.max_is_exact
+
+
+def _extra(type_: DuckLakeType, left: str | None, right: str | None) -> str | None:
+    """Return what both say of geometries or variants; nothing is known where one says nothing."""
+    if type_.facts.kind is Kind.VARIANT:
+        return merge_path_stats(left, right)
+    if type_.facts.kind is not Kind.GEOMETRY:
+        return None
+    one, other = GeometryStats.of_text(left), GeometryStats.of_text(right)
+    return None if one is None or other is None else one.merge(other).text
+
+
+def _either(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact
+    """Return whether one is true; unknown where only an unknown one could be."""
+    if left or right:
+        return True
+    return False if left is False and right is False else None
+
+
+def _wider(type_: DuckLakeType, left: _Bound, right: _Bound, *, largest: bool) -> _Bound:
+    """Return the bound that covers both, with what is known of it; of equal ones, what is known of both."""
+    if left[0] is None or right[0] is None:
+        return left if right[0] is None else right
+    left_key, right_key = _key(type_, left[0]), _key(type_, right[0])
+    if left_key == right_key:
+        return left[0], _both(left[1], right[1])
+    return right if (right_key > left_key if largest else right_key < left_key) else left
+
+
+def _key(type_: DuckLakeType, text: str) -> OrderKey:
+    try:
+        return order_key(type_, text)
+    except (ValueError, ArithmeticError) as error:
+        raise CatalogError(
+            f"The bound {text!r:.80} in the catalog is no {type_}. DuckLakeVerifyOperator names its column; "
+            "correct the row, or restore the catalog from a backup."
+        ) from error
+
+
+def _both(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact
+    return None if left is None or right is None else left and right
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """A row of ``ducklake_table_stats``; its counts never fall, so only ``next_row_id`` is exact."""
+
+    record_count: int = 0
+    next_row_id: int = 0
+    file_size_bytes: int = 0
+
+    def add(self, record_count: int, file_size_bytes: int) -> TableStats:
+        """Return the statistics after rows were appended."""
+        return TableStats(
+            self.record_count + record_count,
+            self.next_row_id + record_count,
+            self.file_size_bytes + file_size_bytes,
+        )
+
+
+def merge_files(
+    files: Iterable[Mapping[ColumnId, ColumnStats]], types: Mapping[ColumnId, DuckLakeType]
+) -> dict[ColumnId, TableColumnStats | None]:
+    """Return what several new files say of each leaf column; None where any of them does not know enough."""
+    return merge_known((_of_file(stats, types) for stats in files), types)
+
+
+def _of_file(
+    stats: Mapping[ColumnId, ColumnStats], types: Mapping[ColumnId, DuckLakeType]
+) -> dict[ColumnId, TableColumnStats | None]:
+    return {one: TableColumnStats.of_file(stats[one], types[one]) if one in stats else None for one in types}
+
+
+def merge_known(
+    parts: Iterable[Mapping[ColumnId, TableColumnStats | None]], types: Mapping[ColumnId, DuckLakeType]
+) -> dict[ColumnId, TableColumnStats | None]:
+    """Return what several batches of rows say of each leaf column; None where one of them is not known."""
+    merged: dict[ColumnId, TableColumnStats | None] = {}
+    for part in parts:
+        for column_id, type_ in types.items():
+            row = part.get(column_id)
+            if column_id not in merged:
+                merged[column_id] = row
+                continue
+            known = merged[column_id]
+            merged[column_id] = known.merge(row, type_) if known is not None and row is not None else None
+    return merged
+
+
+def string_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None]:
+    """Return texts that bound UTF-8 strings from ``smallest`` to ``largest``, cut as the reference does.
+
+    A bound is None where the catalog cannot hold one: text with a NUL, or bytes that are not UTF-8. Where no
+    short text lies above ``largest``, both are.
+
+    >>> string_bounds(b"a", b"b" + "é".encode() * 200)
+    ('a', 'c')
+    """
+    try:
+        low, high = _cut(smallest).decode(), _text_above(largest)
+    except UnicodeDecodeError:
+        return None, None
+    if high is None:
+        return None, None
+    return None if "\0" in low else low, None if "\0" in high else high
+
+
+def blob_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None]:
+    """Return hexadecimal texts that bound byte strings, cut as the reference does; one None, both None.
+
+    >>> blob_bounds(b"", bytes([0, 255]))
+    ('', '00FF')
+    """
+    high = largest
+    if len(largest) > STRING_BOUND_BYTES:
+        kept = largest[:STRING_BOUND_BYTES].rstrip(b"\xff")
+        if not kept:
+            return None, None
+        high = kept[:-1] + bytes([kept[-1] + 1])
+    return smallest[:STRING_BOUND_BYTES].hex().upper(), high.hex().upper()
+
+
+def fits(value: object) -> bool:
+    """Whether a bound of a file's statistics can be the value itself."""
+    return not isinstance(value, bytes) or len(value) <= STRING_BOUND_BYTES
+
+
+def _cut(value: bytes) -> bytes:
+    """Return the longest prefix that ends with a whole character and is short enough for a bound."""
+    end = STRING_BOUND_BYTES
+    if len(value) <= end:
+        return value
+    while end and value[end] & _UTF8_KIND == _UTF8_CONTINUATION:
+        end -= 1
+    return value[:end]
+
+
+def _text_above(value: bytes) -> str | None:
+    """Return a short text at or above ``value``: cut behind its last ASCII letter that has a successor."""
+    if len(value) <= STRING_BOUND_BYTES:
+        return value.decode()
+    head = _cut(value).decode()
+    for end in range(len(head), 0, -1):
+        if ord(head[end - 1]) < _LAST_ASCII:
+            return head[: end - 1] + chr(ord(head[end - 1]) + 1)
+    return None
+
+
+_LAST_ASCII = 127
+_UTF8_KIND, _UTF8_CONTINUATION = 0b1100_0000, 0b1000_0000
+
+
+# How a catalog database stores inlined rows, and what it cannot store; each dialect has its own.
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedForm:
+    """What a database takes as columns and values of tables for inlined rows.
+
+    ``native``: the kinds of types whose values it gets as they are, besides whole numbers of up to 64 bits;
+    all others are texts. ``finest_clock``: the most units a second of a time of day. ``kept_names``: names,
+    folded, that no column can have there. ``max_name_bytes`` None: no limit.
+    """
+
+    max_columns: int
+    native: frozenset[Kind]
+    has_decimals: bool
+    nested_nul: bool
+    finest_clock: int = 10**9
+    kept_names: frozenset[str] = frozenset()
+    max_name_bytes: int | None = None
+
+
+# Keys of encrypted files, as the catalog has them.
+#
+# *Source:* what the reference writes and reads (docs/sources.md, encryption).
+
+
+KEY_BYTES = (16, 24, 32)  # AES-128, AES-192, AES-256
+
+
+@dataclass(frozen=True, slots=True)
+class FileKey:
+    """The key of one encrypted file: ``text`` is the catalog's, base64; no log and no message shows it.
+
+    Without a text it is the key that the catalog of an encrypted lake does not have.
+    """
+
+    text: str = field(repr=False)
+
+    @classmethod
+    def of_length(cls, length: int) -> FileKey:
+        """Return a new random key of so many bytes."""
+        return cls(base64.b64encode(secrets.token_bytes(length)).decode())
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes of the key.
+
+        Raises:
+            ValueError: there are none, or they are no key of AES; says which, and shows nothing of them.
+        """
+        if not self.text:
+            raise ValueError("the catalog of this encrypted lake has no key for it")
+        try:
+            key = base64.b64decode(self.text, validate=True)
+        except (binascii.Error, ValueError):
+            raise ValueError("the key in the catalog is not base64") from None
+        if len(key) not in KEY_BYTES:
+            raise ValueError(f"the key in the catalog has {len(key)} bytes; AES takes 16, 24 or 32")
+        return key
+
+
+def key_text(key: FileKey | None) -> str | None:
+    """Return what the catalog is to have for a file, None for one that is not encrypted."""
+    return None if key is None else key.text

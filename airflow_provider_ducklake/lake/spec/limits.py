@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    Text = TypeVar("Text", str, bytes)
+    Result = TypeVar("Result")
+
 
 CONNECT_TIMEOUT_SECONDS = 10
 LOGGED_AFTER_SECONDS = 5.0
@@ -77,3 +82,24 @@ def _seconds(name: str, value: object) -> float:
         raise InvalidInputError(
             f"{name} is {value!r}, which is not a number. Write a number of seconds greater than 0."
         ) from None
+
+
+# A cache for what is read of others' texts and bytes, whose size they choose.
+
+
+_SMALL = 1000  # characters or bytes
+_FEW = 4  # of any size: rows one after the other often have the same
+
+
+def cached(function: Callable[[Text], Result]) -> Callable[[Text], Result]:
+    """Keep results for the last thousand short texts, and for the last few of any length.
+
+    What is read of a text takes many times the memory of the text, so a limit by number alone is none.
+    """
+    small, large = lru_cache(maxsize=1024)(function), lru_cache(maxsize=_FEW)(function)
+
+    @wraps(function)
+    def read(text: Text) -> Result:
+        return (small if len(text) <= _SMALL else large)(text)
+
+    return read

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import InvalidOptionError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.types.times import parse_age
+from airflow_provider_ducklake.lake.spec.types.texts import parse_age
 from airflow_provider_ducklake.lake.spec.versions import DEFAULT, SpecVersion, write_version
 
 if TYPE_CHECKING:

@@ -18,11 +18,15 @@ from urllib.parse import unquote
 from airflow_provider_ducklake.lake.errors import InvalidPartitionError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold, quote_if_needed, split_parts
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    SCALARS,
+    TEXTS,
     DecimalType,
     DuckLakeType,
+    Hashed,
+    Kind,
+    Scalar,
     children_of,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import SCALARS, TEXTS, Hashed, Kind, Scalar
 from airflow_provider_ducklake.lake.spec.types.values import (
     Physical,
     civil_from_days,
@@ -37,11 +41,12 @@ from airflow_provider_ducklake.lake.spec.types.values import (
 from airflow_provider_ducklake.lake.spec.versions import Feature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId
     from airflow_provider_ducklake.lake.spec.versions import WriteVersion
+
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -451,3 +456,58 @@ def describe(spec: PartitionSpec, schema: TableSchema) -> list[str]:
         else:
             shown.append(f"{kind}({count}, {column})" if count else f"{kind}({column})")
     return shown
+
+
+# How a partition is called outside the lake: in events, and as a partition key of Airflow.
+#
+# Year, month, day and hour of one column, as far as a table has them in this order, are one key, written as
+# ISO 8601 does; everything else is called as its folder is.
+
+
+_UNITS = (TransformKind.YEAR, TransformKind.MONTH, TransformKind.DAY, TransformKind.HOUR)
+_JOINTS = ("", "-", "-", "T")
+_WIDTHS = (4, 2, 2, 2)
+
+
+def partition_key(fields: Sequence[PartitionField], schema: TableSchema, values: Sequence[str | None]) -> str:
+    """Return the name of a partition, e.g. ``month=2026-11`` or ``region=eu/day=2026-11-25``."""
+    taken: set[str] = set()
+    parts: list[str] = []
+    for group, texts in _groups(fields, values):
+        last = group[-1]
+        column = schema.by_id(last.column_id).name
+        kind = last.transform.kind
+        word = column if kind is TransformKind.IDENTITY else kind.value
+        word = f"{word}_{column}" if fold(word) in taken else word
+        taken.add(fold(word))
+        parts.append(f"{escape(word)}={_written(texts)}")
+    return "/".join(parts)
+
+
+def _groups(
+    fields: Sequence[PartitionField], values: Sequence[str | None]
+) -> Iterator[tuple[list[PartitionField], list[str | None]]]:
+    """Yield the keys that make one, with their values."""
+    group: list[PartitionField] = []
+    texts: list[str | None] = []
+    for field, value in zip(fields, values, strict=True):
+        if group and not _continues(group, field):
+            yield group, texts
+            group, texts = [], []
+        group, texts = [*group, field], [*texts, value]
+    if group:
+        yield group, texts
+
+
+def _continues(group: Sequence[PartitionField], field: PartitionField) -> bool:
+    kinds = [one.transform.kind for one in (*group, field)]
+    return kinds == list(_UNITS[: len(kinds)]) and field.column_id == group[0].column_id
+
+
+def _written(texts: Sequence[str | None]) -> str:
+    if None in texts:
+        return HIVE_NULL
+    if len(texts) == 1:
+        return escape(str(texts[0]))
+    units = zip(_JOINTS, texts, _WIDTHS, strict=False)
+    return "".join(f"{joint}{text:0>{width}}" for joint, text, width in units)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidNameError, InvalidTypeError
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
 from airflow_provider_ducklake.lake.spec.names.identifiers import check_name, fold, split_parts
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DEEPEST,
     DuckLakeType,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NewType, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.names.identifiers import is_storable
@@ -13,13 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import SchemaId, SnapshotId, TableId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
     from airflow_provider_ducklake.lake.spec.sorting import SortSpec
+
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
@@ -103,3 +105,179 @@ class TableSnapshot:
     options: Options = field(default_factory=lambda: Options({}))
     files: tuple[LiveDataFile, ...] | None = None
     has_inlined_data: bool | None = None
+
+
+# Commit keys: what makes two commits the same one, the task and its generation.
+#
+# See ``docs/adr/0005-commit-key.md``.
+
+
+FIRST_GENERATION = 1  # lower ones are those of a run of the same name that somebody has deleted since
+
+
+class OnClear(StrEnum):
+    """What a task that was cleared does with the rows that it committed before."""
+
+    REPLACE = "replace"
+    APPEND = "append"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitKey:
+    """The name of one commit.
+
+    ``names`` say who commits: in Airflow namespace, DAG, run, task, map index and part. ``generation`` is the
+    same for all retries of a task and rises each time a person clears it.
+    """
+
+    names: tuple[str | int, ...]
+    generation: int = FIRST_GENERATION
+
+    def __post_init__(self) -> None:
+        """Refuse names that cannot be stored."""
+        if not all(is_storable(name) for name in self.names if isinstance(name, str)):
+            raise InvalidInputError(
+                f"The commit key {self.names!r} holds a NUL character or an unpaired surrogate."
+            )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the names, 64 hexadecimal digits: the key in the catalog."""
+        text = json.dumps(self.names, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def said(self) -> dict[str, JsonValue]:
+        """The part of ``commit_extra_info`` that says which commit a snapshot is; see ``is_said_in``."""
+        return {_KEY: list(self.names), _GENERATION: self.generation}
+
+
+def is_said_in(extra: str | None, digest: str, generation: int) -> bool:
+    """Whether ``commit_extra_info`` says that its snapshot is the commit of a key in a generation.
+
+    Anybody may write anything there. A generation below the first had another number when it committed.
+
+    >>> extra = '{"commit_key": ["a", 1], "commit_generation": 2}'
+    >>> [is_said_in(extra, CommitKey(names).digest, 2) for names in (("a", 1), ("b", 1))]
+    [True, False]
+    """
+    try:
+        names, said = _said_by(json.loads(extra or "null"))
+        is_key = CommitKey(tuple(names)).digest == digest
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return False
+    return is_key and (said in (None, generation) or generation < FIRST_GENERATION)
+
+
+def _said_by(extra: Any) -> tuple[list[str | int], int | None]:  # noqa: ANN401 - JSON of anybody
+    """Return names and generation, which older commits say in other places."""
+    if _KEY in extra:
+        return extra[_KEY], extra.get(_GENERATION)
+    if "stream" in extra:
+        return ["stream", extra["stream"]["query_id"], extra["stream"]["batch_id"]], None
+    airflow = extra["airflow"]
+    executed = [airflow["operator"]] if "operator" in airflow else []
+    return [*(airflow[name] for name in _AIRFLOW_NAMES), *executed], airflow["generation"]
+
+
+_KEY, _GENERATION = "commit_key", "commit_generation"  # in commit_extra_info
+_AIRFLOW_NAMES = ("namespace", "dag_id", "run_id", "task_id", "map_index", "part")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """What one commit did to one table; ``row_count`` rows got row ids from ``row_id_start`` on.
+
+    ``table_id`` is None for a commit that added no rows. Not ``is_confirmed``: its snapshot has expired, so
+    that only the record says that it was this commit.
+    """
+
+    generation: int
+    table_id: TableId | None
+    snapshot_id: SnapshotId
+    row_id_start: int
+    row_count: int
+    committed_at: datetime
+    is_confirmed: bool = field(default=True, compare=False)
+
+
+# Consumers of tables' changes, and what each has consumed.
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A name under which changes are consumed; ``namespace`` keeps two Airflows apart."""
+
+    name: str
+    namespace: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a name that cannot be stored."""
+        if not self.name or not is_storable(self.name):
+            raise InvalidInputError(
+                f"consumer={self.name!r}: a consumer's name has at least one character, no NUL and no "
+                "unpaired surrogate."
+            )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of namespace and name, 64 hexadecimal digits: the key in the catalog."""
+        text = json.dumps([self.namespace, self.name], ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """The changes of a table that were consumed at once: those after one snapshot, up to another.
+
+    ``after`` None: all that the table held at ``upto``. ``commit_key`` is the digest of the commit that
+    did it, of that ``generation``.
+    """
+
+    table_id: TableId
+    after: SnapshotId | None
+    upto: SnapshotId
+    commit_key: str
+    generation: int
+
+
+# Ids of the catalog's objects, each a type of its own.
+#
+# Schemas, tables, views, macros, partition specs and sort specs share one counter (``next_catalog_id``);
+# data files, delete files and mappings share another (``next_file_id``); column ids count per table.
+
+
+SnapshotId = NewType("SnapshotId", int)
+SchemaId = NewType("SchemaId", int)
+TableId = NewType("TableId", int)
+ViewId = NewType("ViewId", int)
+MacroId = NewType("MacroId", int)
+ColumnId = NewType("ColumnId", int)
+PartitionId = NewType("PartitionId", int)
+SortId = NewType("SortId", int)
+DataFileId = NewType("DataFileId", int)
+DeleteFileId = NewType("DeleteFileId", int)
+MappingId = NewType("MappingId", int)
+
+
+# What a restore did to one table, as later operations need to know it.
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredTable:
+    """A table that snapshot ``restored_at`` made what ``source_id`` was at snapshot ``as_of``.
+
+    ``source_id`` is the table itself, or the one in whose place it was created because the schema of that
+    one had been dropped.
+    """
+
+    table_id: TableId
+    restored_at: SnapshotId
+    source_id: TableId
+    as_of: SnapshotId
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the restore created the table."""
+        return self.source_id != self.table_id

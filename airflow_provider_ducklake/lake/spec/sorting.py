@@ -10,21 +10,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.caches import cached
 from airflow_provider_ducklake.lake.spec.expressions.computed import Computed, computed
-from airflow_provider_ducklake.lake.spec.expressions.names import columns_of, has_subquery, with_names
 from airflow_provider_ducklake.lake.spec.expressions.parse import Parser, parse_expression
-from airflow_provider_ducklake.lake.spec.expressions.printing import printed
+from airflow_provider_ducklake.lake.spec.expressions.printing import (
+    columns_of,
+    has_subquery,
+    printed,
+    with_names,
+)
 from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.expressions.tree import Call, Expression, Name, walk
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable, split_parts
-from airflow_provider_ducklake.lake.spec.names.quoting import written
+from airflow_provider_ducklake.lake.spec.limits import cached
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable, split_parts, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from airflow_provider_ducklake.lake.spec.ids import SortId
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import SortId
 
 _DUCKDB = "duckdb"
 # Of DuckDB's scalar functions those that make sense in a key. With any other name its inserts could fail.

@@ -5,17 +5,22 @@ Ours, not the format's: its table ``ducklake_tag`` holds comments.
 
 from __future__ import annotations
 
+import json
+import re
 import unicodedata
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidNameError
-from airflow_provider_ducklake.lake.spec.names.identifiers import is_storable
+from airflow_provider_ducklake.lake.spec.names.identifiers import is_storable, quote
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, SnapshotId
+
 
 TAG_PREFIX = "tag:"  # of a tag where a snapshot is named
 LONGEST_NAME = 255  # characters: of four bytes each they fit the index of every catalog database
@@ -103,3 +108,203 @@ def tag_name(at: str) -> str:
             f"at={at!r}: give a snapshot id, an aware datetime, or a tag such as 'tag:q3-close'."
         )
     return check_tag_name(at.removeprefix(TAG_PREFIX))
+
+
+# Views: the SQL they stand for, in a dialect, and the names they give its columns.
+
+
+_ALIAS = re.compile(r'"((?:[^"]|"")*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """What a view shows."""
+
+    sql: str
+    dialect: str = "duckdb"
+    column_aliases: tuple[str, ...] = ()
+
+
+def format_aliases(names: tuple[str, ...]) -> str:
+    """Return the text of ``column_aliases``.
+
+    >>> format_aliases(("p", "q r"))
+    '"p","q r"'
+    """
+    return ",".join(map(quote, names))
+
+
+def parse_aliases(text: str | None) -> tuple[str, ...]:
+    """Return the names in a ``column_aliases`` text."""
+    return tuple(name.replace('""', '"') for name in _ALIAS.findall(text or ""))
+
+
+# Macros: expressions and queries with parameters, as the catalog keeps them.
+#
+# *Source:* ``ducklake_macro``, ``ducklake_macro_impl`` and ``ducklake_macro_parameters``, as the reference
+# fills them (docs/sources.md, DDL).
+
+
+SCALAR, TABLE = "scalar", "table"  # the type of an implementation
+DIALECT = "duckdb"  # of bodies
+EXPRESSION = "expression"  # the type of a default that is SQL, since 1.1
+_UNKNOWN, _NO_DEFAULT = "unknown", "NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class MacroDefault:
+    """The default of a parameter: a value's text and its DuckLake type, or SQL and ``expression``."""
+
+    text: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MacroParameter:
+    """A parameter; a type is a DuckLake type, or if it is nested DuckDB's text of it; None: any."""
+
+    name: str
+    type: str | None = None
+    default: MacroDefault | None = None
+
+    @classmethod
+    def of_row(
+        cls, name: str, type_: str | None, default: str | None, default_type: str | None
+    ) -> MacroParameter:
+        """Return what a row of ``ducklake_macro_parameters`` says."""
+        known = default_type not in (None, _UNKNOWN)
+        return cls(
+            name,
+            None if type_ in (None, _UNKNOWN) else type_,
+            MacroDefault(default or "", default_type or "") if known else None,
+        )
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of its row that say so."""
+        return {
+            "parameter_name": self.name,
+            "parameter_type": self.type or _UNKNOWN,
+            "default_value": self.default.text if self.default else _NO_DEFAULT,
+            "default_value_type": self.default.type if self.default else _UNKNOWN,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MacroOverload:
+    """One body of a macro: an expression, or the query of a table macro."""
+
+    sql: str
+    parameters: tuple[MacroParameter, ...] = ()
+    dialect: str = DIALECT
+
+
+@dataclass(frozen=True, slots=True)
+class MacroDefinition:
+    """What a macro stands for; a call takes the overload that its arguments fit."""
+
+    overloads: tuple[MacroOverload, ...]
+    is_table: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A macro of a lake. A scalar macro and a table macro of one schema can have the same name."""
+
+    name: QualifiedName
+    definition: MacroDefinition
+
+
+# Frozen lakes: one snapshot of a lake as a catalog of its own, in a file that nobody writes to.
+
+
+FROZEN = "airflow_ducklake_frozen"  # the key of the row of ``ducklake_metadata`` that says so
+_OF_SQLITE = (".sqlite", ".sqlite3", ".db")
+
+
+class ExportFormat(StrEnum):
+    """What a frozen catalog is a file of."""
+
+    DUCKDB = "duckdb"
+    SQLITE = "sqlite"
+
+    @classmethod
+    def of(cls, path: str, word: str | None) -> ExportFormat:
+        """Return the format that a user names, or that the name of the file does.
+
+        >>> ExportFormat.of("/backup/q3.ducklake", None), ExportFormat.of("s3://b/q3.sqlite", None)
+        (<ExportFormat.DUCKDB: 'duckdb'>, <ExportFormat.SQLITE: 'sqlite'>)
+
+        Raises:
+            InvalidInputError: there is no such format.
+        """
+        if word is None:
+            return cls.SQLITE if path.lower().endswith(_OF_SQLITE) else cls.DUCKDB
+        try:
+            return cls(word)
+        except ValueError:
+            raise InvalidInputError(f"format is {word!r}; choose one of {', '.join(cls)}.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenMark:
+    """Of which lake and snapshot a frozen catalog is; by which task, if one made it."""
+
+    lake_id: str
+    snapshot_id: SnapshotId
+    exported_at: str  # ISO, UTC
+    commit_key: str | None = None
+    generation: int | None = None
+
+    @classmethod
+    def of(cls, lake_id: str, snapshot_id: SnapshotId, now: datetime, key: CommitKey | None) -> Self:
+        """Return the mark of an export."""
+        made_by = (None, None) if key is None else (key.digest, key.generation)
+        return cls(lake_id, snapshot_id, now.isoformat(timespec="seconds"), *made_by)
+
+    @property
+    def text(self) -> str:
+        """Its form in the catalog."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Return a mark that ``text`` reads; None: it is of another release."""
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError, RecursionError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """A frozen catalog: where it is, of which snapshot, and what it has.
+
+    ``data_path`` is where its readers find the data files, of which ``copied_bytes`` were copied for it;
+    ``attach`` the statement by which DuckDB opens it. ``is_earlier``: an earlier try of the same task had
+    made it, and nothing was written.
+    """
+
+    path: str
+    format: ExportFormat
+    snapshot_id: SnapshotId
+    data_path: str
+    attach: str
+    tables: int = 0
+    data_files: int = 0
+    delete_files: int = 0
+    inlined_rows: int = 0
+    copied_files: int = 0
+    copied_bytes: int = 0
+    is_earlier: bool = False
+
+
+def attach_statement(path: str, format_: ExportFormat) -> str:
+    """Return how DuckDB attaches a frozen catalog.
+
+    >>> attach_statement("https://host/q3.ducklake", ExportFormat.DUCKDB)
+    "ATTACH 'ducklake:https://host/q3.ducklake' AS frozen (READ_ONLY)"
+    """
+    kind = "sqlite:" if format_ is ExportFormat.SQLITE else ""
+    escaped = path.replace("'", "''")
+    return f"ATTACH 'ducklake:{kind}{escaped}' AS frozen (READ_ONLY)"

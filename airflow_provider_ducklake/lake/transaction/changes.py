@@ -83,8 +83,8 @@ from airflow_provider_ducklake.lake.transaction.kinds.views import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
     from airflow_provider_ducklake.lake.transaction.facts import LockedFacts
 
 

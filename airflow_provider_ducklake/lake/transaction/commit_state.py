@@ -10,19 +10,19 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.spec.files import same_mapping_key
-from airflow_provider_ducklake.lake.spec.ids import (
+from airflow_provider_ducklake.lake.spec.snapshots import (
     ColumnId,
     DataFileId,
     MacroId,
     MappingId,
     PartitionId,
     SchemaId,
+    Snapshot,
     SnapshotId,
     SortId,
     TableId,
     ViewId,
 )
-from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
 from airflow_provider_ducklake.lake.transaction.declared import (
     NewSchemaRef,
     NewTableRef,
@@ -35,8 +35,7 @@ from airflow_provider_ducklake.lake.transaction.declared import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_provider_ducklake.lake.spec.files import NameMapping
-    from airflow_provider_ducklake.lake.spec.stats import TableColumnStats, TableStats
+    from airflow_provider_ducklake.lake.spec.files import NameMapping, TableColumnStats, TableStats
     from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord
     from airflow_provider_ducklake.lake.transaction.facts import LockedFacts
 

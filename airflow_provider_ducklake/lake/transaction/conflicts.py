@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 
 
 class Operation(Enum):

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.spec.ids import SchemaId, TableId, ViewId
+from airflow_provider_ducklake.lake.spec.snapshots import SchemaId, TableId, ViewId
 from airflow_provider_ducklake.lake.transaction.conflicts import Claim, claim_on
 from airflow_provider_ducklake.lake.transaction.facts import nothing_needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, DeleteFileId
+    from airflow_provider_ducklake.lake.spec.files import ColumnStats, TableColumnStats
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.stats import ColumnStats, TableColumnStats
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, DataFileId, DeleteFileId
     from airflow_provider_ducklake.lake.transaction.conflicts import Operation
     from airflow_provider_ducklake.lake.transaction.facts import LockedFacts, Needs
 

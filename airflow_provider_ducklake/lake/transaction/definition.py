@@ -27,11 +27,10 @@ from airflow_provider_ducklake.lake.transaction.changes import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId, TableId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, TableId, TableSnapshot
     from airflow_provider_ducklake.lake.spec.sorting import SortField
 
 PARTITIONING, SORTING = "partitioning", "sorting"

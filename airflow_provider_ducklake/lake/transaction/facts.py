@@ -7,15 +7,20 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    ColumnId,
+    DataFileId,
+    DeleteFileId,
+    SnapshotId,
+    TableId,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from airflow_provider_ducklake.lake.spec.ids import MappingId
-    from airflow_provider_ducklake.lake.spec.inlined_form import InlinedForm
+    from airflow_provider_ducklake.lake.spec.files import InlinedForm, TableColumnStats, TableStats
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.stats import TableColumnStats, TableStats
+    from airflow_provider_ducklake.lake.spec.snapshots import MappingId
 
 MappingKey: TypeAlias = frozenset[tuple[tuple[str, ...], ColumnId, bool]]  # of same_mapping_key
 

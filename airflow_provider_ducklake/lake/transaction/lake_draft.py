@@ -37,12 +37,11 @@ from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from airflow_provider_ducklake.lake.spec.ids import MacroId, SnapshotId, ViewId
-    from airflow_provider_ducklake.lake.spec.macros import MacroDefinition
     from airflow_provider_ducklake.lake.spec.options import Options
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import MacroId, SnapshotId, ViewId
+    from airflow_provider_ducklake.lake.spec.tags import MacroDefinition, ViewDefinition
     from airflow_provider_ducklake.lake.spec.versions import WriteVersion
-    from airflow_provider_ducklake.lake.spec.views import ViewDefinition
 
 
 @dataclass(frozen=True, slots=True)

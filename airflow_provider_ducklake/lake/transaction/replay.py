@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import ZombieCommitError
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, OnClear
 from airflow_provider_ducklake.lake.transaction.table_history import history_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
-    from airflow_provider_ducklake.lake.spec.ids import TableId
-    from airflow_provider_ducklake.lake.spec.restores import RestoredTable
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, RestoredTable, TableId
 
 
 @dataclass(frozen=True, slots=True)

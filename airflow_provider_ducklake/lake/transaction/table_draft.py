@@ -37,10 +37,10 @@ from airflow_provider_ducklake.lake.spec.schema import (
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DuckLakeType,
     Field,
+    Kind,
     StructType,
     can_promote,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
 from airflow_provider_ducklake.lake.transaction.changes import (
     AppendFiles,
     Change,
@@ -68,13 +68,11 @@ from airflow_provider_ducklake.lake.transaction.definition import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId
+    from airflow_provider_ducklake.lake.spec.files import DataFile, TableColumnStats
     from airflow_provider_ducklake.lake.spec.options import Options
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, TableSnapshot
     from airflow_provider_ducklake.lake.spec.sorting import SortField
-    from airflow_provider_ducklake.lake.spec.stats import TableColumnStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from airflow_provider_ducklake.lake.spec.ids import TableId
-    from airflow_provider_ducklake.lake.spec.restores import RestoredTable
+    from airflow_provider_ducklake.lake.spec.snapshots import RestoredTable, TableId
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Span:
 def history_of(table_id: TableId, restores: Iterable[RestoredTable]) -> Iterator[Span]:
     """Yield the spans of a table's history, newest first.
 
-    >>> from airflow_provider_ducklake.lake.spec.restores import RestoredTable
+    >>> from airflow_provider_ducklake.lake.spec.snapshots import RestoredTable
     >>> [(one.table_id, one.first, one.last) for one in history_of(5, [RestoredTable(5, 9, 5, 6)])]
     [(5, 9, None), (5, 0, 6)]
     """

@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.options import parse_bytes
 from airflow_provider_ducklake.lake.spec.tags import is_tag, tag_name
-from airflow_provider_ducklake.lake.spec.types.times import parse_duration, parse_time, require_offset
+from airflow_provider_ducklake.lake.spec.types.texts import parse_duration, parse_time, require_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -22,8 +22,7 @@ from airflow_provider_ducklake.lake.planning.writing.job_target import target_of
 from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, plan_write
 from airflow_provider_ducklake.lake.spark.job import compaction_io
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, JobRequest, job_directory
-from airflow_provider_ducklake.lake.spec.amounts import counted
-from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.log_lines import counted, logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.storage.files.filesystem import delete_file
 from airflow_provider_ducklake.lake.writes.arguments import names_of, parse_at, parse_count, parse_size

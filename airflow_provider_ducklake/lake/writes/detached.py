@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
     from airflow_provider_ducklake.lake.writes.verb import (
         Attempt,
         Commit,

@@ -37,8 +37,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     found_rows,
     job_directory,
 )
-from airflow_provider_ducklake.lake.spec.amounts import counted, size
-from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
@@ -60,9 +59,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.writing.row_changes import FoundRows
     from airflow_provider_ducklake.lake.planning.writing.staged import Target
     from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot, TableSnapshot
     from airflow_provider_ducklake.lake.transaction.changes import Change
     from airflow_provider_ducklake.lake.transaction.replay import Replay
     from airflow_provider_ducklake.lake.writes.arguments import GivenRows

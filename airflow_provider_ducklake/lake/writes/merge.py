@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.spark.job.request import GivenSource
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, SnapshotId
     from airflow_provider_ducklake.lake.writes.arguments import GivenRows
     from airflow_provider_ducklake.lake.writes.row_changes import PlannedRowChange
     from airflow_provider_ducklake.lake.writes.verb import Commit, Resolve, Summary

@@ -23,8 +23,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     job_directory,
     value_of,
 )
-from airflow_provider_ducklake.lake.spec.amounts import counted, size
-from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, split_parts
 from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter, unknown_column
 from airflow_provider_ducklake.lake.sql.spark.expressions import (
@@ -44,9 +43,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot
     from airflow_provider_ducklake.lake.transaction.replay import Replay
     from airflow_provider_ducklake.lake.writes.verb import Commit, Resolve, Results, Summary
 

@@ -13,10 +13,8 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.planning.writing.job_target import target_of_write
 from airflow_provider_ducklake.lake.spark.job import job_io
-from airflow_provider_ducklake.lake.spec.amounts import lasting
-from airflow_provider_ducklake.lake.spec.commit_key import FIRST_GENERATION
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
+from airflow_provider_ducklake.lake.spec.log_lines import lasting, logger
+from airflow_provider_ducklake.lake.spec.snapshots import FIRST_GENERATION, CommittedSnapshot
 from airflow_provider_ducklake.lake.writes.detached import (
     Begun,
     begin,
@@ -33,8 +31,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, SnapshotId
     from airflow_provider_ducklake.lake.transaction.changes import Change
     from airflow_provider_ducklake.lake.transaction.replay import Replay
     from airflow_provider_ducklake.lake.writes.verb import (

@@ -10,10 +10,8 @@ from uuid import uuid4
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spark.job.request import check_view_names
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, OnClear
-from airflow_provider_ducklake.lake.spec.consumption import Consumer
 from airflow_provider_ducklake.lake.spec.names.identifiers import DEFAULT_SCHEMA
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, Consumer, OnClear
 from airflow_provider_ducklake.lake.writes.arguments import (
     SOURCE_ALIAS,
     TARGET_ALIAS,

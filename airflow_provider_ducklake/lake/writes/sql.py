@@ -16,7 +16,6 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     check_function,
     check_view_names,
 )
-from airflow_provider_ducklake.lake.spec.commit_key import OnClear
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import (
     DEFAULT_SCHEMA,
@@ -24,6 +23,7 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import (
     SchemaPath,
     split_parts,
 )
+from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.spark.macros import may_call_macros, with_macros
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql, split_texts
@@ -47,10 +47,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
     from airflow_provider_ducklake.lake.spark.job.request import Step
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
-    from airflow_provider_ducklake.lake.spec.consumption import Consumer
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, Snapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        CommitRecord,
+        CommittedSnapshot,
+        Consumer,
+        Snapshot,
+    )
     from airflow_provider_ducklake.lake.sql.spark.statements import SparkStatement
     from airflow_provider_ducklake.lake.transaction.replay import Replay
     from airflow_provider_ducklake.lake.writes.verb import Commit, Resolve, Results, Summary

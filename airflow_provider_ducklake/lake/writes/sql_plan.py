@@ -26,7 +26,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
 )
 from airflow_provider_ducklake.lake.spark.job.request import Step, job_directory
 from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spec.consumption import Consumption
+from airflow_provider_ducklake.lake.spec.snapshots import Consumption
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter
@@ -44,10 +44,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
     from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
-    from airflow_provider_ducklake.lake.spec.macros import Macro
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName, SchemaPath
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.tags import Macro
     from airflow_provider_ducklake.lake.sql.spark.statements import (
         RowCondition,
         SparkQuery,

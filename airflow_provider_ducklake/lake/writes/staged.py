@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob
     from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite, Target
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot, TableSnapshot
     from airflow_provider_ducklake.lake.writes.verb import Commit, Summary
 
 

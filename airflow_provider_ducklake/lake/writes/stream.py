@@ -21,10 +21,10 @@ from airflow_provider_ducklake.lake.planning.writing.write import append_to_exis
 from airflow_provider_ducklake.lake.spark.job import job_io, stream_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest, StreamSource, TransformSource
 from airflow_provider_ducklake.lake.spark.job.stream_io import StreamOwner
-from airflow_provider_ducklake.lake.spec.commit_key import OnClear
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, job_directory
+from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.storage.files import sealing
 from airflow_provider_ducklake.lake.storage.files.filesystem import exists
 from airflow_provider_ducklake.lake.writes.detached import attending, finish_earlier, forget

@@ -15,7 +15,7 @@ from uuid6 import uuid7
 
 from airflow_provider_ducklake.lake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
-from airflow_provider_ducklake.lake.spec.amounts import counted, size
+from airflow_provider_ducklake.lake.spec.log_lines import counted, size
 from airflow_provider_ducklake.lake.transaction.replay import Replay
 
 if TYPE_CHECKING:
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
     from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, CommitRecord
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        CommitInfo,
+        CommitKey,
+        CommitRecord,
+        CommittedSnapshot,
+    )
 
 Summary: TypeAlias = dict[str, Any]
 UserSource: TypeAlias = Any  # a path, a mapping, or a DataFrame of a session that is there already

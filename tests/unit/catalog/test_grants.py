@@ -4,7 +4,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted, mysql_grants
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidNameError
-from airflow_provider_ducklake.lake.spec.roles import Role, RoleNames
+from airflow_provider_ducklake.lake.spec.versions import Role, RoleNames
 
 RIGHTS = {"ducklake_table": ("SELECT", "INSERT", "UPDATE")}
 

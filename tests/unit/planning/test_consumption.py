@@ -4,10 +4,13 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import ChangesUndoneError
 from airflow_provider_ducklake.lake.planning.reading.consumption import Log, Stretch
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-from airflow_provider_ducklake.lake.spec.consumption import Consumption
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
-from airflow_provider_ducklake.lake.spec.restores import RestoredTable
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    CommitKey,
+    Consumption,
+    RestoredTable,
+    SnapshotId,
+    TableId,
+)
 
 KEY = CommitKey(("task",))
 HEAD = SnapshotId(99)

@@ -8,9 +8,8 @@ import pytest
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.planning.upkeep.expiry import ExpiryRule, holes, is_reachable, plan_expiry
 from airflow_provider_ducklake.lake.planning.upkeep.retention import cut_off
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId
 from airflow_provider_ducklake.lake.spec.names.paths import path_key
-from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -4,10 +4,9 @@ import pytest
 
 from airflow_provider_ducklake.lake.planning.reading.pruning import all_match
 from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
-from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+from airflow_provider_ducklake.lake.spec.files import ColumnStats, LiveDataFile
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
 from airflow_provider_ducklake.lake.spec.schema import new_columns
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 

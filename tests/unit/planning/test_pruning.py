@@ -5,10 +5,9 @@ import math
 import pytest
 
 from airflow_provider_ducklake.lake.planning.reading.pruning import may_match
-from airflow_provider_ducklake.lake.spec.files import LiveDataFile, MappedColumn
+from airflow_provider_ducklake.lake.spec.files import ColumnStats, LiveDataFile, MappedColumn
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform, bucket
 from airflow_provider_ducklake.lake.spec.schema import new_columns
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 

@@ -3,7 +3,7 @@ import pytest
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.planning.writing.row_changes import FileLoss, plan_row_deletes
 from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
-from airflow_provider_ducklake.lake.spec.ids import DataFileId, DeleteFileId, SnapshotId
+from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, DeleteFileId, SnapshotId
 from airflow_provider_ducklake.lake.transaction.changes import PositionsFile
 
 DELETE_FILE = LiveDeleteFile(DeleteFileId(9), "/d", "parquet", 5, 1, SnapshotId(2), None)

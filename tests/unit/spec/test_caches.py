@@ -3,7 +3,7 @@
 import gc
 import tracemalloc
 
-from airflow_provider_ducklake.lake.spec.caches import cached
+from airflow_provider_ducklake.lake.spec.limits import cached
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import ids_of_names, read_names, write_names
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, is_said_in
+from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, is_said_in
 
 KEY = CommitKey(("dag", 1), 2)
 

@@ -11,9 +11,13 @@ from airflow_provider_ducklake.lake.spec.defaults import literal_physical
 from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.options import parse_bytes
 from airflow_provider_ducklake.lake.spec.partitioning import Transform
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, ScalarType, parse_type
-from airflow_provider_ducklake.lake.spec.types.scalars import SCALARS
-from airflow_provider_ducklake.lake.spec.types.times import parse_age
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    SCALARS,
+    DecimalType,
+    ScalarType,
+    parse_type,
+)
+from airflow_provider_ducklake.lake.spec.types.texts import parse_age
 from airflow_provider_ducklake.lake.spec.types.values import order_key, parse_physical
 from airflow_provider_ducklake.lake.spec.versions import WRITABLE, SpecVersion, is_locked_out, refused
 from airflow_provider_ducklake.lake.transaction.changes_made import parse_changes

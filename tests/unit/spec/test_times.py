@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.types.times import parse_duration, parse_time, require_offset
+from airflow_provider_ducklake.lake.spec.types.texts import parse_duration, parse_time, require_offset
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from dataclasses import replace
 from decimal import Decimal
 
 from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
-from airflow_provider_ducklake.lake.spec.macros import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.spec.tags import (
     MacroDefault,
     MacroDefinition,
     MacroOverload,
     MacroParameter,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.sql.duckdb.statements import (
     AddColumn,

@@ -16,22 +16,25 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidTypeError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.commit_key import is_said_in
 from airflow_provider_ducklake.lake.spec.expressions.computed import computed
-from airflow_provider_ducklake.lake.spec.expressions.names import columns_of
 from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
-from airflow_provider_ducklake.lake.spec.expressions.printing import printed
+from airflow_provider_ducklake.lake.spec.expressions.printing import columns_of, printed
 from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.frozen import FrozenMark
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
-from airflow_provider_ducklake.lake.spec.macros import Macro, MacroDefinition, MacroOverload, MacroParameter
+from airflow_provider_ducklake.lake.spec.files import read_path_stats
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, is_said_in
 from airflow_provider_ducklake.lake.spec.sorting import SortField, parse_sort_by
+from airflow_provider_ducklake.lake.spec.tags import (
+    FrozenMark,
+    Macro,
+    MacroDefinition,
+    MacroOverload,
+    MacroParameter,
+    ViewDefinition,
+)
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, parse_type
 from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
-from airflow_provider_ducklake.lake.spec.variant_stats import read_path_stats
-from airflow_provider_ducklake.lake.spec.views import ViewDefinition
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.sql.duckdb.view_columns import stored_name
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate

@@ -5,14 +5,14 @@ from itertools import pairwise
 import pytest
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.macros import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.tags import (
     Macro,
     MacroDefault,
     MacroDefinition,
     MacroOverload,
     MacroParameter,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, with_macros
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidStatementError
 from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.macros import Macro, MacroDefinition, MacroOverload, MacroParameter
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.tags import Macro, MacroDefinition, MacroOverload, MacroParameter
 from airflow_provider_ducklake.lake.sql.spark.lake_views import checked_text
 from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, may_call_macros, with_macros
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_query, parse_spark_sql

@@ -10,8 +10,12 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.lake.spec.schema import new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, parse_type
-from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE, SCALARS
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    NOT_STORABLE,
+    SCALARS,
+    ScalarType,
+    parse_type,
+)
 from airflow_provider_ducklake.lake.spec.types.values import parse_physical
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
     arrow_schema,

@@ -5,9 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_ducklake.lake.errors import ZombieCommitError
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey, CommitRecord, OnClear
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
-from airflow_provider_ducklake.lake.spec.restores import RestoredTable
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    CommitKey,
+    CommitRecord,
+    OnClear,
+    RestoredTable,
+    SnapshotId,
+    TableId,
+)
 from airflow_provider_ducklake.lake.transaction.replay import Replay, replay_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -36,9 +36,8 @@ from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknownError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId
 from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, SnapshotId
 from airflow_provider_ducklake.lake.storage.files.durable import sync_added
 from airflow_provider_ducklake.lake.transaction.changes import (
     AppendFiles,
@@ -61,8 +60,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.effect import Writer
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import Progress, RecordedSnapshot
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, Snapshot
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
 
 log = logger(__name__)

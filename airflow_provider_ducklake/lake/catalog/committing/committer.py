@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, SnapshotId
     from airflow_provider_ducklake.lake.transaction.changes import Change
 
 

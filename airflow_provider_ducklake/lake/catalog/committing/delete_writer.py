@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId, SnapshotId
+    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, SnapshotId
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import Change, FileDeletes
 

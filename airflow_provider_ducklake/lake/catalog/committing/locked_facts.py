@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.database.questions import Question
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.spec.ids import (
+    from airflow_provider_ducklake.lake.spec.snapshots import (
         ColumnId,
         DataFileId,
         DeleteFileId,

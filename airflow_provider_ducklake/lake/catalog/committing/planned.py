@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.transaction.changes import ordered
 from airflow_provider_ducklake.lake.transaction.facts import Needs
 from airflow_provider_ducklake.lake.transaction.replay import Replay
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, JsonValue
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, JsonValue, SnapshotId
     from airflow_provider_ducklake.lake.transaction.changes import Change
 
 

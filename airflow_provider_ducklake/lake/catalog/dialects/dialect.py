@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
     from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted
-    from airflow_provider_ducklake.lake.spec.inlined_form import InlinedForm
+    from airflow_provider_ducklake.lake.spec.files import InlinedForm
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
 
 

@@ -50,9 +50,8 @@ from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, 
 from airflow_provider_ducklake.lake.catalog.dialects.lock_file import locked
 from airflow_provider_ducklake.lake.errors import CatalogUnavailableError, UntrustedValueError
 from airflow_provider_ducklake.lake.spec.limits import CONNECT_TIMEOUT_SECONDS
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import holds_variants
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, holds_variants
 from airflow_provider_ducklake.lake.spec.types.literals import format_literal, parse_cast
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

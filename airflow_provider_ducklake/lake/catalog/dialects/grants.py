@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.spec.roles import Role
+from airflow_provider_ducklake.lake.spec.versions import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from airflow_provider_ducklake.lake.spec.roles import RoleNames
+    from airflow_provider_ducklake.lake.spec.versions import RoleNames
 
 _ORDER = ("SELECT", "INSERT", "UPDATE", "DELETE")
 

@@ -45,8 +45,8 @@ from airflow_provider_ducklake.lake.catalog.dialects.batches import (
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.lake.catalog.dialects.grants import postgres_grants
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.inlined_form import InlinedForm
-from airflow_provider_ducklake.lake.spec.types.scalars import BYTES, Kind
+from airflow_provider_ducklake.lake.spec.files import InlinedForm
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import BYTES, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

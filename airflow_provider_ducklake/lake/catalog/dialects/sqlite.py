@@ -14,8 +14,8 @@ from airflow_provider_ducklake.lake.catalog.database.connect import WRITES
 from airflow_provider_ducklake.lake.catalog.database.tables import OTHER_PREFIXES, format_names
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.lake.catalog.dialects.lock_file import locked, processes_that_lock
-from airflow_provider_ducklake.lake.spec.inlined_form import InlinedForm
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.files import InlinedForm
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,8 +19,8 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import why_n
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.ids import SchemaId
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.lake.spec.snapshots import SchemaId
 from airflow_provider_ducklake.lake.transaction.changes import InlinedLayout
 from airflow_provider_ducklake.lake.transaction.definition import same_layout
 from airflow_provider_ducklake.lake.transaction.lake_draft import BaseLake, BaseMacro, BaseView, SchemaDraft
@@ -39,13 +39,12 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import Statistics
     from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId, ViewId
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
     from airflow_provider_ducklake.lake.spec.options import OptionRow, Options
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, Snapshot, TableSnapshot, ViewId
+    from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
     from airflow_provider_ducklake.lake.spec.versions import WriteVersion
-    from airflow_provider_ducklake.lake.spec.views import ViewDefinition
 
 
 class CatalogBase(BaseLake):

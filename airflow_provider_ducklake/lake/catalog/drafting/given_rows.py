@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.drafting.row_changes import Targets
     from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId
+    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import Change, Positions
 

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.writing.overwrite import PartitionValues
     from airflow_provider_ducklake.lake.planning.writing.row_changes import FoundRows
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, TableSnapshot
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import Change, RowPositions
 

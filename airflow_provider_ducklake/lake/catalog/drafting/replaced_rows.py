@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.catalog.drafting.row_changes import Targets
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitRecord
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        CommitRecord,
+        Snapshot,
+        SnapshotId,
+        TableSnapshot,
+    )
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import Change, Positions
 

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
     from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, TableSnapshot
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import RowPositions
 

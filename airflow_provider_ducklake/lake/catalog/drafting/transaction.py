@@ -29,7 +29,6 @@ from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
 from airflow_provider_ducklake.lake.planning.writing.source_table import matched, new_partitioning, new_schema
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.lake.spec.defaults import SqlDefault, SqlExpression, default_of
-from airflow_provider_ducklake.lake.spec.ids import DataFileId
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import (
     QualifiedName,
@@ -49,11 +48,11 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     parse_partition_by,
 )
 from airflow_provider_ducklake.lake.spec.schema import Default
-from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
+from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, DataFileId
 from airflow_provider_ducklake.lake.spec.sorting import parse_sort_by
+from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, parse_type
 from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.spec.views import ViewDefinition
 from airflow_provider_ducklake.lake.sql.duckdb.macros import check_macro, parse_macro
 from airflow_provider_ducklake.lake.sql.duckdb.view_columns import stored_name
 from airflow_provider_ducklake.lake.transaction.lake_draft import LakeDraft
@@ -70,10 +69,10 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.planning.writing.source_table import SourceTable
     from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.macros import MacroDefinition
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.tags import MacroDefinition
     from airflow_provider_ducklake.lake.transaction.lake_draft import ViewDraft
     from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Table, Update
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.ids import TableId
+    from airflow_provider_ducklake.lake.spec.snapshots import TableId
     from airflow_provider_ducklake.lake.transaction.changes import (
         AddDeletes,
         EndFiles,

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.lake.catalog.effects.statistics import add_to_stats, bounds_of
-from airflow_provider_ducklake.lake.spec.encryption import key_text
+from airflow_provider_ducklake.lake.spec.files import TableStats, key_text, merge_files, read_path_stats
 from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.lake.spec.partitioning import check_partition_values
-from airflow_provider_ducklake.lake.spec.stats import TableStats, merge_files
-from airflow_provider_ducklake.lake.spec.variant_stats import read_path_stats
 from airflow_provider_ducklake.lake.transaction.changes import FileDeletes
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -24,8 +22,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.spec.files import DataFile, NameMapping
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, MappingId, TableId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, DataFileId, MappingId, TableId
     from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, FlushedDeletes
     from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
 

@@ -20,15 +20,15 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     why_not_inlined,
 )
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.stats import TableStats, merge_known
+from airflow_provider_ducklake.lake.spec.files import TableStats, merge_known
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.ids import TableId
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import TableId
     from airflow_provider_ducklake.lake.transaction.changes import InlineRows, RegisterLayout
     from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
 

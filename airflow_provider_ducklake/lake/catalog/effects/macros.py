@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, close, insert
-from airflow_provider_ducklake.lake.spec.macros import SCALAR, TABLE
+from airflow_provider_ducklake.lake.spec.tags import SCALAR, TABLE
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.ids import MacroId, SchemaId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.spec.snapshots import MacroId, SchemaId
     from airflow_provider_ducklake.lake.transaction.changes import CreateMacro, DropMacro, RestoreMacro
     from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
 

@@ -10,7 +10,7 @@ from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, inser
 from airflow_provider_ducklake.lake.catalog.effects.files import NewFile, add_files, map_file
 from airflow_provider_ducklake.lake.catalog.effects.statistics import add_to_stats, begin_stats
 from airflow_provider_ducklake.lake.catalog.effects.tables import all_columns, new_schema_version
-from airflow_provider_ducklake.lake.spec.stats import TableStats, merge_files, merge_known
+from airflow_provider_ducklake.lake.spec.files import TableStats, merge_files, merge_known
 from airflow_provider_ducklake.lake.transaction.changes import NewTableRef
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId, SnapshotId, TableId
-    from airflow_provider_ducklake.lake.spec.stats import TableColumnStats
+    from airflow_provider_ducklake.lake.spec.files import TableColumnStats
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, SnapshotId, TableId
     from airflow_provider_ducklake.lake.transaction.changes import (
         RestoredFile,
         RestoredRows,

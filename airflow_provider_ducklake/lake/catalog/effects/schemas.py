@@ -9,7 +9,7 @@ from airflow_provider_ducklake.lake.catalog.effects.comments import moved_view_c
 from airflow_provider_ducklake.lake.catalog.effects.options import inherit_options
 from airflow_provider_ducklake.lake.catalog.effects.tables import renamed
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, schema_directory
-from airflow_provider_ducklake.lake.spec.views import format_aliases
+from airflow_provider_ducklake.lake.spec.tags import format_aliases
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:

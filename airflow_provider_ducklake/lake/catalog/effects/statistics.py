@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Table, Update, bindparam
 
 from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, insert
-from airflow_provider_ducklake.lake.spec.stats import TableColumnStats, TableStats
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.files import TableColumnStats, TableStats
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, is_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, TableId
+    from airflow_provider_ducklake.lake.spec.files import ColumnStats
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, TableId
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, TableId
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, TableId
     from airflow_provider_ducklake.lake.transaction.changes import (
         ChangeColumns,
         CreateTable,

@@ -23,8 +23,8 @@ from airflow_provider_ducklake.lake.catalog.database.column_types import (
 from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger import jobs, own_tables
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId
 from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 
 if TYPE_CHECKING:
     from typing import Any
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
 
 log = logger(__name__)
 

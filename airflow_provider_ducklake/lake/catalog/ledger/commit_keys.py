@@ -23,13 +23,14 @@ from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, inser
 from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger import own_tables, restore_log
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
-from airflow_provider_ducklake.lake.spec.commit_key import (
+from airflow_provider_ducklake.lake.spec.snapshots import (
     FIRST_GENERATION,
     CommitKey,
     CommitRecord,
+    SnapshotId,
+    TableId,
     is_said_in,
 )
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
 from airflow_provider_ducklake.lake.transaction.replay import Replay, replay_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+    from airflow_provider_ducklake.lake.spec.snapshots import OnClear
     from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
 
 NAME = "airflow_ducklake_commit"

@@ -25,9 +25,13 @@ from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, inser
 from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger import own_tables
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.spec.commit_key import FIRST_GENERATION
-from airflow_provider_ducklake.lake.spec.consumption import Consumer, Consumption
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    FIRST_GENERATION,
+    Consumer,
+    Consumption,
+    SnapshotId,
+    TableId,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
 
 NAME = "airflow_ducklake_consumer"
 _DIGEST_LENGTH = 64

@@ -21,8 +21,7 @@ from airflow_provider_ducklake.lake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, insert
 from airflow_provider_ducklake.lake.catalog.ledger import own_tables
 from airflow_provider_ducklake.lake.catalog.ledger.restore_notes import noted_restores
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
-from airflow_provider_ducklake.lake.spec.restores import RestoredTable
+from airflow_provider_ducklake.lake.spec.snapshots import RestoredTable, SnapshotId, TableId
 from airflow_provider_ducklake.lake.transaction.changes import NoteRestored, RestoreRows
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
-from airflow_provider_ducklake.lake.spec.restores import RestoredTable
+from airflow_provider_ducklake.lake.spec.snapshots import RestoredTable, SnapshotId, TableId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

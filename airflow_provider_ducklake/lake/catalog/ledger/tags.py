@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, own_table
 from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots, read_tags
 from airflow_provider_ducklake.lake.catalog.snapshot.read_tags import tag_table
 from airflow_provider_ducklake.lake.errors import TagExistsError, TagNotFoundError
-from airflow_provider_ducklake.lake.spec.commit_key import OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.spec.tags import TagResult
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, Snapshot, SnapshotId
     from airflow_provider_ducklake.lake.spec.tags import Tag
 
 

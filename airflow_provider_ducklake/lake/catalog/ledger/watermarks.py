@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.catalog.ledger import own_tables
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.spec.consumption import Consumer
+    from airflow_provider_ducklake.lake.spec.snapshots import Consumer
 
 NAME = "airflow_ducklake_watermark"
 _DIGEST_LENGTH = 64

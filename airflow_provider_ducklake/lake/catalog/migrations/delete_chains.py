@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, func, select, update
 from airflow_provider_ducklake.lake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.lake.catalog.snapshot.places import Place, table_folders
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import file_key
-from airflow_provider_ducklake.lake.spec.encryption import key_text
+from airflow_provider_ducklake.lake.spec.files import key_text
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.lake.spec.versions import SpecVersion
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
+    from airflow_provider_ducklake.lake.spec.files import FileKey
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.parquet.opening import Written
 

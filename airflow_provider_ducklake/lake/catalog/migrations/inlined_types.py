@@ -27,8 +27,7 @@ from airflow_provider_ducklake.lake.catalog.migrations.layout import LayoutChang
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import INLINED_SCALARS, inlined_table_name
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.lake.spec.types.scalars import TEXTS
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import TEXTS, ScalarType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

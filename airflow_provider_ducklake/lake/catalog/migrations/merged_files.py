@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.places import Place, table_
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import file_key, stamped_max
 from airflow_provider_ducklake.lake.errors import CatalogError
 from airflow_provider_ducklake.lake.planning.upkeep.migration import snapshot_counts
-from airflow_provider_ducklake.lake.spec.encryption import key_text
+from airflow_provider_ducklake.lake.spec.files import key_text
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.lake.spec.versions import SpecVersion
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
+    from airflow_provider_ducklake.lake.spec.files import FileKey
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.parquet.opening import Written
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
+    from airflow_provider_ducklake.lake.spec.files import FileKey
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
 
 _SIGNATURES = {'%"airflow"%': "airflow_provider_ducklake", "%ducklakepy%": "ducklakepy"}

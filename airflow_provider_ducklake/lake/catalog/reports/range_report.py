@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.planning.reading.scan import BEGIN_SNAPSHOT,
 from airflow_provider_ducklake.lake.planning.reading.watch import words_of
 from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.partition_keys import partition_key
+from airflow_provider_ducklake.lake.spec.partitioning import partition_key
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from airflow_provider_ducklake.lake.planning.reading.scan import (
     FileHistory,
     may_hold_changes,
 )
-from airflow_provider_ducklake.lake.spec.ids import DataFileId
+from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 
 if TYPE_CHECKING:

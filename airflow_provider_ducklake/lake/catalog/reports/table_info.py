@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
+    from airflow_provider_ducklake.lake.spec.files import FileKey, LiveDataFile, LiveDeleteFile
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
 

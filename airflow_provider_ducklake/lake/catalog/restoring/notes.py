@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.restoring.scope import Home, Pair, Scope
     from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableId
 
 
 def doubtful_part(

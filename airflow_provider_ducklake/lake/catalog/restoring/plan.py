@@ -40,9 +40,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.restoring.scope import Home, Pair, Scope
     from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.lake.planning.upkeep.recreation import Counters
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
-    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, JsonValue, Snapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        CommittedSnapshot,
+        JsonValue,
+        Snapshot,
+        SnapshotId,
+    )
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.moving.restored_files import Restoring
     from airflow_provider_ducklake.lake.transaction.changes import Change, SchemaRef, TableRef

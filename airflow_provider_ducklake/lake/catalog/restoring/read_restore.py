@@ -27,9 +27,9 @@ from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_
 from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
 from airflow_provider_ducklake.lake.planning.upkeep.recreation import Counters
 from airflow_provider_ducklake.lake.planning.upkeep.restore import compare_files
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
-from airflow_provider_ducklake.lake.spec.stats import TableStats
-from airflow_provider_ducklake.lake.spec.types.scalars import INTEGERS
+from airflow_provider_ducklake.lake.spec.files import TableStats
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import INTEGERS
 from airflow_provider_ducklake.lake.transaction.changes import RestoredRows
 from airflow_provider_ducklake.lake.transaction.definition import Definition, same_layout
 
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.lake.planning.upkeep.restore import FileComparison
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableId, TableSnapshot
 
 _COMMENT = "comment"
 

@@ -38,11 +38,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.restoring.plan import Planned, PlannedTable, RestoreRequest
     from airflow_provider_ducklake.lake.catalog.restoring.read_restore import TableHistory
     from airflow_provider_ducklake.lake.planning.upkeep.restore import RewriteBin
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile, TableColumnStats
     from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
-    from airflow_provider_ducklake.lake.spec.stats import TableColumnStats
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, CommitInfo
     from airflow_provider_ducklake.lake.transaction.changes import Change
 
 log = logger(__name__)

@@ -14,9 +14,9 @@ from airflow_provider_ducklake.lake.errors import (
     SchemaNotFoundError,
     TableNotFoundError,
 )
-from airflow_provider_ducklake.lake.spec.ids import SchemaId, ViewId
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.lake.spec.views import ViewDefinition, parse_aliases
+from airflow_provider_ducklake.lake.spec.snapshots import SchemaId, ViewId
+from airflow_provider_ducklake.lake.spec.tags import ViewDefinition, parse_aliases
 from airflow_provider_ducklake.lake.transaction.changes import (
     CreateSchema,
     DropSchema,

@@ -38,9 +38,8 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     column_ids,
 )
 from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, is_local
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, ScalarType
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, Kind, ScalarType
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
 from airflow_provider_ducklake.lake.spec.types.values import format_physical
 
 if TYPE_CHECKING:
@@ -50,10 +49,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, TableId
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, TableId, TableSnapshot
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.spec.types.values import Physical
 

@@ -30,8 +30,8 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import (
 )
 from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.reading.scan import SYSTEM_CELLS, InlinedRows
-from airflow_provider_ducklake.lake.spec.ids import DataFileId
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

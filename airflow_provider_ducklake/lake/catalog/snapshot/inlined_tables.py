@@ -34,24 +34,23 @@ from sqlalchemy import (
 from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine, UserDefinedType
 
 from airflow_provider_ducklake.lake.catalog.database.column_types import CatalogInteger, catalog_table
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, quote
-from airflow_provider_ducklake.lake.spec.names.keywords import KEYWORDS
+from airflow_provider_ducklake.lake.spec.names.identifiers import KEYWORDS, fold, quote
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
+    Kind,
     ListType,
     MapType,
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.inlined_form import InlinedForm
+    from airflow_provider_ducklake.lake.spec.files import InlinedForm
     from airflow_provider_ducklake.lake.spec.versions import WriteVersion
 
 # By which we name the system columns of inlined tables; what the database calls them is the version's matter.

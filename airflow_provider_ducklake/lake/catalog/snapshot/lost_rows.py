@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from airflow_provider_ducklake.lake.catalog.snapshot import read_files
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import inlined_delete_table
-from airflow_provider_ducklake.lake.spec.ids import DataFileId
+from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -29,20 +29,25 @@ from sqlalchemy import (
 from airflow_provider_ducklake.lake.catalog.database.column_types import check_filled, maybe
 from airflow_provider_ducklake.lake.catalog.database.questions import AT, Question
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables, format_names
-from airflow_provider_ducklake.lake.spec.ids import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, schema_paths
+from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
+from airflow_provider_ducklake.lake.spec.options import OptionRow
+from airflow_provider_ducklake.lake.spec.snapshots import (
     MacroId,
     SchemaId,
     SnapshotId,
     TableId,
     ViewId,
 )
-from airflow_provider_ducklake.lake.spec.macros import TABLE, MacroDefinition, MacroOverload, MacroParameter
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.lake.spec.names.schema_tree import schema_paths
-from airflow_provider_ducklake.lake.spec.options import OptionRow
+from airflow_provider_ducklake.lake.spec.tags import (
+    TABLE,
+    MacroDefinition,
+    MacroOverload,
+    MacroParameter,
+    ViewDefinition,
+    parse_aliases,
+)
 from airflow_provider_ducklake.lake.spec.versions import NEWEST, SpecVersion
-from airflow_provider_ducklake.lake.spec.views import ViewDefinition, parse_aliases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -14,11 +14,15 @@ from airflow_provider_ducklake.lake.catalog.database.questions import Question, 
 from airflow_provider_ducklake.lake.catalog.snapshot.read import select_all, visible
 from airflow_provider_ducklake.lake.catalog.snapshot.read_mappings import which_mappings
 from airflow_provider_ducklake.lake.errors import CatalogError
-from airflow_provider_ducklake.lake.spec.encryption import FileKey
-from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
-from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
+from airflow_provider_ducklake.lake.spec.files import ColumnStats, FileKey, LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    ColumnId,
+    DataFileId,
+    DeleteFileId,
+    SnapshotId,
+    TableId,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -29,8 +33,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.spec.files import NameMapping
-    from airflow_provider_ducklake.lake.spec.ids import MappingId
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import MappingId, TableSnapshot
 
 
 _FEW_FILES = 1000

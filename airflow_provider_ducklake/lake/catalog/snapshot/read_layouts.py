@@ -18,9 +18,9 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     inlined_table_name,
 )
 from airflow_provider_ducklake.lake.errors import CatalogError
-from airflow_provider_ducklake.lake.spec.ids import ColumnId, SnapshotId, TableId
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.schema import Column, Default, TableSchema, assemble
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SnapshotId, TableId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.transaction.changes import FlushedLayout
 

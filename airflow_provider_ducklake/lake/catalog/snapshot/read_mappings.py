@@ -11,7 +11,7 @@ from sqlalchemy import Select, select
 from airflow_provider_ducklake.lake.catalog.database.questions import OF_TABLE, Question
 from airflow_provider_ducklake.lake.errors import CatalogError
 from airflow_provider_ducklake.lake.spec.files import MappedColumn, NameMapping
-from airflow_provider_ducklake.lake.spec.ids import ColumnId, MappingId
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, MappingId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

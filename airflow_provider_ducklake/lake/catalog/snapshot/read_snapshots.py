@@ -28,8 +28,7 @@ from airflow_provider_ducklake.lake.errors import (
     SnapshotNotFoundError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId
-from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord, parse_changes
 
 if TYPE_CHECKING:

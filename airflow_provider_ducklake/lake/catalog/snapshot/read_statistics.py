@@ -10,9 +10,9 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Subquery, Table, 
 
 from airflow_provider_ducklake.lake.catalog.database.column_types import maybe
 from airflow_provider_ducklake.lake.catalog.database.questions import Question, one_of, values_of
-from airflow_provider_ducklake.lake.spec.ids import ColumnId, TableId
+from airflow_provider_ducklake.lake.spec.files import TableColumnStats, TableStats
 from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, Options
-from airflow_provider_ducklake.lake.spec.stats import TableColumnStats, TableStats
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, TableId
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

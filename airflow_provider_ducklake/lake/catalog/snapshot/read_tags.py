@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.catalog.database.column_types import (
     maybe,
 )
 from airflow_provider_ducklake.lake.errors import TaggedSnapshotLostError, TagNotFoundError
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 from airflow_provider_ducklake.lake.spec.tags import LONGEST_NAME, Tag, tag_name
 
 if TYPE_CHECKING:

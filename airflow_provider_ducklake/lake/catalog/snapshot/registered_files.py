@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.spec.ids import MappingId, TableId
+    from airflow_provider_ducklake.lake.spec.snapshots import MappingId, TableId
     from airflow_provider_ducklake.lake.transaction.facts import MappingKey
 
 

@@ -21,9 +21,14 @@ from airflow_provider_ducklake.lake.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId, SortId
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
-from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    ColumnId,
+    PartitionId,
+    Snapshot,
+    SortId,
+    TableSnapshot,
+)
 from airflow_provider_ducklake.lake.spec.sorting import SortField, SortSpec
 from airflow_provider_ducklake.lake.spec.versions import SpecVersion
 

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
     from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId, DeleteFileId
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, DeleteFileId, TableSnapshot
     from airflow_provider_ducklake.lake.transaction.changes import RewriteSource
 
 

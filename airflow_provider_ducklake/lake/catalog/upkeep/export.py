@@ -27,16 +27,16 @@ from airflow_provider_ducklake.lake.catalog.upkeep.frozen_inlined import frozen_
 from airflow_provider_ducklake.lake.catalog.upkeep.frozen_paths import CopiedPaths
 from airflow_provider_ducklake.lake.catalog.upkeep.frozen_rows import FrozenRows
 from airflow_provider_ducklake.lake.errors import ExportExistsError, InvalidInputError
-from airflow_provider_ducklake.lake.spec.frozen import (
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute
+from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
+from airflow_provider_ducklake.lake.spec.tags import (
     FROZEN,
     ExportFormat,
     ExportResult,
     FrozenMark,
     attach_statement,
 )
-from airflow_provider_ducklake.lake.spec.ids import SnapshotId
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
     from airflow_provider_ducklake.lake.spec.options import OptionRow
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, Snapshot
 
 log = logger(__name__)
 _ROWS_AT_ONCE = 10_000

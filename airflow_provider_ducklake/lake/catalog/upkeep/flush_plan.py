@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, Snapshot, TableSnapshot
 
 _TABLES_AT_ONCE = 200
 _DYNAMIC = re.compile(r"ducklake_inlined_(?:data_(\d{1,19})_\d{1,19}|delete_(\d{1,19}))\Z")

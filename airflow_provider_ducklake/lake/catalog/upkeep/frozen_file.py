@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.catalog.database.connect import open_engine,
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.lake.errors import CatalogUnavailableError, UntrustedValueError
-from airflow_provider_ducklake.lake.spec.frozen import FROZEN, ExportFormat, FrozenMark
+from airflow_provider_ducklake.lake.spec.tags import FROZEN, ExportFormat, FrozenMark
 from airflow_provider_ducklake.lake.spec.versions import DEFAULT
 
 if TYPE_CHECKING:

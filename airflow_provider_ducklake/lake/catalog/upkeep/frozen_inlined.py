@@ -22,8 +22,8 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
 from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.reading import scan
-from airflow_provider_ducklake.lake.spec.frozen import ExportFormat
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.tags import ExportFormat
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.catalog.upkeep.frozen_rows import FrozenRows
     from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.spec.inlined_form import InlinedForm
+    from airflow_provider_ducklake.lake.spec.files import InlinedForm
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
     from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
 

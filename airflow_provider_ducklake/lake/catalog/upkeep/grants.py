@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.catalog.ledger import (
 )
 from airflow_provider_ducklake.lake.catalog.snapshot.read_tags import tag_table
 from airflow_provider_ducklake.lake.catalog.upkeep import data_path_mark
-from airflow_provider_ducklake.lake.spec.roles import Role
+from airflow_provider_ducklake.lake.spec.versions import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.elements import CompilerElement
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.spec.roles import RoleNames
+    from airflow_provider_ducklake.lake.spec.versions import RoleNames
 
 # The provider's own tables, and what a writer does to them.
 _OWN: tuple[tuple[Callable[[str | None], Table], tuple[str, ...]], ...] = (

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import schema_of
 from airflow_provider_ducklake.lake.catalog.verify.definitions import is_known_type
 from airflow_provider_ducklake.lake.errors import DuckLakeError
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
 from airflow_provider_ducklake.lake.catalog.verify.paths import table_roots
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId
 from airflow_provider_ducklake.lake.spec.versions import Feature
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from airflow_provider_ducklake.lake.catalog.verify.look import lacking
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidTypeError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.lake.spec.partitioning import Transform
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import catalog_name, parse_type
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, catalog_name, parse_type
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.lake.spec.types.scalars import NOT_STORABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatu
 from airflow_provider_ducklake.lake.planning.reading.bounds import has_bounds
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.verify.look import Look
     from airflow_provider_ducklake.lake.catalog.verify.statistics import Known
     from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.spec.stats import TableColumnStats
+    from airflow_provider_ducklake.lake.spec.files import TableColumnStats
 
 
 def check_inlined_statistics(look: Look, known: Known) -> Iterator[Finding]:

@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, Connection, select, true
 
 from airflow_provider_ducklake.lake.catalog.database.questions import streamed
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.spec.frozen import FROZEN
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.spec.tags import FROZEN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -15,15 +15,14 @@ from airflow_provider_ducklake.lake.catalog.verify.file_rows import TRANSACTION_
 from airflow_provider_ducklake.lake.catalog.verify.paths import full_paths, table_roots
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.lake.spec.ids import DataFileId, TableId
+from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, TableId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from airflow_provider_ducklake.lake.catalog.verify.contents import Locate
     from airflow_provider_ducklake.lake.catalog.verify.look import Look
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
-    from airflow_provider_ducklake.lake.spec.files import LiveDeleteFile
+    from airflow_provider_ducklake.lake.spec.files import FileKey, LiveDeleteFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.catalog.snapshot.read import all_schema_parents
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.lake.spec.names.schema_tree import schema_circles
+from airflow_provider_ducklake.lake.spec.names.identifiers import schema_circles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

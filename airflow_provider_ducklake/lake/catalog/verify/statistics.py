@@ -19,8 +19,8 @@ from airflow_provider_ducklake.lake.planning.reading.bounds import (
     has_bounds,
 )
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.lake.spec.ids import ColumnId, TableId
 from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, Options
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, TableId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

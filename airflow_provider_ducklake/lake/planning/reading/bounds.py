@@ -12,17 +12,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.lake.spec.defaults import initial_value
-from airflow_provider_ducklake.lake.spec.stats import STRING_BOUND_BYTES, blob_bounds, string_bounds
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, children_of, is_float
-from airflow_provider_ducklake.lake.spec.types.scalars import TEXTS, Exact, Kind
+from airflow_provider_ducklake.lake.spec.files import STRING_BOUND_BYTES, blob_bounds, string_bounds
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    TEXTS,
+    DuckLakeType,
+    Exact,
+    Kind,
+    children_of,
+    is_float,
+)
 from airflow_provider_ducklake.lake.spec.types.values import Physical, order_key, parse_physical
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+    from airflow_provider_ducklake.lake.spec.files import ColumnStats, LiveDataFile
     from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.stats import ColumnStats
 
 
 Bounds: TypeAlias = tuple[Physical, Physical] | None  # None: all are NULL

@@ -10,10 +10,13 @@ from airflow_provider_ducklake.lake.errors import ChangesUndoneError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
-    from airflow_provider_ducklake.lake.spec.consumption import Consumption
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId, TableId
-    from airflow_provider_ducklake.lake.spec.restores import RestoredTable
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        CommitKey,
+        Consumption,
+        RestoredTable,
+        SnapshotId,
+        TableId,
+    )
 
 
 class IsUnchanged(Protocol):

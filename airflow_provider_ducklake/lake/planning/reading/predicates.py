@@ -20,13 +20,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    STEPPED,
+    TEXTS,
+    TIMES,
     DecimalType,
     DuckLakeType,
+    Kind,
     ScalarType,
     children_of,
     is_float,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import STEPPED, TEXTS, TIMES, Kind
+from airflow_provider_ducklake.lake.spec.types.geometry import box_of_wkt
 from airflow_provider_ducklake.lake.spec.types.values import (
     Physical,
     as_float32,
@@ -34,13 +38,12 @@ from airflow_provider_ducklake.lake.spec.types.values import (
     physical_range,
     units_per_second,
 )
-from airflow_provider_ducklake.lake.spec.types.wkt import box_of_wkt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
     from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
     from airflow_provider_ducklake.lake.spec.types.geometry import Box
 
 

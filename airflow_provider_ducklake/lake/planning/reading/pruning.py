@@ -34,6 +34,7 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     order,
 )
 from airflow_provider_ducklake.lake.planning.reading.variant_paths import as_of_column, shown_path
+from airflow_provider_ducklake.lake.spec.files import STRING_BOUND_BYTES, read_path_stats
 from airflow_provider_ducklake.lake.spec.partitioning import (
     EPOCHS,
     Transform,
@@ -45,11 +46,9 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     is_local,
     partition_value,
 )
-from airflow_provider_ducklake.lake.spec.stats import STRING_BOUND_BYTES
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, is_float, parse_type
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, Kind, is_float, parse_type
 from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
 from airflow_provider_ducklake.lake.spec.types.values import (
     Physical,
     as_float32,
@@ -59,16 +58,14 @@ from airflow_provider_ducklake.lake.spec.types.values import (
     parse_physical,
     units_per_second,
 )
-from airflow_provider_ducklake.lake.spec.variant_stats import read_path_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, PathCondition, Predicate
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId
+    from airflow_provider_ducklake.lake.spec.files import ColumnStats, LiveDataFile
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId
     from airflow_provider_ducklake.lake.spec.types.geometry import Box
 
 

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, PartitionId, SnapshotId
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        ColumnId,
+        DataFileId,
+        PartitionId,
+        SnapshotId,
+        TableSnapshot,
+    )
 
 
 # cells of an inlined row that no user's column is called: no name has a NUL

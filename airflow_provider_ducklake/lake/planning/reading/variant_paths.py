@@ -25,15 +25,16 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     compare,
     unscaled,
 )
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
 from airflow_provider_ducklake.lake.spec.names.identifiers import quote
 from airflow_provider_ducklake.lake.spec.schema import Column
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     MAX_DECIMAL_PRECISION,
+    NUMBERS,
     DecimalType,
+    Kind,
     ScalarType,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import NUMBERS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 
 INSERT, DELETE, DATA, SCHEMA = "insert", "delete", "data", "schema"
 WATCHABLE = (INSERT, DELETE, DATA, SCHEMA)

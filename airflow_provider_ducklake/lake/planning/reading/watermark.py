@@ -27,7 +27,7 @@ class RangeReport:
     """What snapshots ``from_snapshot``, left out, to ``to_snapshot`` did to a table.
 
     ``rows_added`` and ``rows_deleted``: an update counts as both; None: the catalog alone does not say.
-    ``partitions`` are those with such rows (``month=2026-11``; see ``spec/partition_keys.py``), none for a
+    ``partitions`` are those with such rows (``month=2026-11``; see ``spec/partitioning.py``), none for a
     table without partitions; None: any may be. ``is_complete``: no snapshot of the range has expired; else
     ``changes`` are those known, or if none is known all that may have been.
     ``is_new``: the one snapshot of the range created the table; not known of longer ranges.

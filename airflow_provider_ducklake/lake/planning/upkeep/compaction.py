@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId, PartitionId, SnapshotId
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        DataFileId,
+        PartitionId,
+        SnapshotId,
+        TableSnapshot,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId, PartitionId, SnapshotId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        DataFileId,
+        PartitionId,
+        SnapshotId,
+        TableSnapshot,
+    )
     from airflow_provider_ducklake.lake.spec.sorting import SortField
     from airflow_provider_ducklake.lake.transaction.changes import FlushedLayout
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import CatalogError, InvalidTypeError
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

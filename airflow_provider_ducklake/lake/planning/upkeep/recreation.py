@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.planning.upkeep.restore import FileActions
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, TableSnapshot
     from airflow_provider_ducklake.lake.transaction.changes import Change, NewTableRef, SchemaRef
     from airflow_provider_ducklake.lake.transaction.definition import Definition
 

@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, DataFileId, PartitionId, SnapshotId
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        ColumnId,
+        DataFileId,
+        PartitionId,
+        SnapshotId,
+        TableSnapshot,
+    )
     from airflow_provider_ducklake.lake.transaction.changes import Change, Positions, RestoredRows
 
 _COPY_SHARE = 4  # a file that lost a quarter of its rows and more since is copied whole, by the store itself

@@ -21,12 +21,12 @@ from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, numb
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
+    Kind,
     StructType,
     can_promote,
     check_storable,
     children_of,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
 from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
 
 if TYPE_CHECKING:

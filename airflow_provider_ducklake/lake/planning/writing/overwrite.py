@@ -29,9 +29,8 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     is_local,
     partition_value,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import BYTES, is_float
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.lake.spec.types.scalars import BYTES
 from airflow_provider_ducklake.lake.spec.types.values import as_float32, is_infinite
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import OrderKey, Predicate
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
 
 PartitionValues: TypeAlias = "tuple[str | None, ...]"

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId
+    from airflow_provider_ducklake.lake.spec.files import FileKey, LiveDataFile
+    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
     from airflow_provider_ducklake.lake.transaction.changes import RowPositions
 
 

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, TableSnapshot
 
 
 @dataclass(frozen=True)

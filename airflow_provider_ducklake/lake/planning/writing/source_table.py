@@ -12,13 +12,12 @@ from airflow_provider_ducklake.lake.errors import SchemaMismatchError
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, Transform
 from airflow_provider_ducklake.lake.spec.schema import Column, Default, TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, StructType, can_promote
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, Kind, StructType, can_promote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.transaction.changes import Positions
 

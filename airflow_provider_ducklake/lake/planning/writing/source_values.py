@@ -17,8 +17,7 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     hive_value,
     partition_value,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, DuckLakeType
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, DuckLakeType, Kind
 from airflow_provider_ducklake.lake.spec.types.values import identity_text
 
 if TYPE_CHECKING:

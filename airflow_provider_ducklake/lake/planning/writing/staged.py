@@ -14,11 +14,16 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     placed_below,
     same_columns,
 )
-from airflow_provider_ducklake.lake.spec.commit_key import CommitKey
 from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-from airflow_provider_ducklake.lake.spec.ids import DataFileId, SchemaId, SnapshotId, TableId
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    CommitKey,
+    DataFileId,
+    SchemaId,
+    SnapshotId,
+    TableId,
+    TableSnapshot,
+)
 from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, NewSchemaRef, NewTableRef
 
 if TYPE_CHECKING:

@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, SchemaId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.options import Options
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SchemaId, Snapshot, TableSnapshot
     from airflow_provider_ducklake.lake.spec.sorting import SortField
     from airflow_provider_ducklake.lake.transaction.changes import Change, SchemaRef
 

@@ -17,8 +17,7 @@ from airflow_provider_ducklake.lake.spark.job.codec import DocumentError, Json, 
 from airflow_provider_ducklake.lake.spec.names.identifiers import check_name
 from airflow_provider_ducklake.lake.spec.names.paths import is_of_job
 from airflow_provider_ducklake.lake.spec.schema import Default
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import catalog_name
-from airflow_provider_ducklake.lake.spec.types.scalars import BYTES
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import BYTES, catalog_name
 from airflow_provider_ducklake.lake.spec.types.values import format_physical, order_key, parse_physical
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     exists,
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
-    from airflow_provider_ducklake.lake.spec.files import DataFile
+    from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.stats import ColumnStats
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
 
 StorageOptions: TypeAlias = "Mapping[str, Any] | None"

@@ -15,17 +15,10 @@ from airflow_provider_ducklake.lake.planning.reading import predicates, scan
 from airflow_provider_ducklake.lake.planning.upkeep import compaction
 from airflow_provider_ducklake.lake.planning.writing import row_changes, write
 from airflow_provider_ducklake.lake.spark.job import request, results
-from airflow_provider_ducklake.lake.spec import (
-    encryption,
-    files,
-    ids,
-    options,
-    partitioning,
-    schema,
-    snapshots,
-    sorting,
-    stats,
-)
+from airflow_provider_ducklake.lake.spec import files, options, partitioning, schema, snapshots, sorting
+from airflow_provider_ducklake.lake.spec import files as encryption
+from airflow_provider_ducklake.lake.spec import files as stats
+from airflow_provider_ducklake.lake.spec import snapshots as ids
 from airflow_provider_ducklake.lake.spec.names import identifiers
 from airflow_provider_ducklake.lake.spec.types import geometry
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (

@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes
     from airflow_provider_ducklake.lake.planning.writing.staged import Target
     from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.ids import PartitionId, SchemaId, TableId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import PartitionId, SchemaId, Snapshot, TableId
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from airflow_provider_ducklake.lake.spark.sessions.object_store import reach_buc
 from airflow_provider_ducklake.lake.spark.sessions.settings import take_texts_as_written
 from airflow_provider_ducklake.lake.spark.sessions.start import start_session
 from airflow_provider_ducklake.lake.spark.source_errors import of_source
-from airflow_provider_ducklake.lake.spec.amounts import counted, size
-from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
 from airflow_provider_ducklake.lake.storage.files import sealing
 from airflow_provider_ducklake.lake.storage.files.filesystem import split_scheme
 from airflow_provider_ducklake.lake.storage.files.process_options import has_secrets, process_options

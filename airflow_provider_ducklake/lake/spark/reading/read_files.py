@@ -29,8 +29,7 @@ from airflow_provider_ducklake.lake.spark.types.frames import analysed, renamed,
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import FIELD_ID_KEY, literal, read_type
 from airflow_provider_ducklake.lake.spec.defaults import initial_value
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ListType, MapType, StructType
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ListType, MapType, StructType
 from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors, open_filesystem
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.reader import folder_values, unreadable
@@ -46,8 +45,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spark.types.frames import Expression
     from airflow_provider_ducklake.lake.spark.types.names import ReadNames
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
     from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
     from airflow_provider_ducklake.lake.spec.types.values import Physical
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location, StorageOptions
 

@@ -23,6 +23,7 @@ from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
+    Kind,
     ListType,
     MapType,
     ScalarType,
@@ -30,7 +31,6 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     can_promote,
     is_float,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type, stored_type
 from airflow_provider_ducklake.lake.storage.parquet.codings import is_in_old_calendar, undecodable
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.lake.spark.types.names import ReadNames
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, SnapshotId
     from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SnapshotId
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
 
 

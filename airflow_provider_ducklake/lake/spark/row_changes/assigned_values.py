@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.lake.spark.job.request import Clause
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
     from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The scalar types in Spark: a row for each of ``spec/types/scalars.py``.
+"""The scalar types in Spark: a row for each of ``spec/types/ducklake_types.py``.
 
 A DuckLake type travels through Spark in its *carrier*: the Spark type itself where there is one, else one
 that holds every value (``uint8`` in smallint, ``uuid`` in binary, ``time`` in microseconds as bigint,
@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.spark.types.local_times import INFINITE, local_time
-from airflow_provider_ducklake.lake.spec.types.intervals import INTERVAL as PACKED_INTERVAL
+from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL as PACKED_INTERVAL
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.types.values import Physical

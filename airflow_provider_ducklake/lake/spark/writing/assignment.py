@@ -49,14 +49,15 @@ from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
+    Kind,
     ListType,
     MapType,
+    Scalar,
     ScalarType,
     StructType,
     can_promote,
     is_float,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.spark.types.local_times import is_infinite
 from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,8 +32,7 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     TransformKind,
     hashed_as_long,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, DuckLakeType, is_float
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, DuckLakeType, Kind, is_float
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

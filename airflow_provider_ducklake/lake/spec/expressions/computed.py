@@ -20,8 +20,7 @@ from airflow_provider_ducklake.lake.spec.expressions.tree import (
     Operation,
 )
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ScalarType
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema

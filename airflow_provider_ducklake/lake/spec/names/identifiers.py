@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import InvalidNameError, one_line
+from airflow_provider_ducklake.lake.errors import CatalogError, InvalidNameError, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
 
 DEFAULT_SCHEMA = "main"
 _PART = re.compile(r'(?:[Uu]&)?"(?:[^"]|"")*"|[^".]+')
@@ -230,3 +231,141 @@ class QualifiedName:
 MAIN = SchemaPath((DEFAULT_SCHEMA,))
 SchemaName: TypeAlias = str | tuple[str, ...] | SchemaPath  # what a user may give
 TableName: TypeAlias = str | tuple[str, ...] | tuple[SchemaPath, str] | QualifiedName
+
+
+# The words that DuckDB quotes when it writes a name into SQL, as it does in the DDL of inlined tables.
+#
+# *Source:* ``duckdb_keywords()``, all categories.
+
+
+_WORDS = """
+abort absolute access action add admin after aggregate all also alter always analyse analyze and anti any
+array as asc asof assertion assignment asymmetric at attach attribute authorization backward before begin
+between bigint binary bit boolean both by cache call called cascade cascaded case cast catalog centuries
+century chain char character characteristics check checkpoint class close cluster coalesce collate
+collation column columns comment comments commit committed compression concurrently configuration conflict
+connection constraint constraints content continue conversion copy cost create cross csv cube current
+cursor cycle data database day days deallocate dec decade decades decimal declare default defaults
+deferrable deferred definer delete delimiter delimiters depends desc describe detach dictionary disable
+discard distinct do document domain double drop each else enable encoding encrypted end enum error escape
+event except exclude excluding exclusive execute exists explain export export_state extension extensions
+external extract false family fetch filter first float following for force foreign forward freeze from
+full function functions generated glob global grant granted group grouping grouping_id groups handler
+having header hold hour hours identity if ignore ilike immediate immutable implicit import in include
+including increment index indexes inherit inherits initially inline inner inout input insensitive insert
+install instead int integer intersect interval into invoker is isnull isolation join json key label lambda
+language large last lateral leading leakproof left level like limit listen load local location lock locked
+logged macro map mapping match matched materialized maxvalue merge method microsecond microseconds
+millennia millennium millisecond milliseconds minute minutes minvalue mode month months move name names
+national natural nchar new next no none not nothing notify notnull nowait null nullif nulls numeric object
+of off offset oids old on only operator option options or order ordinality others out outer over overlaps
+overlay overriding owned owner parallel parser partial partition partitioned passing password percent
+persistent pivot pivot_longer pivot_wider placing plans policy position positional pragma preceding
+precision prepare prepared preserve primary prior privileges procedural procedure program publication
+qualify quarter quarters quote range read real reassign recheck recursive ref references referencing
+refresh reindex relative release rename repeatable replace replica reset respect restart restrict
+returning returns revoke right role rollback rollup row rows rule sample savepoint schema schemas scope
+scroll search second seconds secret security select semi sequence sequences serializable server session
+set setof sets share show similar simple skip smallint snapshot some sorted source sql stable standalone
+start statement statistics stdin stdout storage stored strict strip struct subscription substring
+summarize symmetric sysid system table tables tablesample tablespace target temp template temporary text
+then ties time timestamp to trailing transaction transform treat trigger trim true truncate trusted
+try_cast type types unbounded uncommitted unencrypted union unique unknown unlisten unlogged unpack
+unpivot until update use user using vacuum valid validate validator value values varchar variable variadic
+varying verbose version view views virtual volatile week weeks when where whitespace window with within
+without work wrapper write xml xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces
+xmlparse xmlpi xmlroot xmlserialize xmltable year years yes zone
+"""
+KEYWORDS = frozenset(_WORDS.split())
+
+# Of the kinds `reserved` and `type_function`: no bare name of a table or column.
+_RESERVED = """
+all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
+default deferrable desc describe distinct do else end except false fetch for foreign from group having in
+initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer
+pivot_wider placing primary qualify references returning select show some summarize symmetric table then
+to trailing true union unique unpivot using variadic when where window with
+anti asof at authorization binary by collation columns concurrently cross freeze full generated glob ilike
+inner is isnull join left like map natural notnull outer overlaps positional right semi similar struct
+tablesample try_cast unpack verbose
+"""
+RESERVED = frozenset(_RESERVED.split())
+# Of the kind `column_name`: no bare name of a function, most have a grammar of their own.
+_NOT_CALLED = """
+between bigint bit boolean char character coalesce dec decimal exists extract float grouping grouping_id
+inout int integer interval national nchar none nullif numeric out overlay position precision real row setof
+smallint substring time timestamp treat trim values varchar xmlattributes xmlconcat xmlelement xmlexists
+xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable
+"""
+NOT_CALLED = frozenset(_NOT_CALLED.split())
+
+
+# How names are written into the SQL texts that a catalog keeps.
+
+
+def written(name: str) -> str:
+    """Return a name as SQL reads it back, quoted where DuckDB quotes it: odd characters, and any keyword.
+
+    >>> written("total"), written("Total"), written("Day"), written("order")
+    ('total', 'Total', '"Day"', '"order"')
+    """
+    return quote(name) if fold(name) in KEYWORDS else quote_if_needed(name)
+
+
+# The full names of schemas that lie in each other. *Source:* docs/sources.md, nested schemas.
+
+
+def schema_paths(rows: Iterable[tuple[int, int | None, str]]) -> dict[int, SchemaPath]:
+    """Return the full names of schemas by id; each row is an id, the id of the schema it lies in, and a name.
+
+    One that lies in a schema that is not there counts as dropped, with all that lies in it.
+
+    >>> {id_: str(path) for id_, path in schema_paths([(2, 1, "b"), (1, None, "a"), (3, 9, "c")]).items()}
+    {1: 'a', 2: 'a.b'}
+
+    Raises:
+        CatalogError: schemas lie in each other.
+    """
+    named = {schema_id: (parent, name) for schema_id, parent, name in rows}
+    found: dict[int, SchemaPath | None] = {}
+    for schema_id in named:
+        _find(schema_id, named, found)
+    return {schema_id: path for schema_id, path in found.items() if path is not None}
+
+
+def schema_circles(parents: Mapping[int, int | None]) -> Iterator[tuple[int, ...]]:
+    """Yield the schemas of each circle; ``parents`` are the schemas in which they lie, by id.
+
+    >>> list(schema_circles({1: 2, 2: 3, 3: 2, 4: 4, 5: None, 6: 9}))
+    [(2, 3), (4,)]
+    """
+    seen: set[int] = set()
+    for start in parents:
+        way: dict[int, int] = {}
+        above: int | None = start
+        while above is not None and above in parents and above not in seen and above not in way:
+            way[above] = len(way)
+            above = parents[above]
+        if above in way:
+            yield tuple(way)[way[above] :]
+        seen.update(way)
+
+
+def _find(start: int, named: dict[int, tuple[int | None, str]], found: dict[int, SchemaPath | None]) -> None:
+    """Note the paths of a schema and of those above it, top down; no recursion, as depth has no limit."""
+    way: dict[int, None] = {}
+    above: int | None = start
+    while above is not None and above in named and above not in found:
+        if above in way:
+            raise CatalogError(
+                f'Schema "{named[above][1]}" (id {above}) lies in itself: the column parent_schema_id of '
+                "ducklake_schema leads round in a circle. Correct it, or go back to a backup of the catalog."
+            )
+        way[above] = None
+        above = named[above][0]
+    path = None if above is None else found.get(above)
+    is_there = above is None or path is not None
+    for schema_id in reversed(way):
+        parts = () if path is None else path.parts
+        path = SchemaPath((*parts, named[schema_id][1])) if is_there else None
+        found[schema_id] = path

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    TEXTS,
     DecimalType,
     DuckLakeType,
     Field,
+    Kind,
     ListType,
     MapType,
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.lake.spec.types.values import Physical, identity_text, parse_physical
 
 if TYPE_CHECKING:

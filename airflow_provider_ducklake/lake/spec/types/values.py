@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
+    Kind,
     ScalarType,
 )
-from airflow_provider_ducklake.lake.spec.types.intervals import format_interval, parse_interval
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.texts import format_interval, parse_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.spec.caches import cached
+from airflow_provider_ducklake.lake.spec.limits import cached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,6 +12,7 @@ from airflow_provider_ducklake.lake.errors import InvalidTypeError
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     MAX_DECIMAL_PRECISION,
+    SCALARS,
     DecimalType,
     DuckLakeType,
     Field,
@@ -22,8 +23,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     check_depth,
     check_storable,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import SCALARS
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind as ScalarKind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind as ScalarKind
 from airflow_provider_ducklake.lake.sql.lexer import Kind
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from airflow_provider_ducklake.lake.spec.expressions.parse import Parser
 from airflow_provider_ducklake.lake.spec.expressions.printing import printed
 from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.expressions.tree import Ordered
-from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath, fold
-from airflow_provider_ducklake.lake.spec.names.quoting import written
+from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath, fold, written
 from airflow_provider_ducklake.lake.spec.partitioning import TransformKind
 from airflow_provider_ducklake.lake.spec.sorting import why_not_sorted_by
 from airflow_provider_ducklake.lake.sql.duckdb.column_types import read_column_type

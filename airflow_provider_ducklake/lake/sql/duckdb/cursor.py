@@ -9,9 +9,13 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidStatementError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, check_name, fold
-from airflow_provider_ducklake.lake.spec.names.keywords import RESERVED
-from airflow_provider_ducklake.lake.spec.names.quoting import written
+from airflow_provider_ducklake.lake.spec.names.identifiers import (
+    RESERVED,
+    QualifiedName,
+    check_name,
+    fold,
+    written,
+)
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.lexer import Kind, Token, error_at
 

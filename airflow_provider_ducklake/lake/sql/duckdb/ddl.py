@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.names.quoting import written
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, written
 from airflow_provider_ducklake.lake.spec.versions import DEFAULT, write_version
 from airflow_provider_ducklake.lake.sql.duckdb.alter import read_alter, read_restrict
 from airflow_provider_ducklake.lake.sql.duckdb.create import read_create, schema_name

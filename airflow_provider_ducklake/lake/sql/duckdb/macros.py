@@ -24,7 +24,8 @@ from airflow_provider_ducklake.lake.spec.expressions.tree import (
     Subquery,
     children,
 )
-from airflow_provider_ducklake.lake.spec.macros import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable
+from airflow_provider_ducklake.lake.spec.tags import (
     DIALECT,
     EXPRESSION,
     MacroDefault,
@@ -32,9 +33,7 @@ from airflow_provider_ducklake.lake.spec.macros import (
     MacroOverload,
     MacroParameter,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, parse_type
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ScalarType, parse_type
 from airflow_provider_ducklake.lake.spec.types.values import format_float64
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.duckdb.column_types import SCALAR_SPELLINGS

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.defaults import Literal, SqlDefault
-    from airflow_provider_ducklake.lake.spec.macros import MacroDefinition
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+    from airflow_provider_ducklake.lake.spec.tags import MacroDefinition
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
 
 

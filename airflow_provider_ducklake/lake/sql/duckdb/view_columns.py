@@ -11,7 +11,7 @@ from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, Unsupport
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.views import ViewDefinition
+    from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
 
 _LAKE = "{DUCKLAKE_CATALOG}"  # what the reference writes for the name under which a lake is attached
 

@@ -18,7 +18,7 @@ from sqlglot.errors import SqlglotError, TokenError
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidPredicateError
 from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold, quote
-from airflow_provider_ducklake.lake.spec.types.scalars import NUMBERS, Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, Kind
 from airflow_provider_ducklake.lake.sql import trees
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 

@@ -26,7 +26,6 @@ from airflow_provider_ducklake.lake.spec.expressions.tree import (
     Expression,
     Name,
 )
-from airflow_provider_ducklake.lake.spec.macros import DIALECT, EXPRESSION
 from airflow_provider_ducklake.lake.spec.names.identifiers import (
     MAIN,
     FoldedName,
@@ -34,8 +33,8 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import (
     SchemaPath,
     fold,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.tags import DIALECT, EXPRESSION
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, parse_type
 from airflow_provider_ducklake.lake.sql import trees
 from airflow_provider_ducklake.lake.sql.spark.macro_bodies import MOST_CHARACTERS, Body, Written
 from airflow_provider_ducklake.lake.sql.spark.statements import quoted
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 
     from sqlglot import Token
 
-    from airflow_provider_ducklake.lake.spec.expressions.queries import Item, Join, Query, Select, Source
-    from airflow_provider_ducklake.lake.spec.macros import Macro, MacroDefault, MacroOverload
+    from airflow_provider_ducklake.lake.spec.expressions.tree import Item, Join, Query, Select, Source
+    from airflow_provider_ducklake.lake.spec.tags import Macro, MacroDefault, MacroOverload
 
 _NAMES_OF_TABLES = frozenset({"INTO", "TABLE", "OVERWRITE", "EXISTS", "VIEW"})  # a list of columns may follow
 _DEPTHS = {
@@ -463,7 +462,7 @@ class _TableBody:
         return f"(SELECT {items} FROM {self._source(select.source)}{joins}{where})"  # noqa: S608 - parts of ours
 
     def _only(self, query: Query) -> Select:
-        from airflow_provider_ducklake.lake.spec.expressions.queries import Select  # noqa: PLC0415 - for its class
+        from airflow_provider_ducklake.lake.spec.expressions.tree import Select  # noqa: PLC0415 - for its class
 
         others = query.operators or query.with_ or query.order_by or query.limit or query.offset
         select = query.selects[0]

@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.storage.files.process_options import process
 from airflow_provider_ducklake.lake.storage.files.refusals import explained
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
+    from airflow_provider_ducklake.lake.spec.files import FileKey
 
 log = logger(__name__)
 

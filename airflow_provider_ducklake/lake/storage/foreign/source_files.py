@@ -36,8 +36,8 @@ if TYPE_CHECKING:
         SourceTable,
     )
     from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import Bin, Compaction
     from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
     from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import SnapshotId
+    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.parquet.reader import StoredRows
 

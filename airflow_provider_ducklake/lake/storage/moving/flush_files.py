@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.planning.reading.scan import END_SNAPSHOT, SYSTEM_CELLS
-from airflow_provider_ducklake.lake.spec.ids import PartitionId, SnapshotId
 from airflow_provider_ducklake.lake.spec.names.paths import relative_to
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
+from airflow_provider_ducklake.lake.spec.snapshots import PartitionId, SnapshotId
 from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
 from airflow_provider_ducklake.lake.storage.moving.compact_files import in_one_file
 from airflow_provider_ducklake.lake.storage.parquet.partition_split import split_by_partition

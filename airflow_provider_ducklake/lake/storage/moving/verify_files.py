@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from airflow_provider_ducklake.lake.planning.upkeep.findings import Named
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
+    from airflow_provider_ducklake.lake.spec.files import ColumnStats, LiveDataFile, LiveDeleteFile
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
 

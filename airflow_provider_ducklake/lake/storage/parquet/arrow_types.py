@@ -23,16 +23,17 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     MAX_DECIMAL_PRECISION,
+    TEXTS,
     DecimalType,
     DuckLakeType,
     Field,
+    Kind,
     ListType,
     MapType,
     ScalarType,
     StructType,
     can_promote,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.lake.spec.types.values import is_infinite
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import NULL
 from airflow_provider_ducklake.lake.spec.types.variants import split_variant

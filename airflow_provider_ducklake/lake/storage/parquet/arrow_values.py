@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DuckLakeType,
+    Kind,
     ListType,
     MapType,
     StructType,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
 from airflow_provider_ducklake.lake.spec.types.values import is_infinite
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import from_physical
 from airflow_provider_ducklake.lake.storage.parquet.intervals import interval_values

@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.storage.parquet.thrift import read_struct, w
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
+    from airflow_provider_ducklake.lake.spec.files import FileKey
     from airflow_provider_ducklake.lake.storage.parquet.thrift import Struct
 
 _KEPT_CHUNKS = 4

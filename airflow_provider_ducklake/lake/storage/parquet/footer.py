@@ -16,19 +16,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats, blob_bounds, fits, string_bounds
+from airflow_provider_ducklake.lake.spec.files import (
+    ColumnStats,
+    DataFile,
+    blob_bounds,
+    fits,
+    format_path_stats,
+    string_bounds,
+)
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    TEXTS,
     DecimalType,
     DuckLakeType,
+    Kind,
     ScalarType,
     is_float,
 )
 from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
-from airflow_provider_ducklake.lake.spec.types.scalars import TEXTS, Kind
 from airflow_provider_ducklake.lake.spec.types.values import Physical, format_physical
-from airflow_provider_ducklake.lake.spec.variant_stats import format_path_stats
 from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_input
 from airflow_provider_ducklake.lake.storage.parquet.footer_end import (
     READ_AHEAD_BYTES,

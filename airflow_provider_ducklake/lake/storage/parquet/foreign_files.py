@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.files import DataFile, MappedColumn
+from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, MappedColumn
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.partitioning import (
     OF_TIMES,
@@ -28,7 +28,6 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     hive_value,
     partition_value,
 )
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DuckLakeType,
     ListType,
@@ -67,9 +66,9 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, Transform
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
     from airflow_provider_ducklake.lake.spec.types.values import Physical
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.parquet.footer import OpenFooter

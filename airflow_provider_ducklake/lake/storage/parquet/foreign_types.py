@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_provider_ducklake.lake.errors import InvalidTypeError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, ScalarType, can_promote
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    DuckLakeType,
+    Kind,
+    ScalarType,
+    can_promote,
+)
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type
 from airflow_provider_ducklake.lake.storage.parquet.schema_tree import PHYSICAL_TYPES
 

@@ -10,8 +10,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError
-from airflow_provider_ducklake.lake.spec.types.geometry import AXES, GeometryStats, type_name
-from airflow_provider_ducklake.lake.spec.types.wkb import NO_GEOMETRY, check_wkb, is_finite, meets_box
+from airflow_provider_ducklake.lake.spec.types.geometry import (
+    AXES,
+    NO_GEOMETRY,
+    GeometryStats,
+    check_wkb,
+    is_finite,
+    meets_box,
+    type_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

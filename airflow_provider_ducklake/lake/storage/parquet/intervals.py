@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.types.intervals import INTERVAL, format_interval
+from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL, format_interval
 from airflow_provider_ducklake.lake.storage.parquet.reshape import in_turn, ordinals
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatu
 if TYPE_CHECKING:
     from typing import Any
 
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
+    from airflow_provider_ducklake.lake.spec.files import FileKey
     from airflow_provider_ducklake.lake.storage.parquet.thrift import Struct
 
 _LENGTH_BYTES, _NONCE_BYTES, _TAG_BYTES = 4, 12, 16

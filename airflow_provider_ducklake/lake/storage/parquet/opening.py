@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.lake.spec.encryption import FileKey
+from airflow_provider_ducklake.lake.spec.files import FileKey
 from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors, open_input
 from airflow_provider_ducklake.lake.storage.files.output_file import OutputFile
 from airflow_provider_ducklake.lake.storage.parquet.decrypted import DecryptedFile

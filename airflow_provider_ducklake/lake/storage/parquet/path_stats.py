@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
+from airflow_provider_ducklake.lake.spec.files import PathStats
 from airflow_provider_ducklake.lake.spec.names.identifiers import quote
 from airflow_provider_ducklake.lake.spec.schema import Column
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import catalog_name
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import NULL
-from airflow_provider_ducklake.lake.spec.variant_stats import PathStats
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type
 from airflow_provider_ducklake.lake.storage.parquet.reshape import is_list
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
-    from airflow_provider_ducklake.lake.spec.stats import ColumnStats
+    from airflow_provider_ducklake.lake.spec.files import ColumnStats
 
     StatsOf = Callable[[Column, int, pa.DataType], ColumnStats]
 

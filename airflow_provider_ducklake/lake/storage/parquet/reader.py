@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, SnapshotId
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SnapshotId, TableSnapshot
     from airflow_provider_ducklake.lake.spec.types.values import Physical
 
     Paths: TypeAlias = Mapping[ColumnId, frozenset[tuple[str, ...]]]

@@ -1,4 +1,4 @@
-"""The scalar types in Arrow and Parquet: a row for each of ``spec/types/scalars.py``."""
+"""The scalar types in Arrow and Parquet: a row for each of ``spec/types/ducklake_types.py``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.lake.spec.types.scalars import SCALARS, Kind, Scalar
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, Kind, Scalar
 from airflow_provider_ducklake.lake.storage.parquet.geometries import WKB
 from airflow_provider_ducklake.lake.storage.parquet.intervals import (
     ARROW_INTERVAL,

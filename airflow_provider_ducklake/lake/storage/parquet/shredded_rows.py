@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import DamagedVariantError
 from airflow_provider_ducklake.lake.storage.parquet.shredding import WHOLE, Shape, shape_of, shredded
 from airflow_provider_ducklake.lake.storage.parquet.variant_cuts import VALUES

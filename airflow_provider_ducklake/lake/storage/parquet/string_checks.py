@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.errors import InvalidValueError
-from airflow_provider_ducklake.lake.spec.types.json_texts import MOST_LEVELS, is_json, is_too_deep
-from airflow_provider_ducklake.lake.spec.types.scalars import TEXTS, Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import TEXTS, Kind
+from airflow_provider_ducklake.lake.spec.types.texts import MOST_LEVELS, is_json, is_too_deep
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
 from airflow_provider_ducklake.lake.storage.parquet.intervals import unstorable
 from airflow_provider_ducklake.lake.storage.parquet.variant_checks import are_sound

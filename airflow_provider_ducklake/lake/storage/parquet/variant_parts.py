@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.spec.caches import cached
+from airflow_provider_ducklake.lake.spec.limits import cached
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
     SIZES,
     Basic,

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
 from airflow_provider_ducklake.lake.storage.files.filesystem import Location, naming_errors, open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field, cast_leaf, stored_type
 from airflow_provider_ducklake.lake.storage.parquet.footer import (

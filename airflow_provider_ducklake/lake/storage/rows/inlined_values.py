@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.files import ColumnStats, TableColumnStats, blob_bounds, fits
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.stats import ColumnStats, TableColumnStats, blob_bounds, fits
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    BYTES,
+    TEXTS,
+    TIMES,
     DecimalType,
     DuckLakeType,
+    Kind,
     ListType,
     MapType,
+    Scalar,
     ScalarType,
     StructType,
     holds_variants,
@@ -33,7 +38,6 @@ from airflow_provider_ducklake.lake.spec.types.literals import (
     parse_scalar,
     scalar_text,
 )
-from airflow_provider_ducklake.lake.spec.types.scalars import BYTES, TEXTS, TIMES, Kind, Scalar
 from airflow_provider_ducklake.lake.spec.types.values import Physical, format_physical, is_infinite
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import Primitive, primitives_of
 from airflow_provider_ducklake.lake.spec.types.variants import split_variant
@@ -46,9 +50,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
-    from airflow_provider_ducklake.lake.spec.inlined_form import InlinedForm
+    from airflow_provider_ducklake.lake.spec.files import InlinedForm
     from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 
 
 def _is_native(row: Scalar, form: InlinedForm) -> bool:

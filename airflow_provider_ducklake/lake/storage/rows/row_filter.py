@@ -25,8 +25,7 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     PathComparison,
     PathNullTest,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
-from airflow_provider_ducklake.lake.spec.types.scalars import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, is_float
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import from_physical
 from airflow_provider_ducklake.lake.storage.parquet.geometries import meets
 from airflow_provider_ducklake.lake.storage.rows.variant_conditions import met_at
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, PathCondition, Predicate
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.spec.types.values import Physical
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.planning.reading.scan import columns_to_read, paths_to_read
-from airflow_provider_ducklake.lake.spec.ids import ColumnId
 from airflow_provider_ducklake.lake.spec.names.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.storage.deletes.delete_files import deleted_rows, row_count_of
 from airflow_provider_ducklake.lake.storage.parquet.reader import NO_PATHS, naming_file, read_data_file

@@ -12,10 +12,13 @@ from airflow_provider_ducklake.lake.transaction.facts import Needs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
-    from airflow_provider_ducklake.lake.spec.files import LiveDeleteFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId, DeleteFileId, SnapshotId
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.spec.files import FileKey, LiveDeleteFile
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        DataFileId,
+        DeleteFileId,
+        SnapshotId,
+        TableSnapshot,
+    )
 
 
 class Scope(Protocol):

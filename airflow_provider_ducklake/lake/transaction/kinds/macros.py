@@ -9,9 +9,9 @@ from airflow_provider_ducklake.lake.transaction.conflicts import Claim, Operatio
 from airflow_provider_ducklake.lake.transaction.declared import Declared, Stage
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.ids import MacroId
-    from airflow_provider_ducklake.lake.spec.macros import MacroDefinition
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.spec.snapshots import MacroId
+    from airflow_provider_ducklake.lake.spec.tags import MacroDefinition
     from airflow_provider_ducklake.lake.transaction.declared import SchemaRef
 
 

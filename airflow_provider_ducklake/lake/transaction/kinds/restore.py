@@ -18,11 +18,16 @@ from airflow_provider_ducklake.lake.transaction.facts import Needs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, MappingId, PartitionId, SnapshotId, TableId
+    from airflow_provider_ducklake.lake.spec.files import DataFile, TableColumnStats
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.stats import TableColumnStats
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        ColumnId,
+        MappingId,
+        PartitionId,
+        SnapshotId,
+        TableId,
+    )
     from airflow_provider_ducklake.lake.transaction.facts import LockedFacts
 
 

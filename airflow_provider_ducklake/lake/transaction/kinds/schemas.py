@@ -9,9 +9,9 @@ from airflow_provider_ducklake.lake.transaction.conflicts import Claim, Operatio
 from airflow_provider_ducklake.lake.transaction.declared import Declared, Stage
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.ids import SchemaId
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
     from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
+    from airflow_provider_ducklake.lake.spec.snapshots import SchemaId
     from airflow_provider_ducklake.lake.transaction.declared import NewSchemaRef, SchemaRef
 
 

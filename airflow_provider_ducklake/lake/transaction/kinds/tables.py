@@ -20,11 +20,11 @@ from airflow_provider_ducklake.lake.transaction.facts import Needs, nothing_need
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_provider_ducklake.lake.spec.ids import ColumnId, PartitionId, TableId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, TableId
     from airflow_provider_ducklake.lake.spec.sorting import SortField
     from airflow_provider_ducklake.lake.transaction.declared import NewTableRef, SchemaRef
     from airflow_provider_ducklake.lake.transaction.facts import LockedFacts

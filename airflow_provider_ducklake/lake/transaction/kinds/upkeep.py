@@ -12,9 +12,13 @@ from airflow_provider_ducklake.lake.transaction.facts import Needs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_provider_ducklake.lake.spec.encryption import FileKey
-    from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.ids import DataFileId, DeleteFileId, PartitionId, SnapshotId
+    from airflow_provider_ducklake.lake.spec.files import DataFile, FileKey
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        DataFileId,
+        DeleteFileId,
+        PartitionId,
+        SnapshotId,
+    )
     from airflow_provider_ducklake.lake.transaction.facts import FlushedLayout, LockedFacts
 
 

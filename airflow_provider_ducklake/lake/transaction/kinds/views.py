@@ -10,9 +10,9 @@ from airflow_provider_ducklake.lake.transaction.declared import Declared, Stage,
 from airflow_provider_ducklake.lake.transaction.facts import Needs
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.ids import ViewId
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.views import ViewDefinition
+    from airflow_provider_ducklake.lake.spec.snapshots import ViewId
+    from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
     from airflow_provider_ducklake.lake.transaction.declared import NewViewRef, SchemaRef, ViewRef
     from airflow_provider_ducklake.lake.transaction.facts import LockedFacts
 
