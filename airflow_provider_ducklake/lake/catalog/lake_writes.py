@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.snapshots import Consumer, Consumption, JsonValue, SnapshotId
     from airflow_provider_ducklake.lake.spec.tags import TagResult
     from airflow_provider_ducklake.lake.transaction.changes import Change
-    from airflow_provider_ducklake.lake.transaction.replay import Replay
+    from airflow_provider_ducklake.lake.transaction.changes_made import Replay
 
 
 class LakeWrites:

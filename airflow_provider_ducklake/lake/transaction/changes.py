@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.transaction.declared import (
+    FlushedLayout,
     NewSchemaRef,
     NewTableRef,
     NewViewRef,
@@ -21,42 +22,41 @@ from airflow_provider_ducklake.lake.transaction.declared import (
     TableRef,
     ViewRef,
 )
-from airflow_provider_ducklake.lake.transaction.facts import FlushedLayout
-from airflow_provider_ducklake.lake.transaction.kinds.deletes import (
+from airflow_provider_ducklake.lake.transaction.kinds.rows import (
     AddDeletes,
+    AppendFiles,
     EndFiles,
     FileDeletes,
     InlineDeletes,
+    InlinedLayout,
+    InlineRows,
     Positions,
     PositionsFile,
     ReadRows,
+    RegisterLayout,
     RowPositions,
     Scope,
     Truncate,
     UnwrittenDeletes,
 )
-from airflow_provider_ducklake.lake.transaction.kinds.macros import CreateMacro, DropMacro, RestoreMacro
-from airflow_provider_ducklake.lake.transaction.kinds.restore import (
-    NoteRestored,
-    RestoredFile,
-    RestoredRows,
-    RestoreRows,
-)
-from airflow_provider_ducklake.lake.transaction.kinds.rows import (
-    AppendFiles,
-    InlinedLayout,
-    InlineRows,
-    RegisterLayout,
-)
-from airflow_provider_ducklake.lake.transaction.kinds.schemas import CreateSchema, DropSchema
 from airflow_provider_ducklake.lake.transaction.kinds.tables import (
     ChangeColumns,
     ColumnRow,
     CommentOnColumn,
     CommentOnTable,
+    CommentOnView,
+    CommentOnViewColumn,
+    CreateMacro,
+    CreateSchema,
     CreateTable,
+    CreateView,
+    DropMacro,
+    DropSchema,
     DropTable,
+    DropView,
     RenameTable,
+    RenameView,
+    RestoreMacro,
     RestoreTable,
     SetOptions,
     SetPartitioning,
@@ -68,16 +68,13 @@ from airflow_provider_ducklake.lake.transaction.kinds.upkeep import (
     FlushInlined,
     MergeAdjacent,
     MergedFile,
+    NoteRestored,
+    RestoredFile,
+    RestoredRows,
+    RestoreRows,
     RewriteDeletes,
     RewriteSource,
     RewrittenFile,
-)
-from airflow_provider_ducklake.lake.transaction.kinds.views import (
-    CommentOnView,
-    CommentOnViewColumn,
-    CreateView,
-    DropView,
-    RenameView,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +82,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
-    from airflow_provider_ducklake.lake.transaction.facts import LockedFacts
+    from airflow_provider_ducklake.lake.transaction.declared import LockedFacts
 
 
 Change: TypeAlias = (

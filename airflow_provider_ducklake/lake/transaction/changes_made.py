@@ -1,4 +1,4 @@
-r"""Codec of ``ducklake_snapshot_changes.changes_made``.
+"""Codec of ``ducklake_snapshot_changes.changes_made``.
 
 >>> parse_changes('created_table:"s,1"."we""ird",inserted_into_table:2')[0].name
 QualifiedName(schema=SchemaPath(parts=('s,1',)), name='we"ird')
@@ -11,15 +11,18 @@ QualifiedName(schema=SchemaPath(parts=('s,1',)), name='we"ird')
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import CatalogError
+from airflow_provider_ducklake.lake.errors import CatalogError, ZombieCommitError
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, quote
+from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, OnClear, SnapshotId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, RestoredTable, TableId
 
 
 class ChangeKind(StrEnum):
@@ -125,3 +128,104 @@ def _place(record: ChangeRecord) -> tuple[int, int]:
     """Return where a record stands; those that name objects keep their order."""
     kind = _ORDER.get(record.kind, len(_ORDER)) if record.kind else len(_ORDER)
     return kind, record.object_id or 0
+
+
+# Which snapshots led to the current state of a table: a restore skips those in between.
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Snapshots that count for a table, both ends included, and its id by then.
+
+    ``last`` None: up to the newest.
+    """
+
+    table_id: TableId
+    first: SnapshotId
+    last: SnapshotId | None
+
+    def holds(self, snapshot_id: SnapshotId) -> bool:
+        """Whether a snapshot is one of them."""
+        return self.first <= snapshot_id and (self.last is None or snapshot_id <= self.last)
+
+
+def history_of(table_id: TableId, restores: Iterable[RestoredTable]) -> Iterator[Span]:
+    """Yield the spans of a table's history, newest first.
+
+    >>> from airflow_provider_ducklake.lake.spec.snapshots import RestoredTable
+    >>> [(one.table_id, one.first, one.last) for one in history_of(5, [RestoredTable(5, 9, 5, 6)])]
+    [(5, 9, None), (5, 0, 6)]
+    """
+    known = list(restores)
+    last: SnapshotId | None = None
+    while True:
+        by_then = [one for one in known if one.table_id == table_id and _is_by(one.restored_at, last)]
+        newest = max(by_then, key=lambda one: one.restored_at, default=None)
+        yield Span(table_id, SnapshotId(0) if newest is None else newest.restored_at, last)
+        if newest is None:
+            return
+        table_id, last = newest.source_id, newest.as_of
+
+
+def _is_by(snapshot_id: SnapshotId, last: SnapshotId | None) -> bool:
+    return last is None or snapshot_id <= last
+
+
+# Has this commit been made already? The answer, from the records of its key.
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """``done``: the commit that counts is there, nothing is to be written; ``replaced``: rows to go.
+
+    The records of ``replaced`` name the tables in which the rows are to be looked for.
+    """
+
+    done: tuple[CommitRecord, ...] = ()
+    replaced: tuple[CommitRecord, ...] = ()
+
+
+def replay_of(
+    records: Sequence[CommitRecord],
+    key: CommitKey,
+    on_clear: OnClear,
+    restores: Collection[RestoredTable] = (),
+) -> Replay:
+    """Return what the records of a key mean for its next commit.
+
+    ``restores`` are those of all tables; where all records are of the key's own generation they say nothing.
+
+    Raises:
+        ZombieCommitError: the task was cleared and has committed again since we started.
+    """
+    if not records:
+        return Replay()
+    newest = max(record.generation for record in records)
+    last = tuple(record for record in records if record.generation == newest)
+    if newest > key.generation:
+        raise ZombieCommitError(key.generation, newest, last[0].snapshot_id)
+    if newest == key.generation or on_clear is OnClear.SKIP:
+        return Replay(done=last)
+    return Replay(replaced=tuple(standing(records, restores)) if on_clear is OnClear.REPLACE else ())
+
+
+def standing(records: Sequence[CommitRecord], restores: Collection[RestoredTable]) -> Iterator[CommitRecord]:
+    """Yield for each table the records of the newest generation that its history has gone through.
+
+    Earlier generations were replaced by it, or were to stay. One that a restore has undone does not count:
+    its rows are gone, and those that it had replaced are back.
+    """
+    for table_id in _tables(records, restores):
+        spans = list(history_of(table_id, restores))
+        counting = [(span, record) for span in spans for record in records if span.holds(record.snapshot_id)]
+        newest = max((record.generation for _, record in counting), default=None)
+        for span, record in counting:
+            if record.generation == newest and record.table_id == span.table_id:
+                yield replace(record, table_id=table_id)
+
+
+def _tables(records: Sequence[CommitRecord], restores: Collection[RestoredTable]) -> list[TableId]:
+    """Return the tables that may have rows of the commits: those that wrote them, and their heirs."""
+    found = {record.table_id for record in records if record.table_id is not None}
+    found |= {one.table_id for one in restores if one.is_new}
+    return sorted(found - {one.source_id for one in restores if one.is_new})

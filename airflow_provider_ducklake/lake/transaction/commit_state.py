@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.spec.files import NameMapping, TableColumnStats, TableStats
     from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord
-    from airflow_provider_ducklake.lake.transaction.facts import LockedFacts
+    from airflow_provider_ducklake.lake.transaction.declared import LockedFacts
 
 
 class CommitState:

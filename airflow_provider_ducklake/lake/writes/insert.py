@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot, TableSnapshot
     from airflow_provider_ducklake.lake.transaction.changes import Change
-    from airflow_provider_ducklake.lake.transaction.replay import Replay
+    from airflow_provider_ducklake.lake.transaction.changes_made import Replay
     from airflow_provider_ducklake.lake.writes.arguments import GivenRows
     from airflow_provider_ducklake.lake.writes.verb import Attempt, Resolve, Results, Submitter, Summary
 

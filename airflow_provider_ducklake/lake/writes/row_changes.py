@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot
-    from airflow_provider_ducklake.lake.transaction.replay import Replay
+    from airflow_provider_ducklake.lake.transaction.changes_made import Replay
     from airflow_provider_ducklake.lake.writes.verb import Commit, Resolve, Results, Summary
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
     from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, SnapshotId
     from airflow_provider_ducklake.lake.transaction.changes import Change
-    from airflow_provider_ducklake.lake.transaction.replay import Replay
+    from airflow_provider_ducklake.lake.transaction.changes_made import Replay
     from airflow_provider_ducklake.lake.writes.verb import (
         PlannedWrite,
         Submitter,

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         Snapshot,
     )
     from airflow_provider_ducklake.lake.sql.spark.statements import SparkStatement
-    from airflow_provider_ducklake.lake.transaction.replay import Replay
+    from airflow_provider_ducklake.lake.transaction.changes_made import Replay
     from airflow_provider_ducklake.lake.writes.verb import Commit, Resolve, Results, Summary
 
 log = logger(__name__)

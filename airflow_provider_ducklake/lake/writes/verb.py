@@ -16,7 +16,7 @@ from uuid6 import uuid7
 from airflow_provider_ducklake.lake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
 from airflow_provider_ducklake.lake.spec.log_lines import counted, size
-from airflow_provider_ducklake.lake.transaction.replay import Replay
+from airflow_provider_ducklake.lake.transaction.changes_made import Replay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -36,8 +36,7 @@ from airflow_provider_ducklake.lake.transaction.conflicts import (
     claim_of_new,
     rule_of,
 )
-from airflow_provider_ducklake.lake.transaction.declared import Declared, Stage
-from airflow_provider_ducklake.lake.transaction.facts import Needs
+from airflow_provider_ducklake.lake.transaction.declared import Declared, Needs, Stage
 
 NAME = QualifiedName.of(("main", "t"))
 

@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
     SnapshotId,
     TableId,
 )
-from airflow_provider_ducklake.lake.transaction.replay import Replay, replay_of
+from airflow_provider_ducklake.lake.transaction.changes_made import Replay, replay_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -24,7 +24,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
 from airflow_provider_ducklake.lake.catalog.snapshot.lost_rows import mark_counts, mergeable_files
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema, rows_of_layout
 from airflow_provider_ducklake.lake.catalog.snapshot.registered_files import mappings_of, registered
-from airflow_provider_ducklake.lake.transaction.facts import FlushedLayout, LockedFacts
+from airflow_provider_ducklake.lake.transaction.declared import FlushedLayout, LockedFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         SnapshotId,
         TableId,
     )
-    from airflow_provider_ducklake.lake.transaction.facts import Needs
+    from airflow_provider_ducklake.lake.transaction.declared import Needs
 
 One = TypeVar("One")
 

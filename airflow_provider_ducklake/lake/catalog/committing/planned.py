@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.transaction.changes import ordered
-from airflow_provider_ducklake.lake.transaction.facts import Needs
-from airflow_provider_ducklake.lake.transaction.replay import Replay
+from airflow_provider_ducklake.lake.transaction.changes_made import Replay
+from airflow_provider_ducklake.lake.transaction.declared import Needs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -31,7 +31,7 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
     TableId,
     is_said_in,
 )
-from airflow_provider_ducklake.lake.transaction.replay import Replay, replay_of
+from airflow_provider_ducklake.lake.transaction.changes_made import Replay, replay_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.spec.snapshots import MappingId, TableId
-    from airflow_provider_ducklake.lake.transaction.facts import MappingKey
+    from airflow_provider_ducklake.lake.transaction.declared import MappingKey
 
 
 def registered(connection: Connection, catalog: Catalog, paths: Collection[str]) -> frozenset[str]:

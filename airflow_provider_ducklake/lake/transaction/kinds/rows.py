@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from airflow_provider_ducklake.lake.spec.names.paths import is_absolute, relative_to
-from airflow_provider_ducklake.lake.transaction.conflicts import Operation
+from airflow_provider_ducklake.lake.transaction.conflicts import Claim, Operation
 from airflow_provider_ducklake.lake.transaction.declared import (
     Declared,
+    Needs,
     NewTableRef,
     OfAnyTable,
+    OfTable,
     Stage,
     existing,
     place_of,
     with_bounds,
 )
-from airflow_provider_ducklake.lake.transaction.facts import Needs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_provider_ducklake.lake.spec.files import DataFile, TableColumnStats
+    from airflow_provider_ducklake.lake.spec.files import DataFile, FileKey, LiveDeleteFile, TableColumnStats
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId
-    from airflow_provider_ducklake.lake.transaction.declared import TableRef
-    from airflow_provider_ducklake.lake.transaction.facts import LockedFacts
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        ColumnId,
+        DataFileId,
+        DeleteFileId,
+        PartitionId,
+        SnapshotId,
+        TableSnapshot,
+    )
+    from airflow_provider_ducklake.lake.transaction.declared import LockedFacts, TableRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +161,246 @@ class InlineRows(OfAnyTable):
     def lacks_layout(self, newest: int | None) -> bool:
         """Whether no registered layout fits; one registered since fits the columns that we know."""
         return newest is None or (newest == self.layout.newest and not self.layout.fits)
+
+
+# Deleted rows.
+
+
+class Scope(Protocol):
+    """Rows of a table by what they are, as ``planning.writing.scope`` has them."""
+
+    @property
+    def table(self) -> TableSnapshot:
+        """The table as it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndFiles(OfTable):
+    """Data files whose last live row goes, with all their rows.
+
+    ``delete_files`` are the live delete files that they had when we planned. ``of_earlier_commit`` as in
+    ``AddDeletes``.
+    """
+
+    file_ids: tuple[DataFileId, ...]
+    delete_files: tuple[DeleteFileId | None, ...]
+    of_earlier_commit: bool = False
+
+    stage: ClassVar[Stage] = Stage.END_ROWS
+
+    @property
+    def operation(self) -> Operation:
+        return Operation.REPLACE if self.of_earlier_commit else Operation.DELETE
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(targets=tuple(self.targets))
+
+    @property
+    def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
+        return dict(zip(self.file_ids, self.delete_files, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows(OfTable):
+    """Rows of a table that other changes of the stage were made of: such rows that came since conflict.
+
+    ``scope`` says which; None: all rows of the table. ``counts_gone``: what was made of them depends on
+    those that went since, too. It changes nothing itself, and alone it makes no snapshot.
+    """
+
+    scope: Scope | None = None
+    counts_gone: bool = True
+
+    stage: ClassVar[Stage] = Stage.READ
+    written: ClassVar[None] = None
+
+    @property
+    def operation(self) -> Operation:
+        return Operation.READ if self.counts_gone else Operation.SEARCH
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.operation, self.name, self.table_id, is_scoped=self.scope is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Positions (from 0) of rows in a data file: ascending, unique, each 8 bytes, little-endian."""
+
+    data: bytes = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.data) // 8
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsFile:
+    """Positions of rows in a data file that lie in a delete file of just them; ``path`` is absolute."""
+
+    path: str
+    count: int
+    file_size_bytes: int
+    footer_size: int
+    encryption_key: FileKey | None = None
+
+
+RowPositions: TypeAlias = Positions | PositionsFile
+
+
+@dataclass(frozen=True, slots=True)
+class UnwrittenDeletes:
+    """A delete file that the commit writes into ``root``, since it may have to hold the snapshot's own id.
+
+    Its data file has ``row_count`` rows. It has those at ``positions``, and those of ``old``, the live delete
+    file that it replaces, and of ``marks``, inlined deletes that it makes superfluous: positions, with the
+    snapshots that deleted them. ``as_vectors``: it is to be deletion vectors, where the lake's version has
+    them for so many snapshots.
+    """
+
+    data_file_id: DataFileId
+    data_file_path: str
+    row_count: int
+    root: str
+    positions: RowPositions
+    old: LiveDeleteFile | None = None
+    marks: Mapping[int, int] = field(default_factory=dict)
+    as_vectors: bool = False
+    in_containers: bool = False  # the version has vectors of several snapshots in one file
+
+    @property
+    def is_of_one_snapshot(self) -> bool:
+        """Whether one snapshot deleted all of the rows."""
+        return self.old is None and len(set(self.marks.values())) + bool(self.positions.count) <= 1
+
+    @property
+    def format(self) -> str:
+        """The format of the file, as the catalog and the file's name say it."""
+        return "puffin" if self.as_vectors and (self.is_of_one_snapshot or self.in_containers) else "parquet"
+
+    @property
+    def replaces(self) -> DeleteFileId | None:
+        """The id of the delete file that it replaces."""
+        return self.old.id if self.old is not None else None
+
+    @property
+    def holds_ids(self) -> bool:
+        """Whether the file says which snapshot deleted which row: earlier ones deleted some."""
+        return self.old is not None or bool(self.marks)
+
+
+@dataclass(frozen=True, slots=True)
+class FileDeletes:
+    """A delete file, written and not registered yet: all deleted positions of one data file.
+
+    ``replaces`` is the live delete file whose positions it repeats, ``begin_snapshot`` the first snapshot of
+    any position that was deleted before. ``stamped_for`` is the snapshot id that the file holds for the new
+    positions; None where it holds no ids, as for the first deletes on a file, or has no new positions.
+    ``partial_max`` is the last snapshot of any position, where the file holds ids.
+    """
+
+    data_file_id: DataFileId
+    path: str
+    delete_count: int
+    file_size_bytes: int
+    footer_size: int
+    replaces: DeleteFileId | None = None
+    begin_snapshot: SnapshotId | None = None
+    stamped_for: SnapshotId | None = None
+    partial_max: SnapshotId | None = None
+    format: str = "parquet"
+    encryption_key: FileKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddDeletes(OfTable):
+    """Deleted rows of data files, kept in delete files.
+
+    ``folded_marks`` are data files whose inlined deletes the delete files repeat, so that they go.
+    ``of_earlier_commit``: the rows are those that one commit had added. What others add meanwhile is none of
+    them, but what they delete or move may be. ``of_rewrite``, ``of_flush``: all rows had been deleted before.
+    """
+
+    files: tuple[FileDeletes | UnwrittenDeletes, ...]
+    folded_marks: tuple[DataFileId, ...] = ()
+    of_earlier_commit: bool = False
+    of_rewrite: bool = False
+    of_flush: bool = False
+
+    stage: ClassVar[Stage] = Stage.DELETE_FILES
+
+    @property
+    def operation(self) -> Operation:
+        if self.of_earlier_commit:
+            operation = Operation.REPLACE
+        elif self.of_rewrite:
+            operation = Operation.REWRITE
+        else:
+            operation = Operation.FLUSH if self.of_flush else Operation.DELETE
+        return operation
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        return place_of(self.table_id)
+
+    @property
+    def needs(self) -> Needs:
+        replaced = (one.replaces for one in self.files if one.replaces is not None)
+        return Needs(targets=tuple(self.targets), replaced=tuple((self.table_id, one) for one in replaced))
+
+    @property
+    def is_upkeep(self) -> bool:
+        return self.of_rewrite or self.of_flush
+
+    @property
+    def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
+        return {one.data_file_id: one.replaces for one in self.files}
+
+    @property
+    def repeats_deletes(self) -> bool:
+        return all(isinstance(one, UnwrittenDeletes) and not one.positions.count for one in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class InlineDeletes(OfTable):
+    """Deleted rows kept in the catalog: positions (from 0) in data files, and row ids of inlined rows.
+
+    ``of_earlier_commit`` as in ``AddDeletes``.
+    """
+
+    positions: Mapping[DataFileId, tuple[int, ...]]
+    row_ids: tuple[int, ...] = ()
+    of_earlier_commit: bool = False
+
+    stage: ClassVar[Stage] = Stage.END_ROWS
+
+    @property
+    def operation(self) -> Operation:
+        if self.of_earlier_commit:
+            operation = Operation.REPLACE
+        else:
+            operation = Operation.INLINE_DELETE if self.positions else Operation.END_INLINED
+        return operation
+
+    @property
+    def needs(self) -> Needs:
+        table = (self.table_id,)
+        return Needs(targets=tuple(self.targets), live_inlined=table, inlined_deletes=table)
+
+    @property
+    def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
+        return dict.fromkeys(self.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(OfTable):
+    """The end of every live row of a table, in files and in the catalog."""
+
+    stage: ClassVar[Stage] = Stage.END_ROWS
+    operation: ClassVar[Operation] = Operation.TRUNCATE
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(live_inlined=(self.table_id,), live_files=(self.table_id,))

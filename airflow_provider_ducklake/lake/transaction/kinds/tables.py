@@ -6,28 +6,43 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS
-from airflow_provider_ducklake.lake.transaction.conflicts import Claim, Operation, claim_of_new
+from airflow_provider_ducklake.lake.transaction.conflicts import Claim, Operation, claim_of_new, claim_on
 from airflow_provider_ducklake.lake.transaction.declared import (
     Declared,
+    Needs,
     OfAnyTable,
     OfTable,
     Stage,
     check_name,
     existing,
+    nothing_needed,
 )
-from airflow_provider_ducklake.lake.transaction.facts import Needs, nothing_needed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
     from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, TableId
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        ColumnId,
+        MacroId,
+        PartitionId,
+        SchemaId,
+        TableId,
+        ViewId,
+    )
     from airflow_provider_ducklake.lake.spec.sorting import SortField
-    from airflow_provider_ducklake.lake.transaction.declared import NewTableRef, SchemaRef
-    from airflow_provider_ducklake.lake.transaction.facts import LockedFacts
+    from airflow_provider_ducklake.lake.spec.tags import MacroDefinition, ViewDefinition
+    from airflow_provider_ducklake.lake.transaction.declared import (
+        LockedFacts,
+        NewSchemaRef,
+        NewTableRef,
+        NewViewRef,
+        SchemaRef,
+        ViewRef,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +240,196 @@ class CommentOnColumn(OfAnyTable):
 
     stage: ClassVar[Stage] = Stage.COMMENT
     operation: ClassVar[Operation] = Operation.ALTER
+
+
+# Schemas.
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema(Declared):
+    """A new schema; ``uuid`` names its directory where the name cannot, and ``parent`` is the one it lies in.
+
+    ``path`` is the directory of one that comes back, as its row had it; ``heir_of`` the id that it had, from
+    which it takes its options.
+    """
+
+    ref: NewSchemaRef
+    name: SchemaPath
+    uuid: str
+    parent: SchemaRef | None = None
+    path: CatalogPath | None = None
+    heir_of: SchemaId | None = None
+
+    stage: ClassVar[Stage] = Stage.CREATE_SCHEMA
+
+    @property
+    def claim(self) -> Claim:
+        schema_id = self.parent if isinstance(self.parent, int) else None
+        return Claim(Operation.CREATE_SCHEMA, self.name, creates=self.name, schema_id=schema_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DropSchema(Declared):
+    """The end of a schema that holds nothing any more (its contents are dropped by changes of their own)."""
+
+    schema_id: SchemaId
+    name: SchemaPath
+
+    stage: ClassVar[Stage] = Stage.DROP_SCHEMA
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(Operation.DROP_SCHEMA, self.name, self.schema_id, schema_id=self.schema_id)
+
+
+# Views.
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView(Declared):
+    """A new view, or with its ``view_id`` one that comes back."""
+
+    ref: NewViewRef
+    schema: SchemaRef
+    name: QualifiedName
+    uuid: str
+    definition: ViewDefinition
+    view_id: ViewId | None = None
+
+    stage: ClassVar[Stage] = Stage.DEFINE
+
+    @property
+    def claim(self) -> Claim:
+        return claim_of_new(self.name, self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class DropView(Declared):
+    """The end of a view and its comment."""
+
+    view_id: ViewId
+    name: QualifiedName
+
+    stage: ClassVar[Stage] = Stage.DROP
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(Operation.DROP_VIEW, self.name, self.view_id)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(view_names=(self.view_id,))
+
+    def check(self, facts: LockedFacts) -> None:
+        check_name(self.view_id, self.name, facts)
+
+
+@dataclass(frozen=True, slots=True)
+class RenameView(Declared):
+    """Another name for a view, in the same schema.
+
+    ``commented`` are the columns that the same transaction gives another comment.
+    """
+
+    view_id: ViewId
+    name: QualifiedName
+    new_name: QualifiedName
+    commented: tuple[str, ...] = ()
+
+    stage: ClassVar[Stage] = Stage.DEFINE
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(Operation.RENAME_VIEW, self.name, self.view_id, creates=self.new_name)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(view_names=(self.view_id,))
+
+    def check(self, facts: LockedFacts) -> None:
+        check_name(self.view_id, self.name, facts)
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOnView(Declared):
+    """The comment of a view; None takes it away."""
+
+    view: ViewRef
+    name: QualifiedName
+    text: str | None
+
+    stage: ClassVar[Stage] = Stage.COMMENT
+
+    @property
+    def claim(self) -> Claim | None:
+        return claim_on(Operation.ALTER_VIEW, self.view, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOnViewColumn(Declared):
+    """The comment of a view's column; None takes it away. ``column`` is its name in the query."""
+
+    view: ViewRef
+    name: QualifiedName
+    column: str
+    text: str | None
+
+    stage: ClassVar[Stage] = Stage.COMMENT
+
+    @property
+    def claim(self) -> Claim | None:
+        return claim_on(Operation.ALTER_VIEW, self.view, self.name)
+
+
+# Macros.
+
+
+@dataclass(frozen=True, slots=True)
+class CreateMacro(Declared):
+    """A new macro."""
+
+    schema: SchemaRef
+    name: QualifiedName
+    definition: MacroDefinition
+
+    stage: ClassVar[Stage] = Stage.DEFINE
+
+    @property
+    def claim(self) -> Claim:
+        return _claim_of_new(self.name, self.schema, is_table=self.definition.is_table)
+
+
+@dataclass(frozen=True, slots=True)
+class DropMacro(Declared):
+    """The end of a macro."""
+
+    macro_id: MacroId
+    name: QualifiedName
+    is_table_macro: bool
+
+    stage: ClassVar[Stage] = Stage.DROP
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(Operation.DROP_MACRO, self.name, self.macro_id)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreMacro(Declared):
+    """A dropped macro that comes back under its id, by which its definition is there still."""
+
+    macro_id: MacroId
+    schema: SchemaRef
+    name: QualifiedName
+    is_table_macro: bool
+
+    stage: ClassVar[Stage] = Stage.DEFINE
+
+    @property
+    def claim(self) -> Claim:
+        return _claim_of_new(self.name, self.schema, is_table=self.is_table_macro)
+
+
+def _claim_of_new(name: QualifiedName, schema: SchemaRef, *, is_table: bool) -> Claim:
+    operation = Operation.CREATE_TABLE_MACRO if is_table else Operation.CREATE_SCALAR_MACRO
+    return claim_of_new(name, schema, operation)
