@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 from airflow_provider_ducklake.assets.ducklake import BY_PARTITION, GROUP, SCHEME, create_asset, uri_of
 from airflow_provider_ducklake.lake.errors import InvalidNameError
-from airflow_provider_ducklake.lake.planning.reading.watermark import event_of
+from airflow_provider_ducklake.lake.planning.reading.watch import event_of
 from airflow_provider_ducklake.lake.writes.arguments import is_template
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.hooks.task import Done
     from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport
+    from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport
 
 # Not in compat.py, which DAG files do not import.
 # In 3.1 an asset that only inlets name becomes inactive, and a task with an inactive inlet fails.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings
     from airflow_provider_ducklake.hooks.task import Done
     from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport
+    from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot

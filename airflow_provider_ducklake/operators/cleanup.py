@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.lake.errors import FilesNotDeletedError
-from airflow_provider_ducklake.lake.planning.upkeep.retention import MIN_RETENTION
+from airflow_provider_ducklake.lake.planning.upkeep.files import MIN_RETENTION
 from airflow_provider_ducklake.lake.writes.arguments import parse_age, parse_flag, parse_span
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.upkeep.retention import MIN_RETENTION, NO_FLOOR
+from airflow_provider_ducklake.lake.planning.upkeep.files import MIN_RETENTION, NO_FLOOR
 from airflow_provider_ducklake.lake.writes.arguments import parse_age, parse_flag, parse_span
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
 

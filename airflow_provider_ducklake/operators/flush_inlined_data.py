@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.upkeep.flush import FlushResult
+    from airflow_provider_ducklake.lake.planning.upkeep.compaction import FlushResult
 
 
 class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkOperator):

@@ -12,7 +12,7 @@ from airflow_provider_ducklake.hooks.commit_identity import default_namespace
 from airflow_provider_ducklake.hooks.connection_settings import read_settings
 from airflow_provider_ducklake.hooks.ducklake import connection_of
 from airflow_provider_ducklake.lake.catalog.ledger.watermarks import NAME
-from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport, Watermark
+from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport, Watermark
 from airflow_provider_ducklake.lake.spec.snapshots import Consumer
 from airflow_provider_ducklake.triggers.poller import Interest
 

@@ -9,8 +9,7 @@ when something may happen to the lake, the job or the task. It sees `request`.
 import os
 import sys
 
-from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
-from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
+from airflow_provider_ducklake.lake.planning.writing.write import RowChanges, WriteResult
 from airflow_provider_ducklake.lake.spark.job import job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest, LakeSource, RowChangeSource
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_schema

@@ -22,8 +22,12 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
 )
 from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
 from airflow_provider_ducklake.lake.planning.writing.evolution import evolved
-from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
+from airflow_provider_ducklake.lake.planning.writing.write import (
+    NewDeletes,
+    RowChanges,
+    WritePlan,
+    WriteResult,
+)
 from airflow_provider_ducklake.lake.spark.job import job_io
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.errors import (
     ClusterUnavailableError,
     SparkJobError,
 )
-from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
 from airflow_provider_ducklake.lake.spark.job import job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey

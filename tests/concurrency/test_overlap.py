@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
-from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
+from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.transaction import conflicts, declared

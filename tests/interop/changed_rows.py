@@ -8,8 +8,12 @@ from functools import partial
 import pyarrow as pa
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WriteResult
+from airflow_provider_ducklake.lake.planning.writing.write import (
+    NewDeletes,
+    ParquetSettings,
+    RowChanges,
+    WriteResult,
+)
 from airflow_provider_ducklake.lake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.lake.spec.snapshots import (

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.planning.reading.bounds import TextBounds, covers
+from airflow_provider_ducklake.lake.planning.reading.pruning import TextBounds, covers
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.spec.files import ColumnStats, TableColumnStats
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId

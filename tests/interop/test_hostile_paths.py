@@ -28,15 +28,18 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, RewriteRule
-from airflow_provider_ducklake.lake.planning.writing.job_target import (
+from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
+from airflow_provider_ducklake.lake.planning.writing.write import (
     JobTarget,
+    NewDeletes,
+    RowChanges,
+    WritePlan,
+    WriteResult,
+    plan_write,
     target_of_compaction,
     target_of_stream,
     target_of_write,
 )
-from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
-from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult, plan_write
 from airflow_provider_ducklake.lake.spark.job import job_io, stream_io
 from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
 from airflow_provider_ducklake.lake.spark.job.request import (

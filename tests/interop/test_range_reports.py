@@ -4,7 +4,7 @@ import itertools
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.reports.range_report import touched_partitions
-from airflow_provider_ducklake.lake.planning.reading.change_counts import count_changes
+from airflow_provider_ducklake.lake.planning.reading.watch import count_changes
 from tests.reference.duckdb_lake import open_lake
 
 MANY = "INSERT INTO t SELECT i, DATE '2026-01-01' + CAST(i % 90 AS INT), i FROM range({}, {}) r(i)"

@@ -12,9 +12,8 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import SparkJobError
 from airflow_provider_ducklake.lake.planning.reading.predicates import AllOf, Comparison, NullTest, Operator
-from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
-from airflow_provider_ducklake.lake.planning.writing.write import NewTable, WriteResult
+from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes, NewTable, WriteResult
 from airflow_provider_ducklake.lake.spark.job import job_io
 from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION, decode, encode
 from airflow_provider_ducklake.lake.spark.job.documents import check_filter, reading

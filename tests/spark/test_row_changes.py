@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, StorageError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 from tests.spark.inserting import ToldSession

@@ -33,8 +33,7 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
 )
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.lake.planning.upkeep.expiry import ExpiryRule
-from airflow_provider_ducklake.lake.planning.upkeep.retention import NO_FLOOR
+from airflow_provider_ducklake.lake.planning.upkeep.files import NO_FLOOR, ExpiryRule
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
 from airflow_provider_ducklake.lake.spec.versions import (
@@ -61,9 +60,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.upkeep.cleanup import CleanupResult
     from airflow_provider_ducklake.lake.catalog.upkeep.expiry import ExpireResult
     from airflow_provider_ducklake.lake.catalog.upkeep.orphans import OrphansResult
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
+    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, FlushResult
     from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
-    from airflow_provider_ducklake.lake.planning.upkeep.flush import FlushResult
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName, TableName
     from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
     from airflow_provider_ducklake.lake.spec.tags import ExportResult

@@ -42,7 +42,7 @@ from airflow_provider_ducklake.lake.errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
-from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport
+from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport
 from airflow_provider_ducklake.lake.planning.writing.write import NewTable, NewTableAndSchema
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.lake.spec.names.paths import directory_name, schema_directory

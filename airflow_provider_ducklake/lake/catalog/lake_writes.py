@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.lake.catalog.upkeep import sealed_documents
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS
-from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
+from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, OptionRow, option_text
 from airflow_provider_ducklake.lake.spec.snapshots import (
@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.planning.writing.job_target import JobTarget
     from airflow_provider_ducklake.lake.planning.writing.overwrite import PartitionValues
-    from airflow_provider_ducklake.lake.planning.writing.row_changes import FoundRows, RowChanges
+    from airflow_provider_ducklake.lake.planning.writing.write import FoundRows, JobTarget, RowChanges
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName, TableName
     from airflow_provider_ducklake.lake.spec.snapshots import Consumer, Consumption, JsonValue, SnapshotId
     from airflow_provider_ducklake.lake.spec.tags import TagResult

@@ -31,18 +31,16 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     Value,
     VariantPath,
     compare,
+    compare_at,
     like,
     member,
+    member_at,
+    null_at,
     null_test,
     overlap,
     same,
-    unified,
-)
-from airflow_provider_ducklake.lake.planning.reading.variant_paths import (
-    compare_at,
-    member_at,
-    null_at,
     same_at,
+    unified,
 )
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema

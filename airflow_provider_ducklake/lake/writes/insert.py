@@ -56,9 +56,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.writing.row_changes import FoundRows
     from airflow_provider_ducklake.lake.planning.writing.staged import Target
-    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
+    from airflow_provider_ducklake.lake.planning.writing.write import FoundRows, WritePlan, WriteResult
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot, TableSnapshot
     from airflow_provider_ducklake.lake.transaction.changes import Change

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.named_columns import named_columns
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, AllOf
+from airflow_provider_ducklake.lake.planning.reading.scan import named_columns
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+    from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot
     from airflow_provider_ducklake.lake.transaction.changes_made import Replay

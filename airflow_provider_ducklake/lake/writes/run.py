@@ -11,7 +11,7 @@ from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.lake.planning.writing.job_target import target_of_write
+from airflow_provider_ducklake.lake.planning.writing.write import target_of_write
 from airflow_provider_ducklake.lake.spark.job import job_io
 from airflow_provider_ducklake.lake.spec.log_lines import lasting, logger
 from airflow_provider_ducklake.lake.spec.snapshots import FIRST_GENERATION, CommittedSnapshot

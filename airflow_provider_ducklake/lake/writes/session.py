@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.planning.upkeep.flush import FlushResult
+    from airflow_provider_ducklake.lake.planning.upkeep.compaction import FlushResult
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
     from airflow_provider_ducklake.lake.spark.jobs.here import DataFrame, SparkSession
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName

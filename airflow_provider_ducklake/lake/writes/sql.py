@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.consumption import Log, changed
+from airflow_provider_ducklake.lake.planning.reading.scan import Log, changed
 from airflow_provider_ducklake.lake.spark.job.request import (
     Dataset,
     JobRequest,

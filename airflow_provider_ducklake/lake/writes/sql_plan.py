@@ -13,9 +13,9 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
     ViewNotFoundError,
 )
-from airflow_provider_ducklake.lake.planning.reading.consumption import Stretch
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, AllOf, AnyOf
-from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
+from airflow_provider_ducklake.lake.planning.reading.scan import Stretch
+from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.planning.writing.write import (
     NewTable,
     append_to_existing,
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.reading.consumption import Log
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
+    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, Log, ScanPlan
     from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName, SchemaPath
     from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableSnapshot

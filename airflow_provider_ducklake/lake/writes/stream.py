@@ -16,8 +16,11 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.planning.writing.job_target import target_of_stream
-from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing, plan_write
+from airflow_provider_ducklake.lake.planning.writing.write import (
+    append_to_existing,
+    plan_write,
+    target_of_stream,
+)
 from airflow_provider_ducklake.lake.spark.job import job_io, stream_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest, StreamSource, TransformSource
 from airflow_provider_ducklake.lake.spark.job.stream_io import StreamOwner

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.lake.errors import ClusterUnavailableError
-from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
 from airflow_provider_ducklake.lake.spec.log_lines import counted, size
 from airflow_provider_ducklake.lake.transaction.changes_made import Replay
 

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import ChangesUndoneError
-from airflow_provider_ducklake.lake.planning.reading.consumption import Log, Stretch
+from airflow_provider_ducklake.lake.planning.reading.scan import Log, Stretch
 from airflow_provider_ducklake.lake.spec.snapshots import (
     CommitKey,
     Consumption,

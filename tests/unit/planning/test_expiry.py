@@ -6,8 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.upkeep.expiry import ExpiryRule, holes, is_reachable, plan_expiry
-from airflow_provider_ducklake.lake.planning.upkeep.retention import cut_off
+from airflow_provider_ducklake.lake.planning.upkeep.files import (
+    ExpiryRule,
+    cut_off,
+    holes,
+    is_reachable,
+    plan_expiry,
+)
 from airflow_provider_ducklake.lake.spec.names.paths import path_key
 from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId
 

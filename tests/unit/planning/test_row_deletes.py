@@ -1,7 +1,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.writing.row_changes import FileLoss, plan_row_deletes
+from airflow_provider_ducklake.lake.planning.writing.write import FileLoss, plan_row_deletes
 from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, DeleteFileId, SnapshotId
 from airflow_provider_ducklake.lake.transaction.changes import PositionsFile

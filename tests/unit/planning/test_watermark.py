@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport, Watermark, event_of
+from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport, Watermark, event_of
 
 IDS = st.integers(0, 2**63 - 1)
 REPORTS = st.builds(

@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_files import WantedFil
 from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import partition_specs
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
+from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.transaction.changes import InlineDeletes, ReadRows
 from airflow_provider_ducklake.lake.transaction.changes_made import UPKEEP, ChangeKind
 from airflow_provider_ducklake.lake.transaction.conflicts import Rule, rule_of

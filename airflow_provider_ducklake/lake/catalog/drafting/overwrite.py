@@ -21,8 +21,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.lake.planning.reading.pruning import all_match
-from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
-from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
+from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions, RowScope
 from airflow_provider_ducklake.lake.spec.partitioning import describe, is_local
 from airflow_provider_ducklake.lake.transaction.changes import ReadRows
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.drafting.base_lake import Reading
     from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.lake.planning.writing.overwrite import PartitionValues
-    from airflow_provider_ducklake.lake.planning.writing.row_changes import FoundRows
+    from airflow_provider_ducklake.lake.planning.writing.write import FoundRows
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
     from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, TableSnapshot
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location

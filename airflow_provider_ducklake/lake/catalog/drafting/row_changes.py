@@ -15,8 +15,11 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
     missing_row_ids,
 )
 from airflow_provider_ducklake.lake.errors import TransactionConflictError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.writing.row_changes import FileLoss, plan_row_deletes
-from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing
+from airflow_provider_ducklake.lake.planning.writing.write import (
+    FileLoss,
+    append_to_existing,
+    plan_row_deletes,
+)
 from airflow_provider_ducklake.lake.spec.names.paths import relative_to
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.transaction.changes import (
@@ -36,8 +39,8 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
-    from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
+    from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
+    from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes, RowChanges
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
     from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, TableSnapshot
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location

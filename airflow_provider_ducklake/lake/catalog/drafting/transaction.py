@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.errors import (
     TableNotFoundError,
     ViewNotFoundError,
 )
-from airflow_provider_ducklake.lake.planning.writing.scope import RowScope
+from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.planning.writing.source_table import matched, new_partitioning, new_schema
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.lake.spec.defaults import SqlDefault, SqlExpression, default_of

@@ -27,7 +27,7 @@ from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect
 from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger.own_tables import ensure_table, how_to_add
 from airflow_provider_ducklake.lake.errors import CatalogRefusedError, FilesReleasedError, UntrustedValueError
-from airflow_provider_ducklake.lake.planning.writing.job_target import JobTarget
+from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import is_job_directory
 from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId

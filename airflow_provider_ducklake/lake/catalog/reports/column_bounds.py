@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from airflow_provider_ducklake.lake.catalog.snapshot import read_files
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_marks, read_inlined
-from airflow_provider_ducklake.lake.planning.reading.bounds import (
+from airflow_provider_ducklake.lake.planning.reading.pruning import (
     ColumnHistory,
     InexactError,
     bounds_of_files,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.planning.reading.bounds import Bounds
+    from airflow_provider_ducklake.lake.planning.reading.pruning import Bounds
     from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.lake.spec.schema import Column
     from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot

@@ -11,10 +11,14 @@ from airflow_provider_ducklake.lake.catalog.reports.read_changes import find_cha
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import which_partition_values
 from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import partition_specs
-from airflow_provider_ducklake.lake.planning.reading.change_counts import added, count_changes, deleted
 from airflow_provider_ducklake.lake.planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT, InlinedRows
-from airflow_provider_ducklake.lake.planning.reading.watch import words_of
-from airflow_provider_ducklake.lake.planning.reading.watermark import RangeReport
+from airflow_provider_ducklake.lake.planning.reading.watch import (
+    RangeReport,
+    added,
+    count_changes,
+    deleted,
+    words_of,
+)
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.partitioning import partition_key
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind

@@ -15,13 +15,15 @@ from airflow_provider_ducklake.lake.catalog.restoring.scope import scope_of_sche
 from airflow_provider_ducklake.lake.catalog.restoring.views import in_words, macro_changes, view_changes
 from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.upkeep.recreation import NewTable, creation, in_own_partitions
 from airflow_provider_ducklake.lake.planning.upkeep.restore import (
     Fate,
     FileActions,
+    NewTable,
     TableRestoration,
     check_writable,
+    creation,
     described,
+    in_own_partitions,
     outdated_columns,
     plan_files,
 )
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.restoring.read_restore import TableHistory
     from airflow_provider_ducklake.lake.catalog.restoring.scope import Home, Pair, Scope
     from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
-    from airflow_provider_ducklake.lake.planning.upkeep.recreation import Counters
+    from airflow_provider_ducklake.lake.planning.upkeep.restore import Counters
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
     from airflow_provider_ducklake.lake.spec.snapshots import (
         CommittedSnapshot,

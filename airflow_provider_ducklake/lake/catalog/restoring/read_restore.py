@@ -25,8 +25,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import (
 from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import which_statistics
 from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
 from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.lake.planning.upkeep.recreation import Counters
-from airflow_provider_ducklake.lake.planning.upkeep.restore import compare_files
+from airflow_provider_ducklake.lake.planning.upkeep.restore import Counters, compare_files
 from airflow_provider_ducklake.lake.spec.files import TableStats
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import INTEGERS

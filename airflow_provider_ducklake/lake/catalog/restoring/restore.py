@@ -18,10 +18,8 @@ from airflow_provider_ducklake.lake.catalog.ledger import jobs, restore_log
 from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult, find_restore
 from airflow_provider_ducklake.lake.catalog.restoring.read_restore import with_statistics
 from airflow_provider_ducklake.lake.errors import CommitStateUnknownError
-from airflow_provider_ducklake.lake.planning.upkeep.recreation import without_bounds
-from airflow_provider_ducklake.lake.planning.upkeep.restore import plan_bins
-from airflow_provider_ducklake.lake.planning.writing.job_target import target_of_write
-from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.planning.upkeep.restore import plan_bins, without_bounds
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, target_of_write
 from airflow_provider_ducklake.lake.spec.files import DataFile
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import relative_to

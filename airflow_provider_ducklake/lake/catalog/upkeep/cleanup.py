@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY,
 from airflow_provider_ducklake.lake.catalog.snapshot.file_paths import named_files
 from airflow_provider_ducklake.lake.catalog.upkeep.may_delete import check_may_delete
 from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.planning.upkeep.retention import cut_off
+from airflow_provider_ducklake.lake.planning.upkeep.files import cut_off
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import (
     CatalogPath,

@@ -18,7 +18,7 @@ from airflow_provider_ducklake.lake.catalog.database.questions import in_parts
 from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger.own_tables import ensure_table
 from airflow_provider_ducklake.lake.errors import SharedDataPathError, UntrustedValueError
-from airflow_provider_ducklake.lake.planning.upkeep.orphans import MARK
+from airflow_provider_ducklake.lake.planning.upkeep.files import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

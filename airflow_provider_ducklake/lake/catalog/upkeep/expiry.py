@@ -28,7 +28,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
 )
 from airflow_provider_ducklake.lake.catalog.snapshot.read_tags import tags_by_snapshot
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
-from airflow_provider_ducklake.lake.planning.upkeep.expiry import (
+from airflow_provider_ducklake.lake.planning.upkeep.files import (
     ExpiryPlan,
     ExpiryRule,
     Hole,

@@ -32,7 +32,7 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.planning.upkeep.flush import FlushPlan, FlushResult, plan_layout
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import FlushPlan, FlushResult, plan_layout
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import job_directory
 from airflow_provider_ducklake.lake.spec.versions import Feature
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.planning.upkeep.flush import LayoutToFlush
+    from airflow_provider_ducklake.lake.planning.upkeep.compaction import LayoutToFlush
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
     from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location

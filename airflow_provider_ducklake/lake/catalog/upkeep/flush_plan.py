@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
 )
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import rows_of_layout
 from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import which_partitionings
-from airflow_provider_ducklake.lake.planning.upkeep.flush import FlushPlan, LayoutToFlush
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import FlushPlan, LayoutToFlush
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

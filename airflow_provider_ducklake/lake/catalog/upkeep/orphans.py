@@ -24,14 +24,14 @@ from airflow_provider_ducklake.lake.catalog.snapshot.file_paths import (
 )
 from airflow_provider_ducklake.lake.catalog.upkeep.data_path_mark import check_mark, leave_mark, mark_names
 from airflow_provider_ducklake.lake.errors import SharedDataPathError, StorageError
-from airflow_provider_ducklake.lake.planning.upkeep.orphans import (
+from airflow_provider_ducklake.lake.planning.upkeep.files import (
     LakeFiles,
     Orphans,
     StoredFile,
+    cut_off,
     find_orphans,
     foreign_evidence,
 )
-from airflow_provider_ducklake.lake.planning.upkeep.retention import cut_off
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, path_key
 

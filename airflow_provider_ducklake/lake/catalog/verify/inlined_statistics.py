@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_
 from airflow_provider_ducklake.lake.catalog.verify.file_rows import TRANSACTION_LOCAL
 from airflow_provider_ducklake.lake.catalog.verify.statistics import RowStats, narrow, uncovered
 from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.reading.bounds import has_bounds
+from airflow_provider_ducklake.lake.planning.reading.pruning import has_bounds
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind

@@ -11,7 +11,7 @@ from sqlalchemy import and_, or_, select
 from airflow_provider_ducklake.lake.catalog.snapshot.read import option_rows
 from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import with_what_lies_in_them
 from airflow_provider_ducklake.lake.catalog.verify.look import lacking
-from airflow_provider_ducklake.lake.planning.reading.bounds import (
+from airflow_provider_ducklake.lake.planning.reading.pruning import (
     TextBounds,
     are_crossed,
     are_readable,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
-from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.spec.names.paths import directory_name, relative_to
+from airflow_provider_ducklake.lake.errors import InvalidInputError, TransactionConflictError
+from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS
+from airflow_provider_ducklake.lake.spec.names.paths import directory_name, path_key, relative_to
 from airflow_provider_ducklake.lake.spec.partitioning import check_transforms, hive_directory
 from airflow_provider_ducklake.lake.transaction.changes import (
     AppendFiles,
@@ -20,17 +23,24 @@ from airflow_provider_ducklake.lake.transaction.changes import (
 from airflow_provider_ducklake.lake.transaction.definition import Definition, definition_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.spec.files import DataFile
+    from airflow_provider_ducklake.lake.spec.files import DataFile, FileKey, LiveDataFile
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.options import Options
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SchemaId, Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        ColumnId,
+        DataFileId,
+        SchemaId,
+        Snapshot,
+        TableSnapshot,
+    )
     from airflow_provider_ducklake.lake.spec.sorting import SortField
-    from airflow_provider_ducklake.lake.transaction.changes import Change, SchemaRef
+    from airflow_provider_ducklake.lake.transaction.changes import Change, RowPositions, SchemaRef
+
 
 # Ours where nobody set the option: smaller files for less work than the format's snappy and V1.
 DEFAULT_COMPRESSION = "zstd"
@@ -303,3 +313,152 @@ def same_columns(left: TableSchema, right: TableSchema) -> bool:
 def placed_below(root: str, result: WriteResult) -> tuple[DataFile, ...]:
     """Return the files with their paths as a table with that directory has them in the catalog."""
     return tuple(replace(file, path=relative_to(file.path, root).path or "") for file in result.data_files)
+
+
+# What the files of a job are for, as recorded in the catalog before the job writes.
+#
+# A job's documents lie where others may write too. So whoever takes its files says what it takes them for,
+# and the catalog's note has to say the same: a staged write, a batch of a stream, a compaction, or a plain
+# write.
+
+
+@dataclass(frozen=True, slots=True)
+class JobTarget:
+    """The table that a job's files are for (None: it is not there yet, or there are several), and its root.
+
+    ``digest`` is that of everything else that counts: the kind of the job and, by kind, the rest of what its
+    documents say of the table, or the stream.
+    """
+
+    table_id: int | None
+    root: str
+    digest: str
+
+
+def target_of_stream(table: TableSnapshot, checkpoint: str) -> JobTarget:
+    """Return what a job stages batches for: the table may be renamed, the checkpoint be spelled otherwise."""
+    return _of_table(table, {"kind": "stream", "checkpoint": path_key(checkpoint)})
+
+
+def target_of_compaction(table: TableSnapshot) -> JobTarget:
+    """Return what a job compacts files for."""
+    return _of_table(table, {"kind": "compaction"})
+
+
+def target_of_write(directory: str) -> JobTarget:
+    """Return what a job writes for whose task commits the files itself: nobody else takes them."""
+    return JobTarget(None, directory, digest({"kind": "write"}))
+
+
+def _of_table(table: TableSnapshot, more: dict[str, str]) -> JobTarget:
+    return JobTarget(table.table_id, table.root, digest({"uuid": table.table_uuid, **more}))
+
+
+def digest(document: Any) -> str:  # noqa: ANN401 - JSON
+    """Return what tells a document from every other, however it is written."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+# Rows of a table that go and come: what a job has done with them, and how those that go are deleted.
+#
+# Merge-on-read: data files stay as they are, and the rows that went are named by their positions, in the
+# catalog or in delete files. A row that is changed goes and comes again in another file, with its row id.
+# *Source:* what the reference does (docs/sources.md, deletes and inlining).
+
+
+@dataclass(frozen=True, slots=True)
+class NewDeletes:
+    """Rows of one data file that a job deletes: a delete file that holds just their positions, ascending.
+
+    ``path`` is absolute. The file has no snapshot ids: where the data file lost rows before, the commit makes
+    another one of both.
+    """
+
+    data_file_id: DataFileId
+    path: str
+    count: int
+    file_size_bytes: int
+    footer_size: int
+    encryption_key: FileKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """Rows that a job has found for the commit to delete, in the files ``searched``."""
+
+    searched: frozenset[DataFileId]
+    deletes: tuple[NewDeletes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """All that a job changes in one table.
+
+    ``updated`` are rows that keep their row ids, in files with the column ``_ducklake_internal_row_id``;
+    ``inserted`` rows that get new ones. ``inlined`` are row ids of deleted rows that lie in the catalog.
+    ``matching`` is true for every row of the table that a row of the source could match.
+    """
+
+    deletes: tuple[NewDeletes, ...]
+    inlined: tuple[int, ...]
+    updated: WriteResult
+    inserted: WriteResult
+    matching: Predicate = ALWAYS
+
+    @property
+    def rows_gone(self) -> int:
+        """Rows that are deleted where they lie, whether or not they come again."""
+        return sum(one.count for one in self.deletes) + len(self.inlined)
+
+    @property
+    def rows_deleted(self) -> int:
+        """Rows that are gone and do not come again."""
+        return self.rows_gone - self.updated.rows_written
+
+
+@dataclass(frozen=True, slots=True)
+class FileLoss:
+    """The live rows that one data file loses, and how many it had lost before; marks are in the catalog."""
+
+    file: LiveDataFile
+    positions: RowPositions
+    dead_count: int
+    has_marks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RowDeletes:
+    """Data files that lose rows, sorted by what becomes of them."""
+
+    ended: tuple[FileLoss, ...]
+    marked: tuple[FileLoss, ...]
+    in_delete_files: tuple[FileLoss, ...]
+
+
+def plan_row_deletes(losses: Iterable[FileLoss], *, mark_limit: int) -> RowDeletes:
+    """Return what becomes of each file that loses a row.
+
+    Up to ``mark_limit`` rows of a file go to the catalog; a file that has a delete file gets a new one. A
+    file with marks stays when its last row goes: the reference's change feed overlooks the end of such files.
+
+    Raises:
+        InvalidInputError: a file would lose more rows than it has.
+    """
+    ended, marked, in_delete_files = [], [], []
+    for loss in losses:
+        count = loss.positions.count
+        left = loss.file.record_count - loss.dead_count - count
+        if left < 0:
+            raise InvalidInputError(
+                f"Data file {loss.file.path} has {loss.file.record_count - loss.dead_count} rows left, so "
+                f"{count} cannot be deleted."
+            )
+        if not count:
+            continue
+        if left == 0 and not loss.has_marks:
+            ended.append(loss)
+        elif count <= mark_limit and loss.file.delete_file is None:
+            marked.append(loss)
+        else:
+            in_delete_files.append(loss)
+    return RowDeletes(tuple(ended), tuple(marked), tuple(in_delete_files))

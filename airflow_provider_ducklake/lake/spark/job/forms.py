@@ -13,7 +13,8 @@ from uuid import UUID
 
 from airflow_provider_ducklake.lake.planning.reading import predicates, scan
 from airflow_provider_ducklake.lake.planning.upkeep import compaction
-from airflow_provider_ducklake.lake.planning.writing import row_changes, write
+from airflow_provider_ducklake.lake.planning.writing import write
+from airflow_provider_ducklake.lake.planning.writing import write as row_changes
 from airflow_provider_ducklake.lake.spark.job import request, results
 from airflow_provider_ducklake.lake.spec import files, options, partitioning, schema, snapshots, sorting
 from airflow_provider_ducklake.lake.spec import files as encryption

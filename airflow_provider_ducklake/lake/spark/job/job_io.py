@@ -19,9 +19,13 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, Predicate
-from airflow_provider_ducklake.lake.planning.writing.job_target import JobTarget, digest
-from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
-from airflow_provider_ducklake.lake.planning.writing.write import NewTable, WriteResult
+from airflow_provider_ducklake.lake.planning.writing.write import (
+    JobTarget,
+    NewTable,
+    RowChanges,
+    WriteResult,
+    digest,
+)
 from airflow_provider_ducklake.lake.spark.job.codec import DocumentError, Json, decode, dumps, encode, loads
 from airflow_provider_ducklake.lake.spark.job.documents import (
     StorageOptions,

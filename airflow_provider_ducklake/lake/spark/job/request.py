@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidOptionError
-from airflow_provider_ducklake.lake.planning.writing.row_changes import FoundRows
+from airflow_provider_ducklake.lake.planning.writing.write import FoundRows
 from airflow_provider_ducklake.lake.spec.names.paths import job_directory as job_directory  # noqa: PLC0414 - theirs, too
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
-    from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
-    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
+    from airflow_provider_ducklake.lake.planning.writing.write import RowChanges, WritePlan
 
 Engine: TypeAlias = Literal["auto", "native", "arrow"]
 ENGINES: tuple[str, ...] = get_args(Engine)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes
     from airflow_provider_ducklake.lake.planning.writing.staged import Target
+    from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes
     from airflow_provider_ducklake.lake.spec.files import DataFile
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField

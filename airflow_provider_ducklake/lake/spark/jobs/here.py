@@ -20,8 +20,7 @@ from airflow_provider_ducklake.lake.storage.files.process_options import as_envi
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
 
-    from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
-    from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
+    from airflow_provider_ducklake.lake.planning.writing.write import RowChanges, WriteResult
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 
 _ENVIRONMENT = RLock()  # the process has one environment: jobs that need something in it come one by one

@@ -15,8 +15,7 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.lake.errors import SparkJobError
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, column_ids
-from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes, RowChanges
-from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
+from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes, RowChanges, WriteResult
 from airflow_provider_ducklake.lake.spark import sources
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,

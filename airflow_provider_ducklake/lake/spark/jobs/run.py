@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.lake.errors import SparkJobError, StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.writing.row_changes import RowChanges
+from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
 from airflow_provider_ducklake.lake.spark.job import job_io
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.job.request import StreamSource

@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.named_columns import named_columns
+from airflow_provider_ducklake.lake.planning.reading.scan import named_columns
 from airflow_provider_ducklake.lake.spark.job.errors import message_of
 from airflow_provider_ducklake.lake.spark.job.request import Action, condition_of, value_of
 from airflow_provider_ducklake.lake.spark.read import read_table

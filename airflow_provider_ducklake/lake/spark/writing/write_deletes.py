@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.planning.writing.row_changes import NewDeletes
+from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of, map_in_arrow
 from airflow_provider_ducklake.lake.spec.snapshots import DataFileId

@@ -23,8 +23,12 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.planning.writing.source_table import SourceFile, SourceTable
-from airflow_provider_ducklake.lake.planning.writing.source_values import IDENTITY, has_identity
+from airflow_provider_ducklake.lake.planning.writing.source_table import (
+    IDENTITY,
+    SourceFile,
+    SourceTable,
+    has_identity,
+)
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
 from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.lake.spec.types.values import identity_text

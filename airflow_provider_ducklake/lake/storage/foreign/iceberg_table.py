@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.manifest import DataFileContent, FileFormat
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.writing.source_table import SourceFile, SourceTable
-from airflow_provider_ducklake.lake.planning.writing.source_values import texts_of, transforms_of
+from airflow_provider_ducklake.lake.planning.writing.source_table import (
+    SourceFile,
+    SourceTable,
+    texts_of,
+    transforms_of,
+)
 from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.foreign.iceberg_deletes import IcebergDeletes, deleted_rows_of

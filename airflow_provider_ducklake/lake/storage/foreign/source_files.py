@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.errors import (
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.planning.writing.source_values import IDENTITY, identity_of_text
+from airflow_provider_ducklake.lake.planning.writing.source_table import IDENTITY, identity_of_text
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, TransformKind, hive_values
 from airflow_provider_ducklake.lake.storage.parquet.foreign_files import (
     FieldNames,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.reading.bounds import TextBounds, covers, has_bounds
+from airflow_provider_ducklake.lake.planning.reading.pruning import TextBounds, covers, has_bounds
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, is_local, partition_value
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float

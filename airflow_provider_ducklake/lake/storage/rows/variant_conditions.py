@@ -8,8 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.predicates import PathNullTest
-from airflow_provider_ducklake.lake.planning.reading.variant_paths import ONLY, as_of_column, shown_path
+from airflow_provider_ducklake.lake.planning.reading.predicates import (
+    ONLY,
+    PathNullTest,
+    as_of_column,
+    shown_path,
+)
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import DamagedVariantError, Primitive
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type
