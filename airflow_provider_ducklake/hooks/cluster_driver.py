@@ -121,7 +121,7 @@ def told_on_the_way(
     directory: str, settings: SubmitSettings, storage_options: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return settings of ours for a driver on another machine: where the store is, and nothing secret."""
-    from airflow_provider_ducklake.lake.storage.files.process_options import address_as_environment  # noqa: PLC0415 - not for DAG files
+    from airflow_provider_ducklake.lake.storage.files.filesystem import address_as_environment  # noqa: PLC0415 - not for DAG files
 
     prefixes = {"k8s": "spark.kubernetes.driverEnv.", "yarn": "spark.yarn.appMasterEnv."}
     prefix = prefixes.get("yarn" if settings.is_yarn else settings.master.partition("://")[0])

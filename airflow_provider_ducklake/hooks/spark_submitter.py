@@ -265,7 +265,7 @@ class SparkSubmitter:
 
     def _document_key(self, directory: str) -> list[str] | None:
         """Return the arguments by which the driver opens a sealed request; None: it cannot."""
-        from airflow_provider_ducklake.lake.storage.files import sealing  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.storage.files import writing as sealing  # noqa: PLC0415 - no DAG file needs it
 
         if self.settings().has_driver_here:  # it gets the key by its environment
             return []
@@ -308,8 +308,8 @@ class SparkSubmitter:
         self, request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
     ) -> dict[str, str]:
         """Return the environment of ``spark-submit`` on this machine, which nobody else is to see."""
-        from airflow_provider_ducklake.lake.storage.files import sealing  # noqa: PLC0415 - not for DAG files
-        from airflow_provider_ducklake.lake.storage.files.process_options import as_environment  # noqa: PLC0415 - as well
+        from airflow_provider_ducklake.lake.storage.files import writing as sealing  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment  # noqa: PLC0415 - as well
 
         if not settings.has_driver_here:
             return cluster_driver.secrets_of_upload(request.directory, settings, storage_options)

@@ -15,7 +15,7 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger import document_keys
 from airflow_provider_ducklake.lake.errors import CatalogError, InvalidOptionError, StorageError
-from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.storage.files import writing as sealing
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded

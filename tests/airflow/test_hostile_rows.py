@@ -41,7 +41,7 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
     Consumption,
     OnClear,
 )
-from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.storage.files import writing as sealing
 from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable
 from airflow_provider_ducklake.lake.writes import detached, staged
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows

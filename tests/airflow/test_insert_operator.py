@@ -33,7 +33,7 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
 )
 from airflow_provider_ducklake.lake.spec.log_lines import size
-from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.storage.files import writing as sealing
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator

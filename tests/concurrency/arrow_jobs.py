@@ -41,18 +41,22 @@ from airflow_provider_ducklake.lake.spec.files import DataFile
 from airflow_provider_ducklake.lake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import can_promote
-from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
+from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
     arrow_type,
     check_and_cast,
     fields_of_arrow,
 )
-from airflow_provider_ducklake.lake.storage.parquet.partition_split import split_by_partition
+from airflow_provider_ducklake.lake.storage.parquet.rows import split_by_partition
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.lake.storage.rows.change_reader import read_changes
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
-from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, read_rows, visible_rows
+from airflow_provider_ducklake.lake.storage.rows.table_reader import (
+    ROW_ID,
+    read_changes,
+    read_rows,
+    visible_rows,
+)
 from airflow_provider_ducklake.lake.writes.verb import Results
 
 

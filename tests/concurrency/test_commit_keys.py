@@ -30,7 +30,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
 )
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot, OnClear
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.lake.storage.rows.row_ids import ROW_ID_COLUMN
+from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID_COLUMN
 from airflow_provider_ducklake.lake.transaction.changes import Change
 from tests.concurrency.faults import before_commit
 from tests.concurrency.keyed_writer import ROWS, append_once

@@ -14,8 +14,7 @@ from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, DuckLakeE
 from airflow_provider_ducklake.lake.spec.expressions.computed import computed
 from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.sorting import FUNCTIONS, SortField
-from airflow_provider_ducklake.lake.storage.parquet.computed_values import NotComputableError, values_of
-from airflow_provider_ducklake.lake.storage.parquet.sorted_rows import sorted_rows
+from airflow_provider_ducklake.lake.storage.parquet.rows import NotComputableError, sorted_rows, values_of
 from tests.differential.scenarios import Scenario
 from tests.differential.test_catalogs import compare
 from tests.differential.test_ddl import run, transactions

@@ -32,7 +32,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
-from airflow_provider_ducklake.lake.storage.files.process_options import as_environment
+from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment
 from airflow_provider_ducklake.lake.writes.run import run
 from airflow_provider_ducklake.lake.writes.verb import Commit, Submitter
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator

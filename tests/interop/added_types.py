@@ -5,7 +5,7 @@ import struct
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.lake.storage.parquet.thrift import Field, Items, Kind, Struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, Kind, Struct
 from tests.interop.footers import (
     BYTE_ARRAY,
     INT32,

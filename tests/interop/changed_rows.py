@@ -24,10 +24,10 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
     TableSnapshot,
 )
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
-from airflow_provider_ducklake.lake.storage.parquet.partition_split import split_by_partition
+from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
+from airflow_provider_ducklake.lake.storage.parquet.rows import split_by_partition
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.lake.storage.rows.row_ids import ROW_ID_COLUMN, ROW_ID_FIELD_ID
+from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID_COLUMN, ROW_ID_FIELD_ID
 
 _ROW_ID = Column(ColumnId(ROW_ID_FIELD_ID), ROW_ID_COLUMN, ScalarType("int64"))
 _INFO = CommitInfo()

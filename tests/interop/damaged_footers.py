@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.storage.parquet.thrift import Field, Items, Kind, write_struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, Kind, write_struct
 from tests.interop.footers import footer_of, with_footer
 from tests.interop.odd import Verb, outcome_in
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.storage.parquet.thrift import (
+from airflow_provider_ducklake.lake.storage.parquet.modules import (
     Field,
     Items,
     Kind,

@@ -30,11 +30,14 @@ from airflow_provider_ducklake.lake.spec.types.texts import is_json, parse_inter
 from airflow_provider_ducklake.lake.spec.types.values import parse_physical
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
 from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant
-from airflow_provider_ducklake.lake.storage.deletes.deletion_vectors import vector_of
-from airflow_provider_ducklake.lake.storage.deletes.puffin import container_of, vectors_of
-from airflow_provider_ducklake.lake.storage.deletes.roaring import bitmap_of, positions
-from airflow_provider_ducklake.lake.storage.parquet.footer_end import footer_length
-from airflow_provider_ducklake.lake.storage.parquet.thrift import read_struct, write_struct
+from airflow_provider_ducklake.lake.storage.deletes.vectors import (
+    bitmap_of,
+    container_of,
+    positions,
+    vector_of,
+    vectors_of,
+)
+from airflow_provider_ducklake.lake.storage.parquet.modules import footer_length, read_struct, write_struct
 
 MEMORY = 256 * 2**20  # beside what the imports took
 MOST = 100_000  # rows of the data file of a vector

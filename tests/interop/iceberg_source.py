@@ -29,7 +29,7 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField
 
-from airflow_provider_ducklake.lake.storage.deletes.deletion_vectors import vector_of
+from airflow_provider_ducklake.lake.storage.deletes.vectors import vector_of
 
 BRANCH = "main"
 

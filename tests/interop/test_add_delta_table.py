@@ -24,7 +24,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.storage.foreign import delta_table
+from airflow_provider_ducklake.lake.storage.foreign import delta as delta_table
 from tests.interop.footers import CODEC, chunks_of, edited
 from tests.interop.iceberg_source import plain
 from tests.reference.duckdb_lake import open_lake

@@ -48,7 +48,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.storage.foreign import lake_file_io
+from airflow_provider_ducklake.lake.storage.foreign import iceberg as lake_file_io
 from tests.interop.iceberg_source import (
     append,
     changed,

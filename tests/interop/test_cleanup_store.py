@@ -12,9 +12,8 @@ import s3fs
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.storage.files.deletion import Deletion, delete_files
 from airflow_provider_ducklake.lake.storage.files.filesystem import bucket_and_key, exists, write_bytes
-from airflow_provider_ducklake.lake.storage.files.listing import list_files
+from airflow_provider_ducklake.lake.storage.files.listing import Deletion, delete_files, list_files
 from tests.reference import s3
 from tests.reference.s3_proxy import Fault, Refuse, Request, proxy
 

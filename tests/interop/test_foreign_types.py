@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import SchemaMismatchError
-from airflow_provider_ducklake.lake.storage.parquet.thrift import Field, Kind
+from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Kind
 from tests.interop.added_types import FILES, NOT_ADDED_BY_DUCKDB, REFUSED, TAKEN, of
 from tests.interop.comparison import multiset
 from tests.interop.footers import BYTE_ARRAY, INT32, OPTIONAL, element, parquet, with_schema

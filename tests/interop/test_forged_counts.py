@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.storage.deletes.roaring import positions
+from airflow_provider_ducklake.lake.storage.deletes.vectors import positions
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 
 ROWS = pa.table({"id": pa.array(range(50), pa.int64())})

@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats, box_of_wkb, box_of_wkt
-from airflow_provider_ducklake.lake.storage.rows.row_filter import matching
+from airflow_provider_ducklake.lake.storage.rows.filter import matching
 from airflow_provider_ducklake.lake.storage.rows.table_reader import live_rows
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 

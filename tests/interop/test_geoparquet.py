@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.storage.parquet.thrift import Field, Items, Kind
+from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, Kind
 from tests.interop.added_types import POINTS, geo, geoparquet, logical, of
 from tests.interop.comparison import multiset
 from tests.interop.footers import BYTE_ARRAY, chunks_of, edited

@@ -51,7 +51,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
 )
 from airflow_provider_ducklake.lake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, TableSnapshot
-from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
+from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.lake.writes.compaction import CommittedCompaction, commit_compacted

@@ -17,7 +17,8 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.storage.foreign import iceberg_catalog, lake_file_io
+from airflow_provider_ducklake.lake.storage.foreign import iceberg as lake_file_io
+from airflow_provider_ducklake.lake.storage.foreign import iceberg_catalog
 from tests.interop.iceberg_source import append, local, new_table
 from tests.reference.silent import silent_server, talking_server
 

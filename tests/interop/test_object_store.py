@@ -13,7 +13,6 @@ from airflow_provider_ducklake.lake.planning.writing.write import ParquetSetting
 from airflow_provider_ducklake.lake.spec.files import LiveDataFile
 from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, SnapshotId
-from airflow_provider_ducklake.lake.storage.files.deletion import delete_tree
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     Location,
     check_writable,
@@ -23,7 +22,8 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     read_bytes,
     write_bytes,
 )
-from airflow_provider_ducklake.lake.storage.files.output_file import OutputFile
+from airflow_provider_ducklake.lake.storage.files.listing import delete_tree
+from airflow_provider_ducklake.lake.storage.files.writing import OutputFile
 from airflow_provider_ducklake.lake.storage.parquet.footer import read_footer
 from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter

@@ -3,7 +3,7 @@
 import random
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.storage.parquet.partition_split import partition_of_rows
+from airflow_provider_ducklake.lake.storage.parquet.rows import partition_of_rows
 from tests.reference.duckdb_lake import open_lake
 
 MICROS = 10**6

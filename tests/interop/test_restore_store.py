@@ -9,13 +9,13 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.storage.files.copying import copy_file
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     exists,
     open_filesystem,
     read_bytes,
     write_bytes,
 )
+from airflow_provider_ducklake.lake.storage.files.writing import copy_file
 from tests.reference import s3
 
 BUCKET = "restore-bucket"

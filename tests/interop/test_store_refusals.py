@@ -9,7 +9,6 @@ import boto3
 import pytest
 
 from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.storage.files.deletion import delete_files, delete_tree
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     check_writable,
     delete_file,
@@ -20,6 +19,7 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     read_bytes,
     write_bytes,
 )
+from airflow_provider_ducklake.lake.storage.files.listing import delete_files, delete_tree
 from tests.reference import s3
 from tests.reference.s3_proxy import Body, Drop, Fault, Refuse, Request, proxy
 

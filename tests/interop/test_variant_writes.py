@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.spec.types.variants import Instant, encode_variant
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.moving.stamped_copy import write_stamped
+from airflow_provider_ducklake.lake.storage.moving.restored import write_stamped
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
 from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT
 from tests.interop.compacting import merge_adjacent, rewrite

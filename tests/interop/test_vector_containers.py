@@ -12,9 +12,8 @@ from pyroaring import BitMap64
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.storage.deletes.delete_files import deleted_rows
-from airflow_provider_ducklake.lake.storage.deletes.deletion_vectors import vector_of
-from airflow_provider_ducklake.lake.storage.deletes.roaring import bitmap_of, positions
+from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows
+from airflow_provider_ducklake.lake.storage.deletes.vectors import bitmap_of, positions, vector_of
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from tests.interop.vectors import container, vector
 from tests.reference import ducklakepy_lake

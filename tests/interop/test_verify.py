@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, TableNotFoundError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import MENDABLE, NOTES, Finding, FindingCode
-from airflow_provider_ducklake.lake.storage.moving import shared_row_ids
+from airflow_provider_ducklake.lake.storage.moving import compact as shared_row_ids
 from tests.interop import corpus, planted
 from tests.reference.duckdb_lake import open_lake
 

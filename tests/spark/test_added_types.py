@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.storage.parquet.codings import undecodable
-from airflow_provider_ducklake.lake.storage.parquet.thrift import Field, Items, Kind
+from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, Kind
+from airflow_provider_ducklake.lake.storage.parquet.readable import undecodable
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.added_types import FILES, TAKEN
 from tests.interop.comparison import multiset

@@ -8,9 +8,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.storage.parquet.codings import undecodable
-from airflow_provider_ducklake.lake.storage.parquet.footer_end import MAGIC, TAIL_BYTES, footer_length
-from airflow_provider_ducklake.lake.storage.parquet.thrift import Field, Kind, read_struct, write_struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import (
+    MAGIC,
+    TAIL_BYTES,
+    Field,
+    Kind,
+    footer_length,
+    read_struct,
+    write_struct,
+)
+from airflow_provider_ducklake.lake.storage.parquet.readable import undecodable
 
 COUNT = 200
 DELTAS = ("DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")

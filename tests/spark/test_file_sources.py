@@ -24,7 +24,7 @@ from airflow_provider_ducklake.lake.errors import (
     SparkJobError,
 )
 from airflow_provider_ducklake.lake.spark import parquet_sources
-from airflow_provider_ducklake.lake.storage.parquet.thrift import Field, Kind, read_struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Kind, read_struct
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.corpora.outcomes import Outcome, of_error
 from tests.interop.test_int96 import without_logical_type

@@ -44,7 +44,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     StructType,
     parse_type,
 )
-from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.storage.files import writing as sealing
 
 JOB_ID = "0190f3c1-0000-7000-8000-000000000001"
 

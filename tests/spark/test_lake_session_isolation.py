@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.catalog.drafting import overwrite
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, TableNotFoundError
 from airflow_provider_ducklake.lake.spark.jobs.here import options_given
-from airflow_provider_ducklake.lake.storage.files.process_options import VARIABLE
+from airflow_provider_ducklake.lake.storage.files.filesystem import VARIABLE
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
 

@@ -9,7 +9,7 @@ from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.spark.jobs.run import unreadable_request
 from airflow_provider_ducklake.lake.spark.sessions.object_store import reach_buckets, s3a_settings
 from airflow_provider_ducklake.lake.spark.sessions.start import own_settings
-from airflow_provider_ducklake.lake.storage.files.process_options import (
+from airflow_provider_ducklake.lake.storage.files.filesystem import (
     address_as_environment,
     as_environment,
 )

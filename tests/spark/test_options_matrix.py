@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.storage.parquet.codings import undecodable
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.lake.storage.parquet.readable import undecodable
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.reading import shown

@@ -53,16 +53,16 @@ from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
     type_differences,
 )
 from airflow_provider_ducklake.lake.storage.parquet.carriers import in_carriers
-from airflow_provider_ducklake.lake.storage.parquet.codings import is_in_old_calendar, undecodable
 from airflow_provider_ducklake.lake.storage.parquet.footer import children_of_field
-from airflow_provider_ducklake.lake.storage.parquet.footer_end import refuse_encrypted_columns
-from airflow_provider_ducklake.lake.storage.parquet.intervals import (
+from airflow_provider_ducklake.lake.storage.parquet.modules import refuse_encrypted_columns
+from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.lake.storage.parquet.readable import is_in_old_calendar, undecodable
+from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
+from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     ARROW_INTERVAL,
     STORED_INTERVAL,
     from_stored,
 )
-from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
-from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
 from airflow_provider_ducklake.lake.storage.parquet.values import batches, parquet_file
 from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT, read_variants
 

@@ -30,7 +30,7 @@ from airflow_provider_ducklake.lake.spark.types.frames import renamed, select
 from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import is_converted, presented, read_type
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.storage.parquet.codings import undecodable
+from airflow_provider_ducklake.lake.storage.parquet.readable import undecodable
 from airflow_provider_ducklake.lake.storage.parquet.reader import file_footer, unreadable
 
 if TYPE_CHECKING:

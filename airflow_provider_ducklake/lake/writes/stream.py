@@ -28,7 +28,7 @@ from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, job_directory
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
-from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.storage.files import writing as sealing
 from airflow_provider_ducklake.lake.storage.files.filesystem import exists
 from airflow_provider_ducklake.lake.writes.detached import attending, finish_earlier, forget
 from airflow_provider_ducklake.lake.writes.run import check, ran, remove_files

@@ -6,22 +6,22 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.storage.files.copying import copy_file
-from airflow_provider_ducklake.lake.storage.files.deletion import delete_tree
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     MOST_READ_BYTES,
+    as_environment,
     check_writable,
     delete_file,
     exists,
     fsspec_of,
     open_filesystem,
     open_input,
+    process_options,
     read_bytes,
     split_scheme,
     write_bytes,
 )
-from airflow_provider_ducklake.lake.storage.files.output_file import OutputFile
-from airflow_provider_ducklake.lake.storage.files.process_options import as_environment, process_options
+from airflow_provider_ducklake.lake.storage.files.listing import delete_tree
+from airflow_provider_ducklake.lake.storage.files.writing import OutputFile, copy_file
 
 ODD = "a b/%20/ü#?=&"
 

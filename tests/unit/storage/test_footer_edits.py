@@ -6,14 +6,15 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet import thrift
-from airflow_provider_ducklake.lake.storage.parquet.footer_edits import (
+from airflow_provider_ducklake.lake.storage.parquet import modules as thrift
+from airflow_provider_ducklake.lake.storage.parquet.modules import read_struct
+from airflow_provider_ducklake.lake.storage.parquet.opening import (
     Annotations,
+    ParquetOutput,
     annotations_of,
+    open_parquet,
     read_plain_footer,
 )
-from airflow_provider_ducklake.lake.storage.parquet.opening import ParquetOutput, open_parquet
-from airflow_provider_ducklake.lake.storage.parquet.thrift import read_struct
 
 GROUP = pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 SCHEMA = pa.schema(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_filesystem
-from airflow_provider_ducklake.lake.storage.foreign.iceberg_deletes import IcebergDeletes, deleted_rows_of
+from airflow_provider_ducklake.lake.storage.foreign.iceberg import IcebergDeletes, deleted_rows_of
 
 MANY = 20_000
 AT_MOST = 5.0  # seconds of CPU; a look at all rows for each path takes twice as long

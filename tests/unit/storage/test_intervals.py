@@ -5,7 +5,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL
-from airflow_provider_ducklake.lake.storage.parquet.intervals import (
+from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     ARROW_INTERVAL,
     INTERVAL_PARTS,
     STORED_INTERVAL,

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from pyroaring import BitMap64
 
-from airflow_provider_ducklake.lake.storage.deletes.roaring import positions
+from airflow_provider_ducklake.lake.storage.deletes.vectors import positions
 
 DENSE = [number for number in range(65536) if number % 3]
 BITMAPS = {

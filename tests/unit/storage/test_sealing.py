@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from airflow_provider_ducklake.lake.errors import SparkJobError, StorageError
-from airflow_provider_ducklake.lake.storage.files import sealing
+from airflow_provider_ducklake.lake.storage.files import writing as sealing
 
 OUTER, INNER = (sealing.new_key() for _ in range(2))
 DOCUMENT = b'{"v": 4}'

@@ -16,16 +16,15 @@ from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
     value_end,
 )
 from airflow_provider_ducklake.lake.spec.types.variants import Instant, decode_variant, encode_variant
-from airflow_provider_ducklake.lake.storage.parquet.variant_checks import are_sound
-from airflow_provider_ducklake.lake.storage.parquet.variant_cuts import VALUES
-from airflow_provider_ducklake.lake.storage.parquet.variant_parts import (
+from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import (
     ARRAY,
     OBJECT,
+    VALUES,
     elements_of,
     kinds_of,
     objects_of,
 )
-from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import scalars_of
+from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import are_sound, scalars_of
 
 SCALARS = (
     True, False, 0, -1, 127, 300, -70_000, 2**40, 1.5, -math.inf, Decimal("1.25"), Decimal("-123456789.5"),

@@ -89,7 +89,7 @@ class DeleteWriter:
             InvalidInputError: a row was deleted before.
             UntrustedValueError: the lake must not write where a table has its directory.
         """
-        from airflow_provider_ducklake.lake.storage.deletes.merged_deletes import write_deletes  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.storage.deletes.deletes import write_deletes  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415
 
         missing = [file for file in self._wanted if not self._is_written(file, snapshot_id)]

@@ -202,7 +202,7 @@ class _Since:
 
 def row_ids_of(scope: RowScope, inlined: Sequence[InlinedRows]) -> list[int]:
     """Return the ids of those of some rows in the catalog that are of a scope."""
-    from airflow_provider_ducklake.lake.storage.parquet.partition_split import partition_of_rows  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.parquet.rows import partition_of_rows  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415
     from airflow_provider_ducklake.lake.storage.rows.table_reader import wanted_row_ids  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError, Unsupported
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.lake.spec.partitioning import hive_values
-from airflow_provider_ducklake.lake.storage.files.patterns import expand
+from airflow_provider_ducklake.lake.storage.files.listing import expand
 from airflow_provider_ducklake.lake.storage.parquet.foreign_files import inspect_file, partition_values
 
 if TYPE_CHECKING:

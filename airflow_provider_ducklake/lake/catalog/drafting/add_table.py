@@ -18,9 +18,9 @@ from airflow_provider_ducklake.lake.planning.writing.source_table import matched
 from airflow_provider_ducklake.lake.spec.files import FirstDeletes
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.partitioning import TransformKind
-from airflow_provider_ducklake.lake.storage.deletes.merged_deletes import write_first_deletes
+from airflow_provider_ducklake.lake.storage.deletes.deletes import write_first_deletes
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.foreign.source_files import Target, data_file
+from airflow_provider_ducklake.lake.storage.foreign.files import Target, data_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ def read_source(lake: OpenLake, source: Source) -> SourceTable:
     """
     with _explaining_extras(source.format):
         if source.format == "iceberg":
-            from airflow_provider_ducklake.lake.storage.foreign.iceberg_table import iceberg_table  # noqa: PLC0415
+            from airflow_provider_ducklake.lake.storage.foreign.iceberg import iceberg_table  # noqa: PLC0415
 
             return iceberg_table(
                 source.path,
@@ -75,7 +75,7 @@ def read_source(lake: OpenLake, source: Source) -> SourceTable:
                 catalog=source.catalog,
                 allowed_paths=source.allowed_paths,
             )
-        from airflow_provider_ducklake.lake.storage.foreign.delta_table import (  # noqa: PLC0415
+        from airflow_provider_ducklake.lake.storage.foreign.delta import (  # noqa: PLC0415
             delta_table,
             object_store_options,
         )

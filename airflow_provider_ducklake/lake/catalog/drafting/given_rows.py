@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.catalog.drafting.row_changes import delete_changes
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.storage.deletes.merged_deletes import live_positions, positions_of
+from airflow_provider_ducklake.lake.storage.deletes.deletes import live_positions, positions_of
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.rows.table_reader import wanted_positions, wanted_row_ids
 

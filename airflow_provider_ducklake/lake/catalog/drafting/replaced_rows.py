@@ -165,13 +165,13 @@ def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positi
     """Return where a file has live rows of the commit; None: it has no others."""
     if found.are_together:
         return None
-    from airflow_provider_ducklake.lake.storage.deletes.delete_files import row_count_of  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.deletes.merged_deletes import (  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.storage.deletes.deletes import (  # noqa: PLC0415
         deleted_before,
         positions_of,
+        row_count_of,
         without,
     )
-    from airflow_provider_ducklake.lake.storage.rows import row_ids  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.rows import table_reader as row_ids  # noqa: PLC0415 - heavy
 
     record = found.record
     first, end = record.row_id_start, record.row_id_start + record.row_count

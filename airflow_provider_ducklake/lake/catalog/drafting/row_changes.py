@@ -249,8 +249,7 @@ def _dead_count(targets: Targets, file: LiveDataFile, positions: RowPositions, l
     said = len(marks) + (file.delete_file.delete_count if file.delete_file is not None else 0)
     if not said or said + positions.count < file.record_count:
         return said
-    from airflow_provider_ducklake.lake.storage.deletes.delete_files import row_count_of  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.deletes.merged_deletes import deleted_before  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_before, row_count_of  # noqa: PLC0415
 
     return len(deleted_before(file.delete_file, marks, row_count_of(file, locate), locate))
 
@@ -284,6 +283,6 @@ def _file_deletes(targets: Targets, loss: FileLoss) -> FileDeletes | UnwrittenDe
 
 
 def _places(loss: FileLoss, locate: Locate) -> tuple[int, ...]:
-    from airflow_provider_ducklake.lake.storage.deletes.merged_deletes import read_positions  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.deletes.deletes import read_positions  # noqa: PLC0415 - heavy
 
     return tuple(read_positions(loss.positions, locate).to_pylist())

@@ -742,8 +742,7 @@ class LakeTransaction:
             StorageError: a file cannot be written.
         """
         from airflow_provider_ducklake.lake.storage.parquet.arrow_types import check_and_cast  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.lake.storage.parquet.partition_split import split_by_partition  # noqa: PLC0415
-        from airflow_provider_ducklake.lake.storage.parquet.sorted_rows import sorted_rows  # noqa: PLC0415
+        from airflow_provider_ducklake.lake.storage.parquet.rows import sorted_rows, split_by_partition  # noqa: PLC0415
         from airflow_provider_ducklake.lake.storage.parquet.string_checks import refuse_bad_strings  # noqa: PLC0415
 
         draft = self._table(table)

@@ -113,7 +113,7 @@ def deletes_of(chain: DeleteChain, data_path: str, locate: Callable[[str], Locat
         StorageError: a delete file is missing or damaged.
         UnsupportedFeatureError: a delete file is encrypted in another way.
     """
-    from airflow_provider_ducklake.lake.storage.deletes.merged_deletes import joined_deletes  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.deletes.deletes import joined_deletes  # noqa: PLC0415 - heavy
 
     return joined_deletes(
         [
@@ -137,7 +137,7 @@ def join_chain(
         StorageError: a delete file is missing or damaged, or the new one cannot be written.
         UnsupportedFeatureError: a delete file is encrypted in another way.
     """
-    from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file  # noqa: PLC0415 - heavy
 
     deleted = deletes_of(chain, data_path, locate)
     if deleted is None:

@@ -119,7 +119,7 @@ def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Locat
         UnsupportedFeatureError: the file is encrypted in another way, or has values that
             would not be the same in a copy.
     """
-    from airflow_provider_ducklake.lake.storage.moving.stamped_copy import write_stamped  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving.restored import write_stamped  # noqa: PLC0415 - heavy
 
     new = file.place.beside(".parquet")
     source = locate(file.place.full(data_path)).with_key(file.encryption_key)
@@ -134,7 +134,7 @@ def needs_copy(file: MergedFile, data_path: str, locate: Callable[[str], Locatio
         UnsupportedFeatureError: it is encrypted in another way, or has values that would not be
             the same in a copy.
     """
-    from airflow_provider_ducklake.lake.storage.moving.stamped_copy import check_copyable, is_stamped  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving.restored import check_copyable, is_stamped  # noqa: PLC0415 - heavy
 
     location = locate(file.place.full(data_path)).with_key(file.encryption_key)
     if is_stamped(location, file.counts):

@@ -30,7 +30,7 @@ class ChangeFeed:
         Raises:
             StorageError: a file is missing or damaged.
         """
-        from airflow_provider_ducklake.lake.storage.rows.change_reader import read_changes  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.storage.rows.table_reader import read_changes  # noqa: PLC0415 - heavy
 
         return read_changes(self.plan, self._locate)
 

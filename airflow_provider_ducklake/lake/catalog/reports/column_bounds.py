@@ -83,7 +83,7 @@ def _history(connection: Connection, catalog: Catalog, table: TableSnapshot, col
 
 
 def _of_inlined(parts: Sequence[InlinedRows], column: Column) -> Bounds:
-    from airflow_provider_ducklake.lake.storage.parquet.arrow_values import values_of  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.parquet.arrow_types import values_of  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415
 
     rows = inlined_in_schema(parts, TableSchema((column,)))

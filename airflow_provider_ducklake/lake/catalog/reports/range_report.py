@@ -69,7 +69,7 @@ def _key(plan: ChangeFeedPlan, spec: PartitionSpec, values: Sequence[str | None]
 
 def _of_inlined(plan: ChangeFeedPlan) -> Iterator[str | None]:
     """Yield the partitions that rows in the catalog will be flushed to."""
-    from airflow_provider_ducklake.lake.storage.parquet.partition_split import split_by_partition  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.parquet.rows import split_by_partition  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415 - as well
 
     touched = tuple(

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         SnapshotId,
     )
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.moving.restored_files import Restoring
+    from airflow_provider_ducklake.lake.storage.moving.restored import Restoring
     from airflow_provider_ducklake.lake.transaction.changes import Change, SchemaRef, TableRef
 
     Locate = Callable[[str], Location]
@@ -190,7 +190,7 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
         UnsupportedFeatureError: rows would have to be written of a type that this release does not write.
     """
     from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.moving.restored_files import Restoring  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.storage.moving.restored import Restoring  # noqa: PLC0415
 
     with catalog.dialect.reading() as connection:
         head = read_snapshots.head(connection, catalog.tables)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Delete
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.storage.files.deletion import Deletion
+    from airflow_provider_ducklake.lake.storage.files.listing import Deletion
 
 log = logger(__name__)
 
@@ -109,7 +109,7 @@ def cleanup(
         InvalidInputError: the moment lies in the future, or is nearer than ``floor``.
         StorageError: the data path is not there, as a disk that is not mounted.
     """
-    from airflow_provider_ducklake.lake.storage.files.deletion import delete_files  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files.listing import delete_files  # noqa: PLC0415 - heavy
 
     due = _due(catalog, older_than, floor)
     named = _still_named(catalog, due)

@@ -108,7 +108,7 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
         UnsupportedFeatureError: inlined rows cannot be exported.
         CatalogUnavailableError: DuckDB is not installed here.
     """
-    from airflow_provider_ducklake.lake.storage.moving import exported_files  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving import restored as exported_files  # noqa: PLC0415 - heavy
 
     check_installed(request.path, ExportFormat.of(request.path, request.format))
     with lake.reading() as connection:
@@ -145,7 +145,7 @@ def _own(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:
     Raises:
         ExportExistsError: there is another file, which is not to be replaced.
     """
-    from airflow_provider_ducklake.lake.storage.moving import exported_files  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving import restored as exported_files  # noqa: PLC0415 - heavy
 
     if not exported_files.is_there(request.path, request.storage_options):
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.lake.storage.moving.copied_file import CopiedFile
+from airflow_provider_ducklake.lake.storage.files.writing import CopiedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

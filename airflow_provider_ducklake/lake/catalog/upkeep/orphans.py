@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.storage.files.uploads import Upload
+    from airflow_provider_ducklake.lake.storage.files.writing import Upload
 
 log = logger(__name__)
 
@@ -154,7 +154,7 @@ def _without_linked(orphans: Orphans, linked: Sequence[StoredFile]) -> Orphans:
 
 def _begun_uploads(data_path: str, storage_options: Mapping[str, Any]) -> list[Upload]:
     """Return the uploads under way; none where the store, or the user's rights, do not let them be listed."""
-    from airflow_provider_ducklake.lake.storage.files.uploads import unfinished_uploads  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files.writing import unfinished_uploads  # noqa: PLC0415 - heavy
 
     try:
         return unfinished_uploads(data_path, storage_options)
@@ -175,7 +175,7 @@ def _abort(
     storage_options: Mapping[str, Any],
     failures: list[tuple[str, str]],
 ) -> tuple[str, ...]:
-    from airflow_provider_ducklake.lake.storage.files.uploads import abort_upload  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files.writing import abort_upload  # noqa: PLC0415 - heavy
 
     aborted = []
     for one in uploads:
@@ -243,7 +243,7 @@ def _delete(
     failures: list[tuple[str, str]],
 ) -> list[StoredFile]:
     """Delete files, many at once, but those that commits since have named; return which are gone."""
-    from airflow_provider_ducklake.lake.storage.files.deletion import delete_files  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files.listing import delete_files  # noqa: PLC0415 - heavy
 
     deleted: list[StoredFile] = []
     for part in in_parts(files, FILES_AT_ONCE):

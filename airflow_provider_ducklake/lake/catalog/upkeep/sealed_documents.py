@@ -18,7 +18,7 @@ def open_documents(lake: OpenLake, key_file: str | None) -> None:
     """
     if not lake.encrypted:
         return
-    from airflow_provider_ducklake.lake.storage.files import sealing  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files import writing as sealing  # noqa: PLC0415 - heavy
 
     if key_file is not None:
         sealing.learn_from_file(lake.data_path, key_file)
@@ -31,7 +31,7 @@ def seal_documents(lake: OpenLake) -> None:
     """Have documents be sealed from now on."""
     if not lake.encrypted:
         return
-    from airflow_provider_ducklake.lake.storage.files import sealing  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files import writing as sealing  # noqa: PLC0415 - heavy
 
     if sealing.file_of(lake.data_path) is None:
         sealing.learn(lake.data_path, document_keys.ensure(lake.catalog, sealing.new_key()))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
     from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.lake.catalog.verify.contents import Locate, Reading
-    from airflow_provider_ducklake.lake.storage.moving.shared_row_ids import SharedRowIds
+    from airflow_provider_ducklake.lake.storage.moving.compact import SharedRowIds
 
 log = logger(__name__)
 
@@ -47,7 +47,7 @@ def check_live_row_ids(
 
     Tables of which it was ``found`` that their columns make no sense cannot be read.
     """
-    from airflow_provider_ducklake.lake.storage.moving.shared_row_ids import shared_row_ids  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving.compact import shared_row_ids  # noqa: PLC0415 - heavy
 
     with reading() as connection:
         rows = read.table_rows(connection, catalog.tables, read_snapshots.head(connection, catalog.tables).id)

@@ -155,7 +155,7 @@ def _share_a_live_row(one: NumberedFile, other: NumberedFile, locate: Locate) ->
 
 def _deleted(file: NumberedFile, first: int, end: int, locate: Locate) -> set[int]:
     """Return the numbers in a range that are those of a file's deleted rows."""
-    from airflow_provider_ducklake.lake.storage.deletes.delete_files import deleted_rows  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows  # noqa: PLC0415 - heavy
 
     found = set(file.marks)
     for one in file.deletes:

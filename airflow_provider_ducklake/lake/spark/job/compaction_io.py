@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.spark.job.documents import (
 from airflow_provider_ducklake.lake.spec.names.paths import job_directory
 from airflow_provider_ducklake.lake.storage.files.filesystem import delete_file, file_sizes, read_bytes
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.files.sealing import opened
+from airflow_provider_ducklake.lake.storage.files.writing import opened
 from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
 
 if TYPE_CHECKING:

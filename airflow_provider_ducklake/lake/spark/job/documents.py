@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     read_bytes,
     write_bytes,
 )
-from airflow_provider_ducklake.lake.storage.files.sealing import opened, sealed
+from airflow_provider_ducklake.lake.storage.files.writing import opened, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -58,7 +58,6 @@ from airflow_provider_ducklake.lake.spark.job.results import (
     summary,
 )
 from airflow_provider_ducklake.lake.spec.names.paths import JOB_ID, is_job_directory, job_directory
-from airflow_provider_ducklake.lake.storage.files.deletion import delete_by_name, delete_tree
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     delete_file,
     exists,
@@ -66,7 +65,8 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     read_bytes,
     write_bytes,
 )
-from airflow_provider_ducklake.lake.storage.files.sealing import lacks_seal, opened, sealed
+from airflow_provider_ducklake.lake.storage.files.listing import delete_by_name, delete_tree
+from airflow_provider_ducklake.lake.storage.files.writing import lacks_seal, opened, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.jobs.run import do
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.spark.sessions.protocol import is_remote
-from airflow_provider_ducklake.lake.storage.files.process_options import as_environment
+from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping

@@ -20,9 +20,8 @@ from airflow_provider_ducklake.lake.spark.sessions.settings import take_texts_as
 from airflow_provider_ducklake.lake.spark.sessions.start import start_session
 from airflow_provider_ducklake.lake.spark.source_errors import of_source
 from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
-from airflow_provider_ducklake.lake.storage.files import sealing
-from airflow_provider_ducklake.lake.storage.files.filesystem import split_scheme
-from airflow_provider_ducklake.lake.storage.files.process_options import has_secrets, process_options
+from airflow_provider_ducklake.lake.storage.files import writing as sealing
+from airflow_provider_ducklake.lake.storage.files.filesystem import has_secrets, process_options, split_scheme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -27,7 +27,7 @@ from airflow_provider_ducklake.lake.spark.sessions.settings import adaptive_as_i
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
-from airflow_provider_ducklake.lake.storage.files.deletion import delete_tree
+from airflow_provider_ducklake.lake.storage.files.listing import delete_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

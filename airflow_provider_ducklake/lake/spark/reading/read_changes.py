@@ -24,7 +24,7 @@ from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import presented, read_type
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.carriers import carrier_schema, in_carriers
-from airflow_provider_ducklake.lake.storage.rows.change_reader import lives_in_catalog, lives_of_file
+from airflow_provider_ducklake.lake.storage.rows.table_reader import lives_in_catalog, lives_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

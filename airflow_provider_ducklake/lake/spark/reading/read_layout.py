@@ -33,8 +33,8 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
 )
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type, stored_type
-from airflow_provider_ducklake.lake.storage.parquet.codings import is_in_old_calendar, undecodable
 from airflow_provider_ducklake.lake.storage.parquet.footer import leaf_columns
+from airflow_provider_ducklake.lake.storage.parquet.readable import is_in_old_calendar, undecodable
 from airflow_provider_ducklake.lake.storage.parquet.reader import file_fields, file_footer
 from airflow_provider_ducklake.lake.storage.parquet.reshape import by_field_id, is_list
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID

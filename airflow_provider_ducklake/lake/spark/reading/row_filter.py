@@ -34,7 +34,7 @@ from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import literal
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.lake.spec.types.geometry import NO_GEOMETRY, meets_box
-from airflow_provider_ducklake.lake.storage.rows.row_filter import in_variants, path_to, regex
+from airflow_provider_ducklake.lake.storage.rows.filter import in_variants, path_to, regex
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, PathCondition, Predicate

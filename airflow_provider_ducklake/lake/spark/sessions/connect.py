@@ -14,7 +14,7 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from airflow_provider_ducklake.lake.spark.job.package_zip import package_zip
 from airflow_provider_ducklake.lake.spark.sessions.protocol import RunningStage
-from airflow_provider_ducklake.lake.storage.files.process_options import options_of_task, process_options
+from airflow_provider_ducklake.lake.storage.files.filesystem import options_of_task, process_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_sources
-from airflow_provider_ducklake.lake.storage.files.process_options import (
+from airflow_provider_ducklake.lake.storage.files.filesystem import (
     address_as_environment,
     as_environment,
     process_options,

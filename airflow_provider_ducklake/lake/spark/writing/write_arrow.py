@@ -23,7 +23,7 @@ from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.sessions.kind import map_in_arrow
 from airflow_provider_ducklake.lake.spark.writing.row_order import ordered
 from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.storage.parquet.partition_split import values_of_row
+from airflow_provider_ducklake.lake.storage.parquet.rows import values_of_row
 from airflow_provider_ducklake.lake.storage.parquet.string_checks import (
     BadStrings,
     bad_strings,

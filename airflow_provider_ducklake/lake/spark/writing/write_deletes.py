@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of, map_in_arrow
 from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
-from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
+from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 

@@ -39,7 +39,7 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.footer import NanRule, read_footer
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_plain_parquet
-from airflow_provider_ducklake.lake.storage.parquet.partition_split import values_of_row
+from airflow_provider_ducklake.lake.storage.parquet.rows import values_of_row
 from airflow_provider_ducklake.lake.storage.parquet.string_checks import string_leaves
 
 if TYPE_CHECKING:

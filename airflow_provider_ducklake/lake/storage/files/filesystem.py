@@ -9,6 +9,8 @@ came with the process; the options of any other lake are given, be they none (an
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import re
 import secrets
@@ -18,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -25,11 +28,261 @@ import pyarrow.fs as pafs
 from airflow_provider_ducklake.lake.errors import DuckLakeError, StorageError, one_line
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.storage.files.durable import make_parents, sync_directory
-from airflow_provider_ducklake.lake.storage.files.process_options import process_options
-from airflow_provider_ducklake.lake.storage.files.refusals import explained
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.files import FileKey
+
+
+# The storage options of a Spark job's lake, which the job's process was started with.
+#
+# A job's request is a file and its arguments are seen by every user of the machine, so what opens the
+# lake's store comes by the environment, which only the same user can read. The variable's name has Spark
+# and Airflow hide its value wherever they show settings. Where the environment of a process is no secret,
+# such as a pod's, a variable says no more than where the store is.
+
+
+VARIABLE = "DUCKLAKE_STORAGE_SECRETS"
+ADDRESS = "DUCKLAKE_STORAGE_ADDRESS"
+_OF_ADDRESS = ("endpoint_url", "account_name", "project")
+_OF_CLIENT = ("endpoint_url", "region_name")
+_of_tasks: list[dict[str, Any]] = []  # at most one: a process of Spark's runs one task at a time
+
+
+def as_environment(storage_options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variable that hands options to a process; nothing where there are none.
+
+    >>> as_environment({"key": "id"}), as_environment({})
+    ({'DUCKLAKE_STORAGE_SECRETS': '{"key": "id"}'}, {})
+    """
+    return {VARIABLE: json.dumps(dict(storage_options))} if storage_options else {}
+
+
+def address_as_environment(storage_options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variable that tells a process where a store is; nothing where its options do not say.
+
+    Its value has no quotes: YARN's scripts would take them for their own.
+
+    >>> address_as_environment({"key": "id", "endpoint_url": "http://minio:9000"})
+    {'DUCKLAKE_STORAGE_ADDRESS': 'endpoint_url=http%3A%2F%2Fminio%3A9000'}
+    """
+    client = storage_options.get("client_kwargs") or {}
+    found = {name: storage_options.get(name) for name in _OF_ADDRESS}
+    found |= {f"client_kwargs.{name}": client.get(name) for name in _OF_CLIENT}
+    named = {name: value for name, value in found.items() if isinstance(value, str) and not _is_secret(value)}
+    return {ADDRESS: urlencode(named)} if named else {}
+
+
+def _is_secret(text: str) -> bool:
+    return not text or "@" in urlsplit(text).netloc
+
+
+def _of_address(text: str) -> dict[str, Any]:
+    """Return the options that a variable's value stands for.
+
+    >>> _of_address("account_name=lake&client_kwargs.region_name=eu-west-1")
+    {'account_name': 'lake', 'client_kwargs': {'region_name': 'eu-west-1'}}
+    """
+    options: dict[str, Any] = {}
+    for name, value in parse_qsl(text):
+        outer, _, inner = name.rpartition(".")
+        (options.setdefault(outer, {}) if outer else options)[inner] = value
+    return options
+
+
+def process_options() -> dict[str, Any]:
+    """Return the options that this process, or the task in it, was started with; empty where none were."""
+    if _of_tasks:
+        return dict(_of_tasks[-1])
+    if VARIABLE in os.environ:
+        options: dict[str, Any] = json.loads(os.environ[VARIABLE])
+        return options
+    return _of_address(os.environ.get(ADDRESS, ""))
+
+
+def has_secrets() -> bool:
+    """Whether this process was started with all options of the store."""
+    return VARIABLE in os.environ
+
+
+@contextmanager
+def options_of_task(options: Mapping[str, Any]) -> Iterator[None]:
+    """Have the process know options as long as a task of Spark Connect runs: it outlives the session."""
+    _of_tasks.append(dict(options))
+    try:
+        yield
+    finally:
+        _of_tasks.clear()
+
+
+# What the errors of file systems mean: why a store refused, and what to do about it.
+#
+# Pure rules, of the codes that S3 answers with ("Error responses" in the reference of Amazon's S3 API), as
+# botocore and Arrow report them, and of the numbers of the operating system's errors.
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a store refused, and what to do; ``{right}`` stands for the right that it asked for."""
+
+    reason: str
+    remedy: str
+
+
+_KEYS = "Correct the connection's storage_options, or what its storage_conn_id names"
+_DENIED = Refusal("the store denies it", "Grant {right} for it to the user of these credentials")
+_EXPIRED = Refusal(
+    "the credentials have expired",
+    "Renew them: the next try takes them from the connection. Let temporary ones last as long as the job",
+)
+_ELSEWHERE = Refusal(
+    "the bucket is in another region than the request",
+    'Set the region: storage_options {{"client_kwargs": {{"region_name": "…"}}}}',
+)
+_BUSY = Refusal("the store is overloaded", "Run this again later")
+_AWAY = Refusal(
+    "the store does not answer", "Check endpoint_url in storage_options, and the network; then run this again"
+)
+_NO_KEYS = Refusal(
+    "there are no credentials for the store",
+    "Give the connection storage_options or a storage_conn_id, or this machine a role",
+)
+# Answers to HEAD have no body, so only their status is known.
+_OF_CODES = {
+    "accessdenied": _DENIED,
+    "403": Refusal(
+        "the store denies it, or the credentials are not its own",
+        "Check the keys, and grant {right} for it to their user",
+    ),
+    "nosuchbucket": Refusal("the bucket does not exist", "Correct the path, or create the bucket"),
+    "invalidaccesskeyid": Refusal("the store has no such access key", _KEYS),
+    "signaturedoesnotmatch": Refusal("the secret does not belong to the access key", _KEYS),
+    "invalidtoken": Refusal("the session token is none of this access key", _KEYS),
+    "expiredtoken": _EXPIRED,
+    "tokenrefreshrequired": _EXPIRED,
+    "400": Refusal(
+        "the store refuses the request: temporary credentials have expired, or the region is another",
+        "Renew the credentials, or set the region in storage_options",
+    ),
+    "permanentredirect": _ELSEWHERE,
+    "authorizationheadermalformed": _ELSEWHERE,
+    "301": _ELSEWHERE,
+    "requesttimetooskewed": Refusal(
+        "the clock of this machine differs from the store's by too much", "Set the clock (NTP)"
+    ),
+    "slowdown": _BUSY,
+    "serviceunavailable": _BUSY,
+    "503": _BUSY,
+    "networkconnection": _AWAY,
+}
+# Errors without an answer, by their classes in botocore.
+_OF_CLASSES = {
+    "NoCredentialsError": _NO_KEYS,
+    "PartialCredentialsError": _NO_KEYS,
+    "EndpointConnectionError": _AWAY,
+    "ConnectTimeoutError": _AWAY,
+    "ReadTimeoutError": _AWAY,
+    "ConnectionClosedError": _AWAY,
+    "HTTPClientError": _AWAY,
+}
+_FULL = Refusal("the disk is full", "Make room there, or write elsewhere; then run this again")
+_QUOTA = Refusal(
+    "the quota of this process's user is used up there",
+    "Make room, or have the quota raised; then run this again",
+)
+_OF_NUMBERS = {errno.ENOSPC: _FULL, errno.EDQUOT: _QUOTA}
+_RIGHTS = {
+    "HeadObject": "s3:GetObject (and s3:ListBucket)",
+    "HeadBucket": "s3:ListBucket",
+    "ListObjects": "s3:ListBucket",
+    "ListObjectsV2": "s3:ListBucket",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "DeleteObjects": "s3:DeleteObject",
+    "CreateMultipartUpload": "s3:PutObject",
+    "UploadPart": "s3:PutObject",
+    "CompleteMultipartUpload": "s3:PutObject",
+    "CopyObject": "s3:GetObject and s3:PutObject",
+}
+_OF_ARROW = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during (\w+) operation")
+_NOT_FOUND = Refusal("there is no such file, directory or bucket", "Check the path")
+
+
+def explained(error: BaseException) -> str:
+    """Return why a file system refused and what to do, as sentences without the last full stop."""
+    refusal, operation = _refusal(error)
+    if refusal is None:
+        return f"{_first_line(error)}. Check the path, and your permissions for it"
+    return f"{refusal.reason}. {refusal.remedy.format(right=right_for(operation))}"
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what an error of a file system says, in a line."""
+    refusal, operation = _refusal(error)
+    if refusal is None:
+        return _first_line(error)
+    return refusal.reason + (f" ({right_for(operation)})" if refusal is _DENIED else "")
+
+
+def reason_of_code(code: str, message: str, operation: str) -> str:
+    """Return the reason for a code that stands in an answer to a request for many objects."""
+    refusal = _OF_CODES.get(_normal(code))
+    if refusal is None:
+        return message or code
+    return refusal.reason + (f" ({right_for(operation)})" if refusal is _DENIED else "")
+
+
+def right_for(operation: str) -> str:
+    """Return the right of a policy that an operation of S3's API needs.
+
+    >>> right_for("ListObjectsV2"), right_for("PutObject")
+    ('s3:ListBucket', 's3:PutObject')
+    """
+    return _RIGHTS.get(operation, f"s3:{operation}")
+
+
+def _refusal(error: BaseException) -> tuple[Refusal | None, str]:
+    for one in _chain(error):
+        code, operation = _answer(one)
+        found = _OF_CODES.get(_normal(code)) or _OF_CLASSES.get(type(one).__name__) or _of_number(one)
+        if found is not None:
+            return found, operation
+    return (_NOT_FOUND if isinstance(error, FileNotFoundError) else None), ""
+
+
+def _of_number(error: BaseException) -> Refusal | None:
+    return _OF_NUMBERS.get(error.errno or 0) if isinstance(error, OSError) else None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what caused it: drivers put errors of Python around those of the store."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _answer(error: BaseException) -> tuple[str, str]:
+    """Return the store's code and the operation; empty where the error has none."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):  # botocore's ClientError
+        code = (response.get("Error") or {}).get("Code", "")
+        return str(code), str(getattr(error, "operation_name", ""))
+    found = _OF_ARROW.search(str(error))
+    if found is None:
+        return "", ""
+    return (found[2] or "" if found[1] == "UNKNOWN" else found[1]), found[3]
+
+
+def _normal(code: str) -> str:
+    return code.replace("_", "").lower()
+
+
+def _first_line(error: BaseException) -> str:
+    first, _, rest = str(error).strip().partition("\n")
+    if first.endswith(":"):  # Arrow's, of several objects
+        first = f"{first} {rest.partition(chr(10))[0]}"
+    return (first or type(error).__name__).rstrip(". ")
+
 
 log = logger(__name__)
 

@@ -19,11 +19,10 @@ from airflow_provider_ducklake.lake.planning.reading.scan import END_SNAPSHOT, S
 from airflow_provider_ducklake.lake.spec.names.paths import relative_to
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.snapshots import PartitionId, SnapshotId
-from airflow_provider_ducklake.lake.storage.deletes.delete_files import write_delete_file
-from airflow_provider_ducklake.lake.storage.moving.compact_files import in_one_file
-from airflow_provider_ducklake.lake.storage.parquet.partition_split import split_by_partition
+from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
+from airflow_provider_ducklake.lake.storage.moving.compact import in_one_file
 from airflow_provider_ducklake.lake.storage.parquet.reshape import ordinals
-from airflow_provider_ducklake.lake.storage.parquet.sorted_rows import sorted_rows
+from airflow_provider_ducklake.lake.storage.parquet.rows import sorted_rows, split_by_partition
 from airflow_provider_ducklake.lake.storage.parquet.string_checks import BadStrings, bad_strings, error_of
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import rows_of

@@ -15,8 +15,8 @@ from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, Fin
 from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, is_local, partition_value
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.lake.spec.types.values import parse_physical
-from airflow_provider_ducklake.lake.storage.deletes.delete_files import deleted_rows
-from airflow_provider_ducklake.lake.storage.deletes.puffin import footer_bytes
+from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows
+from airflow_provider_ducklake.lake.storage.deletes.vectors import footer_bytes
 from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors, read_whole
 from airflow_provider_ducklake.lake.storage.parquet.footer import (
     NanRule,
@@ -25,8 +25,7 @@ from airflow_provider_ducklake.lake.storage.parquet.footer import (
     read_metadata,
 )
 from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id
-from airflow_provider_ducklake.lake.storage.rows.row_ids import row_id_column
-from airflow_provider_ducklake.lake.storage.rows.table_reader import SNAPSHOT_ID
+from airflow_provider_ducklake.lake.storage.rows.table_reader import SNAPSHOT_ID, row_id_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

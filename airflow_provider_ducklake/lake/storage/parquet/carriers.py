@@ -9,9 +9,12 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field, arrow_type, cast_leaf
-from airflow_provider_ducklake.lake.storage.parquet.intervals import INTERVAL_PARTS, parts_of_arrow
 from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
-from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS
+from airflow_provider_ducklake.lake.storage.parquet.scalars import (
+    ARROW_SCALARS,
+    INTERVAL_PARTS,
+    parts_of_arrow,
+)
 from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT_OF_SPARK, variant_parts
 
 if TYPE_CHECKING:

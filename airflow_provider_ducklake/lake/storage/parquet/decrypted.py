@@ -13,15 +13,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.storage.parquet.footer_end import MAGIC, TAIL_BYTES, footer_length
-from airflow_provider_ducklake.lake.storage.parquet.modules import Additional, Cipher, Module
-from airflow_provider_ducklake.lake.storage.parquet.thrift import read_struct, write_struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import (
+    MAGIC,
+    TAIL_BYTES,
+    Additional,
+    Cipher,
+    Module,
+    footer_length,
+    read_struct,
+    write_struct,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ducklake.lake.spec.files import FileKey
-    from airflow_provider_ducklake.lake.storage.parquet.thrift import Struct
+    from airflow_provider_ducklake.lake.storage.parquet.modules import Struct
 
 _KEPT_CHUNKS = 4
 

@@ -9,14 +9,19 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.storage.parquet.footer_end import ENCRYPTED_MAGIC, MAGIC, TAIL_BYTES
-from airflow_provider_ducklake.lake.storage.parquet.modules import OVERHEAD
-from airflow_provider_ducklake.lake.storage.parquet.thrift import Kind, read_struct, write_struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import (
+    ENCRYPTED_MAGIC,
+    MAGIC,
+    OVERHEAD,
+    TAIL_BYTES,
+    Kind,
+    read_struct,
+    write_struct,
+)
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.storage.files.output_file import OutputFile
-    from airflow_provider_ducklake.lake.storage.parquet.modules import Cipher
-    from airflow_provider_ducklake.lake.storage.parquet.thrift import Field, Struct
+    from airflow_provider_ducklake.lake.storage.files.writing import OutputFile
+    from airflow_provider_ducklake.lake.storage.parquet.modules import Cipher, Field, Struct
 
 # FileCryptoMetaData: AES_GCM_V1 with nothing else, as the reference writes it.
 _CRYPTO = bytes.fromhex("1c1c000000")

@@ -13,14 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.storage.parquet.footer_end import MAGIC
-from airflow_provider_ducklake.lake.storage.parquet.schema_tree import (
-    BYTE_ARRAY,
-    SchemaNode,
-    leaves_of,
-    read_tree,
-)
-from airflow_provider_ducklake.lake.storage.parquet.thrift import (
+from airflow_provider_ducklake.lake.storage.parquet.modules import (
+    MAGIC,
     Field,
     Items,
     Kind,
@@ -31,9 +25,15 @@ from airflow_provider_ducklake.lake.storage.parquet.thrift import (
     varint,
     write_struct,
 )
+from airflow_provider_ducklake.lake.storage.parquet.reshape import (
+    BYTE_ARRAY,
+    SchemaNode,
+    leaves_of,
+    read_tree,
+)
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.storage.parquet.schema_tree import Leaf
+    from airflow_provider_ducklake.lake.storage.parquet.reshape import Leaf
 
 # Fields of the footer's structs, by Parquet's own numbers.
 _VERSION, _SCHEMA, _ROWS, _ROW_GROUPS, _CREATED_BY, _ALGORITHM = 1, 2, 3, 4, 6, 8  # of FileMetaData

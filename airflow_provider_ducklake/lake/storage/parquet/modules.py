@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from typing import Any
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     from airflow_provider_ducklake.lake.spec.files import FileKey
-    from airflow_provider_ducklake.lake.storage.parquet.thrift import Struct
+
 
 _LENGTH_BYTES, _NONCE_BYTES, _TAG_BYTES = 4, 12, 16
 OVERHEAD = _LENGTH_BYTES + _NONCE_BYTES + _TAG_BYTES
@@ -114,3 +115,356 @@ class Additional:
             return b""
         places = b"".join((one & 0xFFFF).to_bytes(2, "little") for one in ordinals)
         return self.file + bytes([module]) + places
+
+
+# The end of a Parquet file: its last bytes, and how many rows its footer says that it has.
+
+
+MAGIC = b"PAR1"
+ENCRYPTED_MAGIC = b"PARE"
+TAIL_BYTES = 8  # footer length word and magic
+READ_AHEAD_BYTES = (
+    2**16
+)  # at once from a store: as many as Arrow's reader asks for first, so that a cache helps
+_MOST_BYTES = 2**29  # of a footer
+
+
+def footer_length(tail: bytes, where: str, *, is_encrypted: bool = False) -> int:
+    """Return the length word of a file that ends with ``tail``.
+
+    Raises:
+        StorageError: these are not the last bytes of a Parquet file, or not of one that ``is_encrypted``; or
+            the footer is longer than any that is read.
+        UnsupportedFeatureError: the file is encrypted, and nobody has its key.
+    """
+    magic = tail[-4:]
+    if len(tail) < TAIL_BYTES or magic not in (MAGIC, ENCRYPTED_MAGIC):
+        raise StorageError(f"{where} is not a complete Parquet file: it does not end with a footer.")
+    if is_encrypted and magic == MAGIC:
+        raise StorageError(
+            f"{where} is not encrypted, although its lake is. DuckLake's clients refuse it, too; somebody "
+            "may have put it in the place of another file."
+        )
+    if not is_encrypted and magic == ENCRYPTED_MAGIC:
+        raise UnsupportedFeatureError(f"{where} is an encrypted Parquet file, and no lake has a key for it.")
+    length = int.from_bytes(tail[-TAIL_BYTES:-4], "little")
+    if length > _MOST_BYTES:
+        raise StorageError(
+            f"{where} is damaged: its footer is to have {length} bytes, and one has {_MOST_BYTES} at most."
+        )
+    return length
+
+
+_SIGNATURE_BYTES = 28  # of a plain footer behind encrypted columns: nonce and tag
+
+
+def refuse_encrypted_columns(metadata: pq.FileMetaData, source: pa.NativeFile, where: str) -> None:
+    """Refuse a file whose columns are encrypted though its footer is not.
+
+    pyarrow does not say so, and ends the process when it is asked for such a column.
+
+    Raises:
+        UnsupportedFeatureError: its footer is signed, as that of such a file is.
+    """
+    tail = source.read_at(TAIL_BYTES, max(0, source.size() - TAIL_BYTES))
+    if footer_length(tail, where) - metadata.serialized_size == _SIGNATURE_BYTES:
+        raise UnsupportedFeatureError(
+            f"{where} has encrypted columns behind a plain footer, and no lake has a key for them."
+        )
+
+
+def check_row_counts(metadata: pq.FileMetaData, where: str, most: int | None = None) -> None:
+    """Refuse a footer whose numbers of rows do not add up, or that has more than ``most`` rows.
+
+    Raises:
+        StorageError: names ``where`` and the numbers.
+    """
+    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    if min(counts, default=0) < 0 or sum(counts) != metadata.num_rows:
+        raise StorageError(
+            f"{where} is damaged: its footer says {metadata.num_rows} rows, and its row groups {sum(counts)}."
+        )
+    if most is not None and metadata.num_rows > most:
+        raise StorageError(f"{where} is damaged: it has {metadata.num_rows} rows, and may have {most}.")
+
+
+# Thrift's compact protocol as Parquet uses it: structs read as trees, changed, and written again.
+#
+# A struct is a dictionary of its fields by their ids. Nothing is known of names: what this release does not
+# know of a footer stays in it.
+# *Source:* Apache Thrift, "Thrift Compact protocol encoding".
+
+
+class Kind(IntEnum):
+    """The type of a field; ``TRUE`` and ``FALSE`` are values, too."""
+
+    TRUE = 1
+    FALSE = 2
+    BYTE = 3
+    I16 = 4
+    I32 = 5
+    I64 = 6
+    DOUBLE = 7
+    BINARY = 8
+    LIST = 9
+    SET = 10
+    MAP = 11
+    STRUCT = 12
+
+
+@dataclass(slots=True)
+class Field:
+    """A field's value: an int, bytes (a double's, too), a ``Struct``, a ``Items`` of them, a bool."""
+
+    kind: Kind
+    value: Any
+
+
+@dataclass(slots=True)
+class Items:
+    """The values of a list or a set, all of one kind."""
+
+    kind: Kind
+    values: list[Any]
+
+
+Struct: TypeAlias = dict[int, Field]
+
+_DEEPEST = 64
+_MOST_VALUES = 2**25  # a byte may be one, and each takes a hundred in memory
+_DOUBLE_BYTES = 8
+_SHORT = 15  # a list's length, or the distance between two ids, that stands in a byte of its own from here on
+
+
+def read_struct(data: bytes | memoryview, start: int = 0) -> tuple[Struct, int]:
+    """Return the struct that begins at ``start``, and where it ends.
+
+    Raises:
+        StorageError: there is none.
+    """
+    reader = _Reader(memoryview(data), start)
+    try:
+        return reader.struct(0), reader.place
+    except (IndexError, ValueError) as error:
+        raise StorageError(f"the Thrift at byte {start} is damaged ({error})") from None
+
+
+def read_items(data: bytes | memoryview, start: int) -> tuple[Items, int]:
+    """Return the list that begins at ``start``, and where it ends.
+
+    Raises:
+        ValueError, IndexError: there is none.
+    """
+    reader = _Reader(memoryview(data), start)
+    return reader.items(0), reader.place
+
+
+def varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return the number without sign at ``place``, and where it ends."""
+    number = shift = 0
+    while (byte := data[place]) >= 0x80:  # noqa: PLR2004 - the bit that says that more follows
+        number |= (byte & 0x7F) << shift
+        shift, place = shift + 7, place + 1
+    return number | byte << shift, place + 1
+
+
+def list_head(data: bytes, place: int) -> tuple[int, int, int]:
+    """Return the kind and the number of a list's values, and where they begin."""
+    head = data[place]
+    if head >> 4 < _SHORT:
+        return head & 0x0F, head >> 4, place + 1
+    count, place = varint(data, place + 1)
+    return head & 0x0F, count, place
+
+
+def skip(data: bytes, place: int, kind: int, depth: int = 0) -> int:
+    """Return where the value of a field ends that begins at ``place``; nothing is made of it.
+
+    Raises:
+        ValueError, IndexError: it is damaged.
+    """
+    if kind in _INTEGERS:
+        while data[place] >= 0x80:  # noqa: PLR2004 - the bit that says that more follows
+            place += 1
+        return place + 1
+    if kind == _BINARY:
+        size, place = varint(data, place)
+        return place + size
+    if kind in _SIZES:
+        return place + _SIZES[kind]
+    if depth > _DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if kind in _LISTS:
+        return _skip_items(data, place, depth)
+    if kind != _STRUCT:  # Parquet has no maps
+        raise ValueError(f"kind {kind} is not known")
+    while head := data[place]:
+        place += 1
+        if head <= _SHORT:  # the id follows
+            _, place = varint(data, place)
+        place = skip(data, place, head & 0x0F, depth + 1)
+    return place + 1
+
+
+def _skip_items(data: bytes, place: int, depth: int) -> int:
+    kind, count, place = list_head(data, place)
+    if count > len(data) - place:  # each takes a byte at least
+        raise ValueError("a list is too long")
+    if kind in _BOOLS:
+        return place + count
+    for _ in range(count):
+        place = skip(data, place, kind, depth + 1)
+    return place
+
+
+# As plain numbers: they are compared once for each field of a footer.
+_BINARY, _STRUCT = int(Kind.BINARY), int(Kind.STRUCT)
+_INTEGERS = frozenset(map(int, (Kind.I16, Kind.I32, Kind.I64)))
+_LISTS = frozenset(map(int, (Kind.LIST, Kind.SET)))
+_BOOLS = frozenset(map(int, (Kind.TRUE, Kind.FALSE)))
+_SIZES = {int(Kind.TRUE): 0, int(Kind.FALSE): 0, int(Kind.BYTE): 1, int(Kind.DOUBLE): _DOUBLE_BYTES}
+
+
+class _Reader:
+    def __init__(self, data: memoryview, place: int) -> None:
+        self._data = data
+        self.place = place
+        self._left = _MOST_VALUES
+
+    def _byte(self) -> int:
+        byte = self._data[self.place]
+        self.place += 1
+        return byte
+
+    def _bytes(self, count: int) -> bytes:
+        if count > len(self._data) - self.place:
+            raise ValueError(f"{count} bytes are missing")
+        self.place += count
+        return bytes(self._data[self.place - count : self.place])
+
+    def _varint(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self._byte()
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+                return number
+            shift += 7
+            if shift > 63:  # noqa: PLR2004 - no number has more bits
+                raise ValueError("a number is too long")
+
+    def _integer(self) -> int:
+        number = self._varint()
+        return number >> 1 ^ -(number & 1)
+
+    def _take(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise ValueError(f"it has more than {_MOST_VALUES} values")
+
+    def struct(self, depth: int) -> Struct:
+        if depth > _DEEPEST:
+            raise ValueError("it is nested too deeply")
+        found: Struct = {}
+        last = 0
+        while head := self._byte():
+            self._take(1)
+            kind = Kind(head & 0x0F)
+            last = last + (head >> 4) if head >> 4 else self._integer()
+            value = kind is Kind.TRUE if kind in (Kind.TRUE, Kind.FALSE) else self._value(kind, depth)
+            found[last] = Field(kind, value)
+        return found
+
+    def _value(self, kind: Kind, depth: int) -> Any:  # noqa: ANN401 - see Field
+        match kind:
+            case Kind.BYTE:
+                return self._byte()
+            case Kind.I16 | Kind.I32 | Kind.I64:
+                return self._integer()
+            case Kind.DOUBLE:
+                return self._bytes(_DOUBLE_BYTES)
+            case Kind.BINARY:
+                return self._bytes(self._varint())
+            case Kind.LIST | Kind.SET:
+                return self.items(depth + 1)
+            case Kind.STRUCT:
+                return self.struct(depth + 1)
+            case _:  # Parquet has no maps
+                raise ValueError(f"kind {kind} is not known")
+
+    def items(self, depth: int) -> Items:
+        head = self._byte()
+        kind, count = Kind(head & 0x0F), head >> 4
+        if count == _SHORT:
+            count = self._varint()
+        if depth > _DEEPEST or count > len(self._data) - self.place:  # each takes a byte at least
+            raise ValueError("a list is too long")
+        self._take(count)
+        if kind in (Kind.TRUE, Kind.FALSE):
+            return Items(kind, [self._byte() == Kind.TRUE for _ in range(count)])
+        return Items(kind, [self._value(kind, depth) for _ in range(count)])
+
+
+def write_struct(struct: Struct) -> bytes:
+    """Return the bytes of a struct."""
+    out = bytearray()
+    _write_struct(out, struct)
+    return bytes(out)
+
+
+def _write_struct(out: bytearray, struct: Struct) -> None:
+    last = 0
+    for number, field in sorted(struct.items()):
+        kind = field.kind
+        if kind in (Kind.TRUE, Kind.FALSE):
+            kind = Kind.TRUE if field.value else Kind.FALSE
+        distance = number - last
+        if 0 < distance <= _SHORT:
+            out.append(distance << 4 | kind)
+        else:
+            out.append(kind)
+            _write_integer(out, number)
+        if kind not in (Kind.TRUE, Kind.FALSE):
+            _write_value(out, kind, field.value)
+        last = number
+    out.append(0)
+
+
+def _write_value(out: bytearray, kind: Kind, value: Any) -> None:  # noqa: ANN401 - see Field
+    match kind:
+        case Kind.BYTE:
+            out.append(value)
+        case Kind.I16 | Kind.I32 | Kind.I64:
+            _write_integer(out, value)
+        case Kind.DOUBLE:
+            out += value
+        case Kind.BINARY:
+            _write_varint(out, len(value))
+            out += value
+        case Kind.LIST | Kind.SET:
+            _write_items(out, value)
+        case _:
+            _write_struct(out, value)
+
+
+def _write_items(out: bytearray, items: Items) -> None:
+    count, kind = len(items.values), items.kind
+    out.append(min(count, _SHORT) << 4 | kind)
+    if count >= _SHORT:
+        _write_varint(out, count)
+    for value in items.values:
+        if kind in (Kind.TRUE, Kind.FALSE):
+            out.append(Kind.TRUE if value else Kind.FALSE)
+        else:
+            _write_value(out, kind, value)
+
+
+def _write_integer(out: bytearray, number: int) -> None:
+    _write_varint(out, number << 1 if number >= 0 else ~(number << 1))
+
+
+def _write_varint(out: bytearray, number: int) -> None:
+    while number >= 0x80:  # noqa: PLR2004 - the bit that says that more follows
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)

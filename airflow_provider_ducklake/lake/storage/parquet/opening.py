@@ -7,26 +7,163 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.spec.files import FileKey
 from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors, open_input
-from airflow_provider_ducklake.lake.storage.files.output_file import OutputFile
+from airflow_provider_ducklake.lake.storage.files.writing import OutputFile
 from airflow_provider_ducklake.lake.storage.parquet.decrypted import DecryptedFile
 from airflow_provider_ducklake.lake.storage.parquet.encrypted import EncryptedOutput
-from airflow_provider_ducklake.lake.storage.parquet.footer_edits import (
-    NO_ANNOTATIONS,
-    Annotations,
-    FooterEditedOutput,
-)
-from airflow_provider_ducklake.lake.storage.parquet.footer_end import (
+from airflow_provider_ducklake.lake.storage.parquet.modules import (
     MAGIC,
     READ_AHEAD_BYTES,
     TAIL_BYTES,
+    Cipher,
+    Field,
+    Kind,
     footer_length,
+    read_struct,
+    write_struct,
 )
-from airflow_provider_ducklake.lake.storage.parquet.modules import Cipher
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.lake.storage.parquet.modules import Struct
+
+
+# A Parquet file whose footer is changed on its way out: what pyarrow cannot say of a file is said here.
+#
+# *Source:* Apache Parquet, ``parquet.thrift``: ``SchemaElement``, ``ConvertedType``, ``LogicalType``.
+
+
+_SCHEMA = 2  # of FileMetaData
+_CHILDREN, _CONVERTED_TYPE, _FIELD_ID, _LOGICAL_TYPE = 5, 6, 9, 10  # of SchemaElement
+_TIME_MICROS, _INTERVAL = 8, 21  # of ConvertedType
+_TIME, _VARIANT = 7, 16  # of LogicalType
+_IS_UTC = 1  # of TimeType
+_VERSION = 1  # of VariantType
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """The types, by field ids, that a writer does not give: variants are groups, the others leaves."""
+
+    variants: frozenset[int] = frozenset()
+    intervals: frozenset[int] = frozenset()
+    utc_times: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.variants or self.intervals or self.utc_times)
+
+
+NO_ANNOTATIONS = Annotations()
+
+
+class FooterEditedOutput:
+    """A sink for a Parquet writer that annotates columns, by their field ids, in the footer.
+
+    It passes on what is written until ``hold`` is called, before the writer is closed: what it writes then
+    ends with the footer.
+    """
+
+    def __init__(self, sink: OutputFile | EncryptedOutput, annotations: Annotations, where: str) -> None:
+        self._sink, self._annotations, self._where = sink, annotations, where
+        self._held: bytearray | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more may be written."""
+        return self._sink.closed
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Take bytes of the writer's."""
+        if self._held is None or self.closed:
+            return self._sink.write(data)
+        self._held += data
+        return len(memoryview(data))
+
+    def hold(self) -> None:
+        """Keep what is written from now on, up to ``finish``."""
+        self._held = bytearray()
+
+    def tell(self) -> int:
+        """Return the number of bytes that the writer has written."""
+        return self._sink.tell() + len(self._held or b"")
+
+    def flush(self) -> None:
+        """Do nothing: only ``finish`` makes the file visible."""
+
+    def close(self) -> None:
+        """Do nothing: a Parquet writer that closes its file may do so because of an error."""
+
+    def finish(self) -> None:
+        """Write the footer as it is to be, and make the file complete and lasting.
+
+        Raises:
+            StorageError: the writer has not written one.
+        """
+        self._sink.write(annotated(bytes(self._held or b""), self._annotations, self._where))
+        self._sink.finish()
+
+
+def annotated(data: bytes, annotations: Annotations, where: str) -> bytes:
+    """Return the end of a Parquet file, or all of it, with types in its footer.
+
+    Raises:
+        StorageError: the footer is not there, or damaged.
+    """
+    start = len(data) - TAIL_BYTES - footer_length(data[-TAIL_BYTES:], where)
+    if start < 0:
+        raise StorageError(f"{where} is not complete: its footer began before it was expected.")
+    footer, _ = read_struct(data, start)
+    _annotate(footer, annotations)
+    edited = write_struct(footer)
+    return data[:start] + edited + len(edited).to_bytes(4, "little") + MAGIC
+
+
+def _annotate(footer: Struct, annotations: Annotations) -> None:
+    for element in footer[_SCHEMA].value.values:
+        id_ = element[_FIELD_ID].value if _FIELD_ID in element else None
+        if _CHILDREN in element:
+            if id_ in annotations.variants:
+                version = {_VERSION: Field(Kind.BYTE, 1)}
+                element[_LOGICAL_TYPE] = Field(Kind.STRUCT, {_VARIANT: Field(Kind.STRUCT, version)})
+        elif id_ in annotations.intervals:
+            element[_CONVERTED_TYPE] = Field(Kind.I32, _INTERVAL)
+        elif id_ in annotations.utc_times:
+            element[_CONVERTED_TYPE] = Field(Kind.I32, _TIME_MICROS)
+            element[_LOGICAL_TYPE].value[_TIME].value[_IS_UTC] = Field(Kind.TRUE, value=True)
+
+
+def read_plain_footer(source: pa.NativeFile, where: str) -> Struct:
+    """Return the footer of a Parquet file that is open, and decrypted.
+
+    Raises:
+        StorageError: it is damaged.
+    """
+    size = source.size()
+    length = footer_length(source.read_at(min(size, TAIL_BYTES), max(0, size - TAIL_BYTES)), where)
+    start = max(0, size - TAIL_BYTES - length)
+    footer, _ = read_struct(source.read_at(length, start))
+    return footer
+
+
+def annotations_of(footer: Struct) -> Annotations:
+    """Return the columns of a file whose types a writer would not give."""
+    found: dict[str, set[int]] = {"variants": set(), "intervals": set(), "utc_times": set()}
+    for element in footer[_SCHEMA].value.values:
+        if _FIELD_ID in element and (kind := _annotated_as(element)) is not None:
+            found[kind].add(element[_FIELD_ID].value)
+    return Annotations(**{kind: frozenset(ids) for kind, ids in found.items()})
+
+
+def _annotated_as(element: Struct) -> str | None:
+    logical = element[_LOGICAL_TYPE].value if _LOGICAL_TYPE in element else {}
+    if _VARIANT in logical:
+        return "variants"
+    if _CONVERTED_TYPE in element and element[_CONVERTED_TYPE].value == _INTERVAL:
+        return "intervals"
+    return "utc_times" if _TIME in logical and logical[_TIME].value[_IS_UTC].value else None
 
 
 def open_parquet(location: Location) -> pa.NativeFile:

@@ -13,27 +13,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import Primitive, without_fields
-from airflow_provider_ducklake.lake.storage.parquet.reshape import ordinals
-from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import (
-    encode_objects,
-    rows_of_items,
-    starts_of,
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
+from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
+    DamagedVariantError,
+    Primitive,
+    merged_objects,
+    without_fields,
 )
-from airflow_provider_ducklake.lake.storage.parquet.variant_cuts import VALUES
-from airflow_provider_ducklake.lake.storage.parquet.variant_parts import (
+from airflow_provider_ducklake.lake.storage.parquet.reshape import is_list, ordinals
+from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import (
     ARRAY,
     OBJECT,
+    VALUES,
     Objects,
     elements_of,
+    encode_arrays,
+    encode_objects,
+    encode_scalars,
     kinds_of,
     objects_of,
+    rows_of_items,
+    starts_of,
     whole,
 )
 from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import scalars_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.lake.spec.schema import TableSchema
+
 
 _MOST_LEAVES = 64
 _DEEPEST = 8
@@ -282,3 +291,163 @@ def _spread(there: pa.Array, is_there: pa.Array) -> pa.Array:
         return there
     places = pc.subtract(pc.cumulative_sum(is_there.cast(pa.int64())), 1)
     return there.take(pc.if_else(is_there, places, pa.scalar(None, pa.int64())))
+
+
+# Rows as a file has them that shreds their variants; of which shape, its first rows say.
+
+
+_METADATA = pa.field("metadata", pa.binary(), nullable=False)
+_DAMAGED = (DamagedVariantError, pa.ArrowInvalid)  # the latter where a string is not UTF-8
+
+
+def shapes_of(rows: pa.Table, schema: TableSchema) -> dict[int, Shape]:
+    """Return the shapes of the columns of variants that are worth shredding, by their places."""
+    found = {
+        place: _shape(rows.column(place))
+        for place, column in enumerate(schema.columns)
+        if column.type.facts.kind is Kind.VARIANT
+    }
+    return {place: shape for place, shape in found.items() if not shape.is_whole}
+
+
+def _shape(variants: pa.ChunkedArray) -> Shape:
+    try:
+        return shape_of(*_parts(variants.combine_chunks()))
+    except _DAMAGED:  # of rows that nobody looks at, as those of another's file
+        return WHOLE
+
+
+def _parts(variants: pa.StructArray) -> tuple[pa.Array, pa.Array]:
+    """Return metadata and values; NULL where there is no variant."""
+    values = pc.if_else(variants.is_valid(), variants.field("value").cast(VALUES), pa.scalar(None, VALUES))
+    return variants.field("metadata"), values
+
+
+def shredded_schema(schema: pa.Schema, shapes: Mapping[int, Shape]) -> pa.Schema:
+    """Return a file's schema with columns shredded in their shapes."""
+    for place, shape in shapes.items():
+        schema = schema.set(place, schema.field(place).with_type(pa.struct([_METADATA, *shape.group])))
+    return schema
+
+
+def shredded_rows(rows: pa.Table, schema: pa.Schema, shapes: Mapping[int, Shape]) -> pa.Table:
+    """Return rows in a schema of ``shredded_schema``."""
+    if not shapes:
+        return rows
+    columns = [
+        _shredded(column, shapes[place]) if place in shapes else column
+        for place, column in enumerate(rows.columns)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _shredded(variants: pa.ChunkedArray, shape: Shape) -> pa.StructArray:
+    whole = variants.combine_chunks()
+    metadata, values = _parts(whole)
+    try:
+        groups = shredded(metadata, values, shape).flatten()
+    except _DAMAGED:
+        groups = [values.cast(pa.binary()), pa.nulls(len(values), shape.typed)]
+    mask = whole.is_null() if whole.null_count else None
+    return pa.StructArray.from_arrays([metadata, *groups], fields=[_METADATA, *shape.group], mask=mask)
+
+
+# Variants that a file shreds: put together from the columns in which their parts lie.
+#
+# A group has a ``value``, a ``typed_value``, or both, where an object has fields besides the shredded ones.
+# Groups of fields and elements are optional in files of DuckDB 1.5, and required by the standard: a group
+# that is NULL is one without parts. *Source:* Apache Parquet, "Variant Shredding".
+
+
+_ROWS_AT_ONCE = 1 << 16
+_BINARY = pa.binary()
+_NULL = pa.scalar(b"\x00", _BINARY)
+
+
+def values_of_shredded(array: pa.StructArray) -> pa.Array:
+    """Return the values of variants; NULL where a variant is missing, as where its group is NULL.
+
+    Raises:
+        pa.ArrowInvalid: the parts do not fit each other.
+        pa.ArrowNotImplementedError: values are shredded as a type that variants do not have.
+    """
+    metadata = _child(array, "metadata")
+    if metadata is None:
+        raise pa.ArrowInvalid("its variants have no metadata")
+    try:
+        parts = [_assembled(metadata.slice(at, _ROWS_AT_ONCE), part) for at, part in _slices(array)]
+    except DamagedVariantError as error:
+        raise pa.ArrowInvalid(str(error)) from None
+    return pa.concat_arrays(parts) if len(parts) != 1 else parts[0]
+
+
+def _slices(array: pa.StructArray) -> Iterator[tuple[int, pa.StructArray]]:
+    for at in range(0, max(1, len(array)), _ROWS_AT_ONCE):
+        yield at, array.slice(at, _ROWS_AT_ONCE)
+
+
+def _child(group: pa.StructArray, name: str) -> pa.Array | None:
+    """Return a field of a group, NULL where the group is."""
+    place = group.type.get_field_index(name)
+    if place < 0:
+        if name in [field.name for field in group.type]:
+            raise pa.ArrowInvalid(f"a group of its variants has two fields {name}")
+        return None
+    return group.flatten()[place] if group.null_count else group.field(place)
+
+
+def _assembled(metadata: pa.Array, group: pa.StructArray) -> pa.Array:
+    """Return the variants of a group, which is that of a row, a field or an element."""
+    if not pa.types.is_struct(group.type):
+        raise pa.ArrowInvalid(f"a part of its variants is {group.type} instead of a group")
+    if unknown := {field.name for field in group.type} - {"metadata", "value", "typed_value"}:
+        raise pa.ArrowInvalid(f"a group of its variants has a field {min(unknown)}")
+    value, typed = _child(group, "value"), _child(group, "typed_value")
+    if value is not None:
+        value = value.cast(_BINARY)
+    if typed is None:
+        return pa.nulls(len(group), _BINARY) if value is None else value
+    if value is None:
+        value = pa.nulls(len(group), _BINARY)
+    if pa.types.is_struct(typed.type):
+        return _with_rest(metadata, value, _objects_of(metadata, typed), frozenset(_names(typed.type)))
+    whole = _arrays(metadata, typed) if is_list(typed.type) else encode_scalars(typed)
+    if pc.any(pc.and_(value.is_valid(), whole.is_valid())).as_py():
+        raise DamagedVariantError("a value is shredded, and there in one piece, too")
+    return pc.coalesce(whole, value)
+
+
+def _names(type_: pa.StructType) -> list[str]:
+    names = [field.name for field in type_]
+    if len(set(names)) != len(names):
+        raise pa.ArrowInvalid("its objects are shredded into two fields of one name")
+    return names
+
+
+def _objects_of(metadata: pa.Array, typed: pa.StructArray) -> pa.Array:
+    fields = {name: _assembled(metadata, _required(typed, name)) for name in _names(typed.type)}
+    return encode_objects(metadata, typed.is_valid(), fields)
+
+
+def _required(typed: pa.StructArray, name: str) -> pa.Array:
+    child = _child(typed, name)
+    assert child is not None
+    return child
+
+
+def _with_rest(metadata: pa.Array, rest: pa.Array, objects: pa.Array, shredded: frozenset[str]) -> pa.Array:
+    """Return objects with their fields that are not shredded, or values that are no objects."""
+    whole = pc.coalesce(objects, rest)
+    partly = pc.indices_nonzero(pc.and_(objects.is_valid(), rest.is_valid()))
+    if not len(partly):
+        return whole
+    columns = (one.take(partly).to_pylist() for one in (metadata, objects, rest))
+    merged = [merged_objects(names, one, other, shredded) for names, one, other in zip(*columns, strict=True)]
+    mask = pc.and_(objects.is_valid(), rest.is_valid())
+    return pc.replace_with_mask(whole, mask, pa.array(merged, _BINARY))
+
+
+def _arrays(metadata: pa.Array, typed: pa.Array) -> pa.Array:
+    counts = pc.list_value_length(typed)
+    elements = _assembled(metadata.take(pc.list_parent_indices(typed)), typed.flatten())
+    return encode_arrays(counts, pc.coalesce(elements, _NULL))

@@ -18,8 +18,8 @@ from airflow_provider_ducklake.lake.errors import InvalidValueError
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import TEXTS, Kind
 from airflow_provider_ducklake.lake.spec.types.texts import MOST_LEVELS, is_json, is_too_deep
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
-from airflow_provider_ducklake.lake.storage.parquet.intervals import unstorable
-from airflow_provider_ducklake.lake.storage.parquet.variant_checks import are_sound
+from airflow_provider_ducklake.lake.storage.parquet.scalars import unstorable
+from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import are_sound
 from airflow_provider_ducklake.lake.storage.parquet.writer import values_of_leaves
 
 if TYPE_CHECKING:

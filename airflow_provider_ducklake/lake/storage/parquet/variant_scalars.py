@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
+    DEEPEST,
+    MICROSECONDS_OF_DAY,
     MOST_DIGITS,
     SIZES,
     Basic,
     DamagedVariantError,
     Primitive,
+    read_names,
 )
-from airflow_provider_ducklake.lake.storage.parquet.variant_cuts import (
+from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import (
+    ARRAY,
     COUNT_BYTES,
+    OBJECT,
+    VALUES,
     always,
     between,
     bits,
     bytes_at,
+    elements_of,
     first_bytes,
+    kinds_of,
     length_after,
+    objects_of,
     reread,
+    rows_of_items,
+    whole,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
+
 
 _FIXED = {
     Primitive.INT8: pa.int8(),
@@ -115,3 +128,142 @@ def _decimals(kind: Primitive, values: pa.Array) -> Iterator[tuple[pa.Array | No
 def _exceeds(unscaled: pa.Array, digits: int) -> bool:
     limits = pc.min_max(unscaled).as_py()
     return any(abs(int(one)) >= 10**digits for one in limits.values() if one is not None)
+
+
+# Whether values that are to be written are variants, looked at by Arrow a column at a time.
+
+
+_MOST_NAMES = 200  # of which each costs a look at all objects
+_FEW_LOOKS, _BYTES_OF_A_LOOK = 256, 4096  # Python looks at as many bytes in the time of one of Arrow's looks
+_WITH_LIMITS = frozenset(
+    map(int, (Primitive.STRING, Primitive.TIME, Primitive.DECIMAL4, Primitive.DECIMAL8, Primitive.DECIMAL16))
+)
+_KNOWN = frozenset({*map(int, Primitive), OBJECT, ARRAY}) - {int(Primitive.FALSE)}
+
+
+def are_sound(metadata: pa.Array, values: pa.Array) -> bool:
+    """Whether all of the values, of which none is NULL, are variants and nothing follows them.
+
+    False says nothing of any of them: ``check_variant`` does.
+    """
+    try:
+        for one in pc.unique(metadata).to_pylist():
+            read_names(one)
+        is_whole = pc.equal(pc.binary_length(whole(values)), pc.binary_length(values).cast(pa.int32()))
+        count = pc.sum(pc.binary_length(values)).as_py() or 0
+        _look_at(metadata, values, DEEPEST, _Left(count, _FEW_LOOKS + count // _BYTES_OF_A_LOOK))
+    except (ValueError, pa.ArrowInvalid):
+        return False
+    return bool(pc.all(is_whole, min_count=0).as_py())
+
+
+@dataclass(slots=True)
+class _Left:
+    """How many bytes are left, of which each value has one unless they lie in each other; how many looks."""
+
+    bytes: int
+    looks: int
+
+    def take(self, values: int) -> None:
+        self.bytes -= values
+        self.looks -= 1
+        if self.bytes < 0:
+            raise DamagedVariantError("its values lie in each other")
+        if self.looks < 0:
+            raise DamagedVariantError("its values lie at so many places that Python is faster")
+
+
+def _look_at(metadata: pa.Array, values: pa.Array, levels: int, left: _Left) -> None:
+    """Look at every value within values."""
+    left.take(len(values))
+    if not levels:
+        raise DamagedVariantError("it has too many levels")
+    values = whole(values).cast(VALUES)  # so that nothing in them lies behind their own end
+    kinds = kinds_of(values)
+    for kind in pc.unique(kinds).to_pylist():
+        is_so = pc.equal(kinds, kind)
+        names, found = metadata.filter(is_so), values.filter(is_so)
+        if kind == OBJECT:
+            objects = objects_of(names, found)
+            known = {name for layout in objects.names for name in layout}
+            if len(known) > _MOST_NAMES or any(len(set(one)) < len(one) for one in objects.names):
+                raise DamagedVariantError("its objects have too many names, or one twice")
+            for name in known:
+                field = objects.field(name)
+                there = field.is_valid()
+                _look_at(names.filter(there), field.drop_null(), levels - 1, left)
+        elif kind == ARRAY:
+            counts, elements = elements_of(found)
+            _look_at(names.take(rows_of_items(counts)), elements, levels - 1, left)
+        elif kind in _WITH_LIMITS:
+            _check_scalars(kind, found)
+        elif kind not in _KNOWN:
+            raise DamagedVariantError(f"it has a value of type {kind}, which is not known")
+
+
+def _check_scalars(kind: int, values: pa.Array) -> None:
+    """Look at values of a type that has limits."""
+    for _, scalars in scalars_of(kind, values):  # which are those of strings and decimals
+        if kind == Primitive.TIME:
+            limits = pc.min_max(scalars.cast(pa.int64())).as_py()
+            if limits["min"] < 0 or limits["max"] >= MICROSECONDS_OF_DAY:
+                raise DamagedVariantError("it has a time that is none of a day")
+
+
+# What lies at a path in a shredded variant: the Parquet columns to read, and the values in them.
+
+
+def parts_at(field: pa.Field, paths: Collection[Sequence[str]]) -> list[str]:
+    """Return the parts of a file's column to read, as pyarrow names them: all of it, without ``paths``.
+
+    Variants that are put together of these parts have at the paths what they have there, and nothing else
+    for sure.
+    """
+    if not paths or "." in field.name or any("." in name for path in paths for name in path):
+        return [field.name]
+    found = [part for path in paths for part in _parts(field.type, path, field.name)]
+    return list(dict.fromkeys([f"{field.name}.metadata", *found]))
+
+
+def _parts(group: pa.DataType, path: Sequence[str], prefix: str) -> Iterator[str]:
+    if not pa.types.is_struct(group):
+        yield prefix
+        return
+    fields = {field.name: field.type for field in group}
+    if not path:
+        yield from (f"{prefix}.{name}" for name in fields)
+        return
+    if "value" in fields:
+        yield f"{prefix}.value"
+    typed = fields.get("typed_value")
+    if typed is not None and pa.types.is_struct(typed) and typed.get_field_index(path[0]) >= 0:
+        below = typed.field(path[0]).type
+        yield from _parts(below, path[1:], f"{prefix}.typed_value.{path[0]}")
+
+
+def typed_at(group: pa.StructArray, path: Sequence[str]) -> pa.Array | None:
+    """Return the values at a path of variants as a file shreds them, of the type that they have there.
+
+    None: they have none in common, or lie in one piece with others.
+    """
+    values: pa.Array = group
+    for place in range(len(path) + 1):
+        typed = _typed_value(values)
+        if typed is None or place == len(path):
+            return None if typed is None or typed.type.num_fields else typed
+        place_of_field = typed.type.get_field_index(path[place]) if pa.types.is_struct(typed.type) else -1
+        if place_of_field < 0:
+            return None
+        values = typed.flatten()[place_of_field]
+    return None
+
+
+def _typed_value(group: pa.Array) -> pa.Array | None:
+    """Return the shredded values of a group; None where some lie in one piece."""
+    if not pa.types.is_struct(group.type):
+        return None
+    fields = dict(zip([field.name for field in group.type], group.flatten(), strict=True))
+    rest = fields.get("value")
+    if rest is not None and rest.null_count < len(rest):
+        return None
+    return fields.get("typed_value")

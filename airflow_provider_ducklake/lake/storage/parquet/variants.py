@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import NULL
-from airflow_provider_ducklake.lake.storage.parquet.shredded_variants import values_of_shredded
+from airflow_provider_ducklake.lake.storage.parquet.shredding import values_of_shredded
 
 VARIANT = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
 # As in files; there a group is required to have both.

@@ -26,12 +26,11 @@ from airflow_provider_ducklake.lake.storage.parquet.footer import (
     children_of_field,
     footer_stats,
 )
-from airflow_provider_ducklake.lake.storage.parquet.footer_edits import Annotations
 from airflow_provider_ducklake.lake.storage.parquet.geometries import WKB, check_geometries, have_box
-from airflow_provider_ducklake.lake.storage.parquet.intervals import STORED_INTERVAL
-from airflow_provider_ducklake.lake.storage.parquet.opening import ParquetOutput
+from airflow_provider_ducklake.lake.storage.parquet.opening import Annotations, ParquetOutput
 from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
-from airflow_provider_ducklake.lake.storage.parquet.shredded_rows import (
+from airflow_provider_ducklake.lake.storage.parquet.scalars import STORED_INTERVAL
+from airflow_provider_ducklake.lake.storage.parquet.shredding import (
     shapes_of,
     shredded_rows,
     shredded_schema,
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.storage.files.output_file import OutputFile
+    from airflow_provider_ducklake.lake.storage.files.writing import OutputFile
     from airflow_provider_ducklake.lake.storage.parquet.encrypted import EncryptedOutput
-    from airflow_provider_ducklake.lake.storage.parquet.footer_edits import FooterEditedOutput
+    from airflow_provider_ducklake.lake.storage.parquet.opening import FooterEditedOutput
 
 _SAMPLE_ROWS = 16_384  # the first rows decide the encodings of a file
 _REPEATING = 0.5  # share of distinct values up to which a dictionary pays

@@ -41,8 +41,12 @@ from airflow_provider_ducklake.lake.spec.types.literals import (
 from airflow_provider_ducklake.lake.spec.types.values import Physical, format_physical, is_infinite
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import Primitive, primitives_of
 from airflow_provider_ducklake.lake.spec.types.variants import split_variant
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field, arrow_schema
-from airflow_provider_ducklake.lake.storage.parquet.arrow_values import array_of, values_of
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
+    array_of,
+    arrow_field,
+    arrow_schema,
+    values_of,
+)
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
 from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS
 

@@ -1,0 +1,486 @@
+"""Write restored rows to new files.
+
+A file is copied as it is where all its rows come back and none says which snapshot it came by: the change
+feed would show rows of a copy at the snapshots that they name, a second time, and would show the rows that a
+copy's delete file leaves out as born and gone. Any other rows are rewritten, with their ids.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError, UntrustedValueError
+from airflow_provider_ducklake.lake.planning.upkeep.restore import FileLook, FilePair, has_later_rows
+from airflow_provider_ducklake.lake.spec.partitioning import hive_directory
+from airflow_provider_ducklake.lake.spec.schema import TableSchema
+from airflow_provider_ducklake.lake.storage.deletes.deletes import positions_of
+from airflow_provider_ducklake.lake.storage.files.durable import make_parents, sync_directory
+from airflow_provider_ducklake.lake.storage.files.filesystem import (
+    child,
+    exists,
+    file_sizes,
+    naming_errors,
+    open_filesystem,
+    open_input,
+)
+from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
+from airflow_provider_ducklake.lake.storage.files.writing import copy_file
+from airflow_provider_ducklake.lake.storage.moving.compact import Merging
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field
+from airflow_provider_ducklake.lake.storage.parquet.footer import open_footer
+from airflow_provider_ducklake.lake.storage.parquet.modules import TAIL_BYTES, footer_length
+from airflow_provider_ducklake.lake.storage.parquet.opening import (
+    ParquetOutput,
+    annotated,
+    annotations_of,
+    open_parquet,
+    read_plain_footer,
+)
+from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
+from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id, ordinals
+from airflow_provider_ducklake.lake.storage.parquet.rows import split_by_partition
+from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter, columns_with_statistics
+from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
+from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows, ScanPlan
+    from airflow_provider_ducklake.lake.planning.upkeep.restore import RewriteBin
+    from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+    from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location, StorageOptions
+    from airflow_provider_ducklake.lake.storage.files.writing import CopiedFile
+    from airflow_provider_ducklake.lake.storage.parquet.opening import Written
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """A table as two snapshots read it: the one that comes back, and the newest; None: it was dropped."""
+
+    then: ScanPlan
+    now: ScanPlan | None
+    locate: Callable[[str], Location] = open_filesystem
+
+    def look(self, pair: FilePair) -> FileLook:
+        """Find out which rows of a file return, and which came since.
+
+        Raises:
+            StorageError: the file or one with its deletes is gone, or damaged.
+        """
+        dead, later = self._gone_then(pair.then), self._later(pair.then)
+        absent = _union(dead, later)
+        is_plain = not len(absent) and not self._has_stamps(pair.then)
+        if pair.now is None or self.now is None:
+            return FileLook(pair, pair.then.record_count - len(absent), positions_of(_NONE), is_plain)
+        gone = _unique(gone_positions(self.now, pair.now, self.locate))
+        return FileLook(
+            pair, len(_minus(gone, absent)), positions_of(_ascending(_minus(later, gone))), is_plain
+        )
+
+    def _gone_then(self, file: LiveDataFile) -> pa.Array:
+        return _unique(gone_positions(self.then, file, self.locate))
+
+    def _later(self, file: LiveDataFile) -> pa.Array:
+        """Return where the rows lie that came after the snapshot."""
+        at = self.then.table.snapshot.id
+        if not has_later_rows(file, at):
+            return _NONE
+        rows = read_data_file(
+            file,
+            TableSchema((SNAPSHOT_ID,)),
+            table=str(self.then.table.name),
+            snapshot_id=at,
+            locate=self.locate,
+        )
+        is_later = pc.fill_null(pc.greater(rows.column(SNAPSHOT_ID), at), False)  # noqa: FBT003 - the filling
+        return ordinals(rows.row_count).filter(is_later.combine_chunks())
+
+    def _has_stamps(self, file: LiveDataFile) -> bool:
+        location = self.locate(file.path).with_key(file.encryption_key)
+        with naming_errors(location.uri, "read"), open_parquet(location) as source:
+            fields = pq.ParquetFile(source).schema_arrow
+        own = (SNAPSHOT_ID.id, SNAPSHOT_ID.name)
+        return any(field_id(field) in own or field.name in own for field in fields)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file whole, within its store where it can do that.
+
+        Raises:
+            StorageError: it is gone, or cannot be written.
+        """
+        try:
+            copy_file(self.locate(source), self.locate(target))
+        except StorageError as error:
+            table = self.then.table
+            raise StorageError(
+                f"{error} It held rows of {table.name} at snapshot {table.snapshot.id}, which cannot be "
+                "restored without it. Nothing was changed."
+            ) from error
+
+    def rewrite(
+        self, files: RewriteBin, next_path: Callable[[], str], settings: ParquetSettings
+    ) -> list[DataFile]:
+        """Write the rows of files that return, with their ids; little more than a row group is held at once.
+
+        Raises:
+            StorageError: a file is gone, or damaged.
+            UnsupportedFeatureError: a file has a layout that this release cannot read, or the table a type
+                that it cannot write.
+        """
+        schema = self.then.table.schema
+        rows = (part for pair in files.pairs for part in self._returning(pair, schema, settings))
+        written = self._written(rows, next_path, settings)
+        return [_known_by_catalog(one, files.partition_values) for one in written]
+
+    def write_inlined(
+        self, parts: Sequence[InlinedRows], path_in: Callable[[str], str], settings: ParquetSettings
+    ) -> Iterator[DataFile]:
+        """Write rows that lay in the catalog, with their ids, a file or more for each partition.
+
+        ``path_in`` is given the folders of a partition, below the table's directory.
+
+        Raises:
+            StorageError: a file cannot be written.
+            UnsupportedFeatureError: the table has a type that this release cannot write.
+        """
+        if not parts:
+            return
+        schema = self.then.table.schema
+        spec = self.then.table.partition_spec
+        keys = spec.fields if spec is not None else ()
+        row_ids = pa.array([one for part in parts for one in part.row_ids], pa.int64())
+        rows = inlined_in_schema(parts, schema).append_column(ROW_ID.name, row_ids)
+        for values, partition in split_by_partition(rows, schema, keys):
+            folders = hive_directory(keys, schema, values) if settings.hive_file_pattern else ""
+            for one in self._written(iter([partition]), partial(path_in, folders), settings):
+                yield _known_by_catalog(one, values)
+
+    def _written(
+        self, parts: Iterator[pa.Table], next_path: Callable[[], str], settings: ParquetSettings
+    ) -> Sequence[DataFile]:
+        """Write rows, each with its id behind its columns."""
+        target = TableSchema((*self.then.table.schema.columns, ROW_ID))
+        with RollingWriter(target, next_path, settings, locate=self.locate) as writer:
+            for rows in parts:
+                writer.write(rows)
+        return writer.files
+
+    def _returning(
+        self, pair: FilePair, schema: TableSchema, settings: ParquetSettings
+    ) -> Iterator[pa.Table]:
+        """Yield the rows that return, each with its id behind its columns."""
+        table = self.then.table
+        merging = Merging(str(table.name), table.snapshot.id, settings, self.locate)
+        dead = self._gone_then(pair.then)
+        gone = None
+        if pair.now is not None and self.now is not None:
+            gone = _unique(gone_positions(self.now, pair.now, self.locate))
+
+        def return_(places: pa.Array, snapshots: pa.ChunkedArray) -> pa.ChunkedArray:
+            had = pc.and_(
+                pc.less_equal(snapshots, table.snapshot.id), pc.invert(pc.is_in(places, value_set=dead))
+            )
+            return had if gone is None else pc.and_(had, pc.is_in(places, value_set=gone))
+
+        for rows in merging.numbered_rows(pair.then, schema, return_):
+            yield rows.drop_columns([SNAPSHOT_ID.name])
+
+
+_NONE = pa.array([], pa.int64())
+
+
+def _unique(positions: pa.Array) -> pa.Array:
+    return pc.unique(positions)
+
+
+def _union(left: pa.Array, right: pa.Array) -> pa.Array:
+    return _unique(pa.concat_arrays([left, right]))
+
+
+def _minus(left: pa.Array, right: pa.Array) -> pa.Array:
+    return left.filter(pc.invert(pc.is_in(left, value_set=right)))
+
+
+def _ascending(positions: pa.Array) -> pa.Array:
+    return positions.take(pc.sort_indices(positions))
+
+
+def _known_by_catalog(written: DataFile, partition_values: tuple[str | None, ...]) -> DataFile:
+    stats = {one: known for one, known in written.column_stats.items() if one != ROW_ID.id}
+    return replace(written, column_stats=stats, partition_values=partition_values, has_row_ids=True)
+
+
+# Copy a data file and add the snapshot that each row comes from.
+#
+# The rows keep their order, so row ids and delete files that count rows still fit; all columns stay, with
+# their names, ids and types. *Source:* the merged files of the reference (docs/sources.md, maintenance).
+
+
+_BATCH_ROWS = 122_880
+
+
+def is_stamped(source: Location, counts: Sequence[tuple[int, int]]) -> bool:
+    """Whether a file says already of each row which snapshot it came by, and says what ``counts`` says.
+
+    Raises:
+        StorageError: it is missing or damaged.
+        UnsupportedFeatureError: it is encrypted, and has no key.
+    """
+    with naming_errors(source.uri, "read"), open_parquet(source) as stream:
+        footer_length(stream.read_at(TAIL_BYTES, max(0, stream.size() - TAIL_BYTES)), source.uri)
+        file = pq.ParquetFile(stream)
+        name = next((field.name for field in file.schema_arrow if _is_stamp(field)), None)
+        return name is not None and file.read(columns=[name]).column(0).equals(_stamps(counts))
+
+
+def check_copyable(source: Location) -> None:
+    """Find out whether ``write_stamped`` could copy a file, by its footer alone.
+
+    Raises:
+        StorageError: it is missing or damaged.
+        UnsupportedFeatureError: a column would not be the same in the copy.
+    """
+    open_footer(source)  # checks it: the codec of a column is asked for below
+    with naming_errors(source.uri, "read"), open_parquet(source) as stream:
+        file = pq.ParquetFile(stream)
+        copy = pa.BufferOutputStream()
+        with _writer(copy, file):
+            pass
+        found = annotations_of(read_plain_footer(stream, source.uri))
+        copied = pq.ParquetFile(pa.BufferReader(annotated(copy.getvalue().to_pybytes(), found, source.uri)))
+    for before, after in zip(_columns(file), _columns(copied), strict=False):
+        if before != after:
+            raise UnsupportedFeatureError(
+                f"{source.uri}: column {before[0]} is stored as {' '.join(before[1:])}, but a copy would "
+                f"have {' '.join(after[1:])}, which other clients read as other values. This release cannot "
+                "copy it."
+            )
+
+
+def write_stamped(source: Location, target: Location, counts: Sequence[tuple[int, int]]) -> Written:
+    """Write the copy and return what the catalog is to know of it.
+
+    ``counts`` are snapshots, each with the number of rows up to it; the last one has all.
+
+    Raises:
+        StorageError: the file is missing or damaged, has another number of rows, or no copy can be written.
+        UnsupportedFeatureError: as ``check_copyable``.
+    """
+    check_copyable(source)
+    with naming_errors(source.uri, "copy"), open_parquet(source) as stream:
+        file = pq.ParquetFile(stream, pre_buffer=not source.is_local)
+        if file.metadata.num_rows != counts[-1][1]:
+            raise StorageError(
+                f"{source.uri} has {file.metadata.num_rows} rows, but the catalog says {counts[-1][1]}."
+            )
+        output = ParquetOutput(target, annotations_of(read_plain_footer(stream, source.uri)))
+        try:
+            _copy(file, output, _stamps(counts))
+            return output.finish()
+        except BaseException:
+            output.abort()
+            raise
+
+
+def _copy(file: pq.ParquetFile, output: ParquetOutput, stamps: pa.ChunkedArray) -> None:
+    done = 0
+    with _writer(output.sink, file) as writer:
+        for batch in file.iter_batches(_BATCH_ROWS, columns=writer.schema.names[:-1]):
+            rows = pa.Table.from_batches([batch])
+            rows = rows.append_column(_STAMP, stamps.slice(done, rows.num_rows))
+            writer.write_table(rows.cast(writer.schema))
+            done += rows.num_rows
+        output.expect_footer()
+
+
+_STAMP = arrow_field(SNAPSHOT_ID)
+
+
+def _is_stamp(field: pa.Field) -> bool:
+    return field_id(field) == SNAPSHOT_ID.id
+
+
+def _writer(sink: Any, file: pq.ParquetFile) -> pq.ParquetWriter:  # noqa: ANN401 - a file object
+    schema = pa.schema([*(field for field in file.schema_arrow if not _is_stamp(field)), _STAMP])
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        version="2.6",
+        compression=_compression(file.metadata),
+        write_statistics=columns_with_statistics(schema),
+        store_decimal_as_integer=True,
+        store_schema=False,
+    )
+
+
+def _compression(metadata: pq.FileMetaData) -> str:
+    if not metadata.num_row_groups or not metadata.num_columns:
+        return "snappy"
+    codec: str = metadata.row_group(0).column(0).compression
+    return {"UNCOMPRESSED": "none", "LZ4_RAW": "lz4"}.get(codec, codec).lower()
+
+
+def _stamps(counts: Sequence[tuple[int, int]]) -> pa.ChunkedArray:
+    parts, done = [], 0
+    for snapshot, count in counts:
+        parts.append(pa.repeat(pa.scalar(snapshot, pa.int64()), count - done))
+        done = count
+    return pa.chunked_array(parts, pa.int64())
+
+
+def _columns(file: pq.ParquetFile) -> list[tuple[str, ...]]:
+    """Return of each leaf its path, and what says which values its bytes are."""
+    schema = file.schema
+    return [(schema.column(place).path, *_storage(schema.column(place))) for place in range(len(schema))]
+
+
+# What these integers are without a word.
+_UNSAID = {f"Int(bitWidth={bits}, isSigned=true)": "None" for bits in (32, 64)}
+
+
+def _storage(column: pq.ColumnSchema) -> tuple[str, ...]:
+    logical = _UNSAID.get(str(column.logical_type), str(column.logical_type))
+    if logical.startswith("Decimal"):
+        return (logical,)  # says itself what integers and bytes of any width mean
+    if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        return (f"{column.physical_type}({column.length})", logical)
+    return (column.physical_type, logical)
+
+
+# Copy the files of a frozen lake, and put its catalog in its place.
+
+
+_PRIVATE = 0o600
+_LEAST_BYTES = 12  # of a Parquet file: its words at both ends, and the length of its footer
+_OF_LAKES = {(word, word) for word in (b"PAR1", b"PARE", b"PFA1")}  # Parquet, encrypted, Puffin
+
+
+def copy_files(
+    copies: Mapping[str, CopiedFile],
+    folder: str,
+    options: StorageOptions,
+    locate: Callable[[str], Location],
+) -> None:
+    """Copy files, several at once; ``copies`` are those by the path below ``folder``.
+
+    Those that are there already, by their size, were copied by a try before: files of a lake never change.
+
+    Raises:
+        StorageError: one is missing or cannot be copied; names it.
+        UntrustedValueError: one is no file of a lake, or a link leads a copy elsewhere; names it.
+    """
+    there = file_sizes(folder, options)
+    target = open_filesystem(folder, options)
+
+    def copy(path: str) -> None:
+        source, place = locate(copies[path].source), child(target, path)
+        _check_is_of_a_lake(source, copies[path].size)
+        if place.is_local and not _real(Path(place.path).parent).is_relative_to(_real(Path(target.path))):
+            problem = "would lie elsewhere by a link in the folder"
+            raise UntrustedValueError(f"The export to {folder}", path, problem)
+        copy_file(source, place)
+
+    in_threads(copy, [path for path, file in copies.items() if there.get(path, -1) != file.size])
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _check_is_of_a_lake(file: Location, size: int | None) -> None:
+    """Refuse what is no Parquet or Puffin file of its size: a row of the catalog may name any file.
+
+    Raises:
+        UntrustedValueError: it is not; names it.
+        StorageError: it cannot be read.
+    """
+    with naming_errors(file.uri, "read"), open_input(file) as stream:
+        found = stream.size()
+        ends = (stream.read(4), b"") if found < _LEAST_BYTES else (stream.read(4), _last(stream, found))
+    if ends not in _OF_LAKES or (size is not None and size != found):
+        problem = f"has {found} bytes and is not the file of {size} bytes that a lake would have there"
+        raise UntrustedValueError("A row of the catalog", file.uri, problem)
+
+
+def _last(stream: pa.NativeFile, size: int) -> bytes:
+    stream.seek(size - 4)
+    return bytes(stream.read(4))
+
+
+def is_there(path: str, options: StorageOptions) -> bool:
+    """Whether a file is there.
+
+    Raises:
+        StorageError: the store cannot be reached.
+    """
+    return exists(path, options)
+
+
+def fetch(path: str, to: Path, options: StorageOptions) -> None:
+    """Copy a file to a local one.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    copy_file(open_filesystem(path, options), open_filesystem(str(to), {}))
+
+
+def publish(made: Path, path: str, options: StorageOptions, *, mode: int, replaces: bool) -> bool:
+    """Put a file where it is to be, whole at once, on a local disk with a mode; return whether it is there.
+
+    False: another one came first, and ``replaces`` is not given. An object store keeps whichever comes last.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    target = open_filesystem(path, options)
+    if not target.is_local:
+        copy_file(open_filesystem(str(made), {}), target)
+        return True
+    with naming_errors(path, "write"):
+        return _publish_locally(made, Path(target.path), mode=mode, replaces=replaces)
+
+
+def _linked(made: Path, target: Path) -> bool:
+    """Give a file its name where nothing has it, and return whether that was so."""
+    try:
+        target.hardlink_to(made)  # unlike a rename it fails where something is
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        if target.exists():
+            return False
+        made.replace(target)
+    return True
+
+
+def _publish_locally(made: Path, target: Path, *, mode: int, replaces: bool) -> bool:
+    make_parents(target)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        temporary.touch(_PRIVATE, exist_ok=False)
+        shutil.copyfile(made, temporary)
+        temporary.chmod(mode)
+        with temporary.open("rb") as copied:
+            os.fsync(copied.fileno())
+        if replaces:
+            temporary.replace(target)
+        elif not _linked(temporary, target):
+            return False
+        sync_directory(target.parent)
+        return True
+    finally:
+        temporary.unlink(missing_ok=True)
