@@ -406,7 +406,7 @@ class _Teller:
 
     def _column_lineage(self, table: QualifiedName, schema: TableSchema | None) -> dict[str, Facets]:
         """Return where the columns of a table come from; of several queries all say so."""
-        from airflow_provider_ducklake.lake.sql.spark.column_lineage import column_lineage  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.sql.spark.conditions import column_lineage  # noqa: PLC0415 - heavy
 
         if schema is None:
             return {}

@@ -11,14 +11,15 @@ from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
 from airflow_provider_ducklake.lake.spec.names.identifiers import RESERVED, quote, written
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, SCALARS
-from airflow_provider_ducklake.lake.sql.duckdb.column_types import (
+from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from airflow_provider_ducklake.lake.sql.duckdb.types import (
+    BARE_FUNCTIONS,
     DECIMAL_SPELLINGS,
+    FUNCTIONS,
     NOT_IN_THE_FORMAT,
     SCALAR_SPELLINGS,
     STRUCT_SPELLINGS,
 )
-from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.lake.sql.duckdb.defaults import BARE_FUNCTIONS, FUNCTIONS
 from airflow_provider_ducklake.lake.sql.lexer import split_statements
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_core import open_core

@@ -15,8 +15,7 @@ from airflow_provider_ducklake.lake.spark.jobs.sql import rows_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import no_named_files
 from airflow_provider_ducklake.lake.spark.sources import query
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.sql.spark.lake_views import checked_text
-from airflow_provider_ducklake.lake.sql.spark.view_functions import FUNCTIONS
+from airflow_provider_ducklake.lake.sql.spark.lake_views import FUNCTIONS, checked_text
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.unit.sql.view_texts import ORDINARY
 

@@ -46,8 +46,7 @@ from airflow_provider_ducklake.lake.spec.defaults import literal_physical
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind as ScalarKind
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, StructType, parse_type
-from airflow_provider_ducklake.lake.sql.duckdb.column_types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS
-from airflow_provider_ducklake.lake.sql.duckdb.defaults import read_number
+from airflow_provider_ducklake.lake.sql.duckdb.types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS, read_number
 from airflow_provider_ducklake.lake.sql.lexer import Kind, Token, split_statements
 
 if TYPE_CHECKING:

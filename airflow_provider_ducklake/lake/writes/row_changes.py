@@ -25,12 +25,13 @@ from airflow_provider_ducklake.lake.spark.job.request import (
 )
 from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, split_parts
-from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter, unknown_column
-from airflow_provider_ducklake.lake.sql.spark.expressions import (
+from airflow_provider_ducklake.lake.sql.spark.conditions import (
     check_expression,
     compares_boxes,
     equal_columns,
     may_look_at,
+    readable_filter,
+    unknown_column,
 )
 from airflow_provider_ducklake.lake.transaction.changes import AddDeletes, ReadRows
 from airflow_provider_ducklake.lake.writes.arguments import TARGET_ALIAS

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from airflow_provider_ducklake.lake.sql.spark.column_lineage import column_lineage
+from airflow_provider_ducklake.lake.sql.spark.conditions import column_lineage
 
 TABLES = {
     "orders": ["id", "customer_id", "price", "day", "tags"],

@@ -35,11 +35,12 @@ from airflow_provider_ducklake.lake.spec.tags import (
 )
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, parse_type
 from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
+from airflow_provider_ducklake.lake.sql.duckdb.create import stored_name
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.lake.sql.duckdb.view_columns import stored_name
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
-from airflow_provider_ducklake.lake.sql.spark import conditions, expressions
-from airflow_provider_ducklake.lake.sql.spark.column_lineage import column_lineage
+from airflow_provider_ducklake.lake.sql.spark import conditions
+from airflow_provider_ducklake.lake.sql.spark import conditions as expressions
+from airflow_provider_ducklake.lake.sql.spark.conditions import column_lineage
 from airflow_provider_ducklake.lake.sql.spark.lake_views import checked_text
 from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, with_macros
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_query, parse_spark_sql

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.sql.spark.expressions import check_expression, equal_columns, may_look_at
+from airflow_provider_ducklake.lake.sql.spark.conditions import check_expression, equal_columns, may_look_at
 from tests.unit.sql.conditions import ACCEPTED
 
 STARS = (

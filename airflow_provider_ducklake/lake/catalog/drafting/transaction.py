@@ -53,8 +53,8 @@ from airflow_provider_ducklake.lake.spec.sorting import parse_sort_by
 from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, parse_type
 from airflow_provider_ducklake.lake.spec.versions import Feature
+from airflow_provider_ducklake.lake.sql.duckdb.create import stored_name
 from airflow_provider_ducklake.lake.sql.duckdb.macros import check_macro, parse_macro
-from airflow_provider_ducklake.lake.sql.duckdb.view_columns import stored_name
 from airflow_provider_ducklake.lake.transaction.lake_draft import LakeDraft
 
 if TYPE_CHECKING:

@@ -11,31 +11,58 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spec.expressions.parse import Parser
 from airflow_provider_ducklake.lake.spec.expressions.printing import printed
 from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.expressions.tree import Ordered
-from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath, fold, written
+from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath, fold, split_parts, written
 from airflow_provider_ducklake.lake.spec.partitioning import TransformKind
 from airflow_provider_ducklake.lake.spec.sorting import why_not_sorted_by
-from airflow_provider_ducklake.lake.sql.duckdb.column_types import read_column_type
-from airflow_provider_ducklake.lake.sql.duckdb.defaults import read_default
+from airflow_provider_ducklake.lake.sql.duckdb.cursor import (
+    COLUMN_OPTIONS,
+    CONSTRAINTS,
+    EXISTING,
+    refuse_object,
+    written_path,
+)
 from airflow_provider_ducklake.lake.sql.duckdb.macros import read_macro
-from airflow_provider_ducklake.lake.sql.duckdb.refusals import COLUMN_OPTIONS, CONSTRAINTS, refuse_object
 from airflow_provider_ducklake.lake.sql.duckdb.statements import (
+    AddColumn,
     ColumnDefinition,
     CreateMacro,
     CreateSchema,
     CreateTable,
     CreateView,
+    DropColumn,
+    DropDefault,
+    DropNotNull,
+    RenameColumn,
+    RenameTable,
+    RenameView,
+    ResetOptions,
+    SetColumnType,
+    SetDefault,
+    SetNotNull,
+    SetOptions,
+    SetPartitionedBy,
+    SetSortedBy,
     Statement,
+)
+from airflow_provider_ducklake.lake.sql.duckdb.types import (
+    read_column_type,
+    read_default,
+    read_literal_default,
 )
 from airflow_provider_ducklake.lake.sql.lexer import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
     from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor
+    from airflow_provider_ducklake.lake.sql.duckdb.statements import OptionValue
 
 
 def read_create(cursor: Cursor) -> Statement:
@@ -261,3 +288,270 @@ def _read_key(cursor: Cursor, read: Callable[[Parser], Ordered]) -> str:
     cursor.skip_to(parser.passed)
     value = printed(key.value) or cursor.statement[start : parser.value_end]
     return " ".join(filter(None, (value, key.direction, f"NULLS {key.nulls}" if key.nulls else "")))
+
+
+# Options between parentheses: ``(name = value, …)``. *Source:* docs/sources.md, DDL and options of 2.0.
+
+
+def read_option_name(cursor: Cursor) -> str:
+    """Read the name of an option, bare, quoted or a string, and return it folded."""
+    text = cursor.string()
+    return fold(cursor.name("table option") if text is None else text)
+
+
+def read_option(cursor: Cursor) -> tuple[str, OptionValue]:
+    """Read an option and its value; one without a value is true."""
+    name = read_option_name(cursor)
+    if not cursor.accept_symbol("="):
+        return name, True
+    return name, _read_value(cursor)
+
+
+def refuse_repeated(cursor: Cursor, names: Sequence[str]) -> None:
+    """Refuse an option that is named twice."""
+    twice = next((one for one in names if names.count(one) > 1), None)
+    if twice is not None:
+        raise cursor.error(f"option {twice} is given twice. Keep one.", back=1)
+
+
+def _read_value(cursor: Cursor) -> OptionValue:
+    if cursor.accept_symbol("["):
+        return _read_list(cursor)
+    if cursor.accept("NULL"):
+        return None
+    if cursor.word in ("TRUE", "FALSE"):
+        cursor.advance()
+        return cursor.text_from(cursor.position - 1).upper() == "TRUE"
+    sign = "-" if cursor.accept_symbol("-") else ""
+    number = cursor.accept_kind(Kind.NUMBER)
+    if number is not None:
+        return sign + number.replace("_", "")
+    if sign:
+        raise cursor.error("expected a number.")
+    text = cursor.string()
+    return cursor.name("value") if text is None else text
+
+
+def _read_list(cursor: Cursor) -> tuple[str, ...]:
+    found: list[str] = []
+    while not cursor.accept_symbol("]"):
+        text = cursor.string()
+        if text is None:
+            raise cursor.error("expected a string in single quotes: a list holds names, ['a', 'b'].")
+        found.append(text)
+        if not cursor.sees("]"):
+            cursor.expect_symbol(",")
+    return tuple(found)
+
+
+# ALTER TABLE and ALTER VIEW.
+
+
+def read_alter(cursor: Cursor) -> Statement:
+    """Read what follows ALTER."""
+    if cursor.accept("TABLE"):
+        _refuse_if_exists(cursor)
+        return _read_table_action(cursor, cursor.qualified_name("table"))
+    if cursor.accept("VIEW"):
+        _refuse_if_exists(cursor)
+        view = cursor.qualified_name("view")
+        cursor.expect("RENAME", "TO")
+        return RenameView(view, _read_new_name(cursor, "view"))
+    if cursor.word == "SCHEMA":
+        raise cursor.error("DuckLake cannot alter or rename a schema. Create another one and move the data.")
+    raise refuse_object(cursor, "ALTER")
+
+
+def _refuse_if_exists(cursor: Cursor) -> None:
+    start = cursor.position
+    if cursor.accept("IF", "EXISTS"):
+        raise cursor.unsupported(EXISTING, at=start)
+
+
+def _read_table_action(cursor: Cursor, table: QualifiedName) -> Statement:
+    if cursor.accept("RENAME"):
+        return _read_rename(cursor, table)
+    if cursor.accept("ADD"):
+        return _read_add(cursor, table)
+    if cursor.accept("DROP"):
+        return _read_drop(cursor, table)
+    if cursor.accept("ALTER"):
+        return _read_alter_column(cursor, table)
+    if cursor.accept("SET"):
+        return _read_set(cursor, table)
+    if cursor.accept("RESET"):
+        return _read_reset(cursor, table)
+    raise cursor.error("expected RENAME, ADD, DROP, ALTER, SET or RESET.")
+
+
+def _read_new_name(cursor: Cursor, kind: str) -> str:
+    name = cursor.name(kind)
+    if cursor.sees("."):
+        raise cursor.error(f"give the new name of a {kind} alone: it stays in its schema.")
+    return name
+
+
+def _read_path(cursor: Cursor) -> str:
+    return written_path(cursor.path("column"))
+
+
+def _read_rename(cursor: Cursor, table: QualifiedName) -> Statement:
+    if cursor.accept("TO"):
+        return RenameTable(table, _read_new_name(cursor, "table"))
+    cursor.accept("COLUMN")
+    path = _read_path(cursor)
+    cursor.expect("TO")
+    return RenameColumn(table, path, _read_new_name(cursor, "column"))
+
+
+def _read_add(cursor: Cursor, table: QualifiedName) -> AddColumn:
+    if cursor.word in CONSTRAINTS:
+        raise cursor.error(CONSTRAINTS[cursor.word])
+    cursor.accept("COLUMN")
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    path = _read_path(cursor)
+    type_ = read_column_type(cursor, path)
+    default = read_literal_default(cursor) if cursor.accept("DEFAULT") else None
+    if cursor.word == "NOT":
+        raise cursor.error(
+            "existing rows have no value for a new column, so it cannot be NOT NULL. Fill it first, then "
+            "ALTER COLUMN … SET NOT NULL."
+        )
+    if cursor.word in COLUMN_OPTIONS:
+        raise cursor.error(COLUMN_OPTIONS[cursor.word])
+    cursor.accept("NULL")
+    return AddColumn(table, path, type_, default, if_not_exists)
+
+
+def _read_drop(cursor: Cursor, table: QualifiedName) -> DropColumn:
+    if cursor.word in CONSTRAINTS:
+        raise cursor.error(CONSTRAINTS[cursor.word])
+    cursor.accept("COLUMN")
+    if_exists = cursor.accept("IF", "EXISTS")
+    path = _read_path(cursor)
+    read_restrict(cursor, "column")
+    return DropColumn(table, path, if_exists)
+
+
+def read_restrict(cursor: Cursor, kind: str) -> None:
+    """Pass RESTRICT, which says what is done anyway."""
+    if cursor.word == "CASCADE":
+        raise cursor.error(f"nothing depends on a {kind}. Leave CASCADE out.")
+    cursor.accept("RESTRICT")
+
+
+def _read_alter_column(cursor: Cursor, table: QualifiedName) -> Statement:
+    cursor.accept("COLUMN")
+    start = cursor.position
+    path = _read_path(cursor)
+    if cursor.accept("SET", "DATA", "TYPE") or cursor.accept("SET", "TYPE") or cursor.accept("TYPE"):
+        return _read_set_type(cursor, table, path)
+    action = _read_column_action(cursor, table, path)
+    if len(split_parts(path)) > 1:
+        raise cursor.error("a nested field cannot have a default or NOT NULL.", at=start)
+    return action
+
+
+def _read_column_action(cursor: Cursor, table: QualifiedName, path: str) -> Statement:
+    if cursor.accept("SET", "DEFAULT"):
+        return SetDefault(table, path, read_default(cursor))
+    if cursor.accept("DROP", "DEFAULT"):
+        return DropDefault(table, path)
+    if cursor.accept("SET", "NOT", "NULL"):
+        return SetNotNull(table, path)
+    if cursor.accept("DROP", "NOT", "NULL"):
+        return DropNotNull(table, path)
+    raise cursor.error("expected TYPE, SET DEFAULT, DROP DEFAULT, SET NOT NULL or DROP NOT NULL.")
+
+
+def _read_set_type(cursor: Cursor, table: QualifiedName, path: str) -> SetColumnType:
+    type_ = read_column_type(cursor, path)
+    if cursor.word == "USING":
+        raise cursor.error(
+            "DuckLake can only widen a type and computes no values. Leave USING out; for computed values, "
+            "add a column."
+        )
+    return SetColumnType(table, path, type_)
+
+
+def _read_set(cursor: Cursor, table: QualifiedName) -> Statement:
+    if cursor.accept("PARTITIONED", "BY"):
+        return SetPartitionedBy(
+            table, cursor.list_of(lambda: read_partition_key(cursor), may_end_in_comma=True)
+        )
+    if cursor.accept("SORTED", "BY"):
+        return SetSortedBy(table, cursor.list_of(lambda: read_sort_key(cursor), may_end_in_comma=True))
+    if cursor.sees("("):
+        options = cursor.list_of(lambda: read_option(cursor), may_end_in_comma=True)
+        refuse_repeated(cursor, [name for name, _ in options])
+        return SetOptions(table, options)
+    if cursor.word == "SCHEMA":
+        raise cursor.error("a table cannot move to another schema. Create it there and move the data.")
+    raise cursor.error("expected PARTITIONED BY, SORTED BY or options in parentheses.")
+
+
+def _read_reset(cursor: Cursor, table: QualifiedName) -> Statement:
+    if cursor.accept("PARTITIONED", "BY"):
+        return SetPartitionedBy(table, ())
+    if cursor.accept("SORTED", "BY"):
+        return SetSortedBy(table, ())
+    if cursor.sees("("):
+        names = cursor.list_of(lambda: _read_reset_option(cursor), may_end_in_comma=True)
+        refuse_repeated(cursor, names)
+        return ResetOptions(table, names)
+    raise cursor.error("expected PARTITIONED BY, SORTED BY or options in parentheses.")
+
+
+def _read_reset_option(cursor: Cursor) -> str:
+    name = read_option_name(cursor)
+    if cursor.sees("="):
+        raise cursor.error("RESET takes names of options only. To give a value, use SET.")
+    return name
+
+
+# Under which name the catalog keeps the comment of a view's column: as the query has it, before aliases.
+#
+# *Source:* docs/sources.md, comments of view columns.
+
+
+_LAKE = "{DUCKLAKE_CATALOG}"  # what the reference writes for the name under which a lake is attached
+
+
+def stored_name(view: str, definition: ViewDefinition, column: str) -> str:
+    """Return the query's name for a column of the view.
+
+    Where the query does not say its columns, as with ``*``, the name given is taken for the query's.
+
+    Raises:
+        ColumnNotFoundError: the view has no such column.
+        UnsupportedFeatureError: the view gives the column an alias, and the query does not say its name.
+    """
+    names, aliases = _query_names(definition), definition.column_aliases
+    shown = [*aliases, *(names or ())[len(aliases) :]]
+    place = next((place for place, one in enumerate(shown) if one and fold(one) == fold(column)), None)
+    if place is None:
+        if names is None and not aliases:
+            return column
+        raise ColumnNotFoundError(column, view, [one or "?" for one in shown])
+    if names is None or place >= len(names) or not names[place]:
+        raise UnsupportedFeatureError(
+            f"{view}: the query does not say the name of column {column!r}, under which DuckLake keeps its "
+            "comment. Name the column in the query, with AS."
+        )
+    return names[place]
+
+
+def _query_names(definition: ViewDefinition) -> list[str] | None:
+    """Return the names that a query gives to its columns, empty for those without; None: it does not say."""
+    from sqlglot import exp  # noqa: PLC0415 - a third of a second, and few transactions ask
+    from sqlglot.errors import SqlglotError  # noqa: PLC0415
+
+    from airflow_provider_ducklake.lake.sql import trees  # noqa: PLC0415
+
+    try:
+        tree = trees.parse_one(definition.sql.replace(_LAKE, "lake"), definition.dialect)
+    except (SqlglotError, ValueError):
+        return None
+    if not isinstance(tree, exp.Query) or tree.is_star:
+        return None
+    return list(tree.named_selects)

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, written
 from airflow_provider_ducklake.lake.spec.versions import DEFAULT, write_version
-from airflow_provider_ducklake.lake.sql.duckdb.alter import read_alter, read_restrict
-from airflow_provider_ducklake.lake.sql.duckdb.create import read_create, schema_name
-from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor
-from airflow_provider_ducklake.lake.sql.duckdb.refusals import ANY_STATEMENT, STATEMENTS, refuse_object
+from airflow_provider_ducklake.lake.sql.duckdb.create import (
+    read_alter,
+    read_create,
+    read_restrict,
+    schema_name,
+)
+from airflow_provider_ducklake.lake.sql.duckdb.cursor import ANY_STATEMENT, STATEMENTS, Cursor, refuse_object
 from airflow_provider_ducklake.lake.sql.duckdb.statements import (
     CommentOnColumn,
     CommentOnTable,

@@ -36,9 +36,8 @@ from airflow_provider_ducklake.lake.spec.tags import (
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ScalarType, parse_type
 from airflow_provider_ducklake.lake.spec.types.values import format_float64
 from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.sql.duckdb.column_types import SCALAR_SPELLINGS
 from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor
-from airflow_provider_ducklake.lake.sql.duckdb.defaults import BARE_FUNCTIONS
+from airflow_provider_ducklake.lake.sql.duckdb.types import BARE_FUNCTIONS, SCALAR_SPELLINGS
 from airflow_provider_ducklake.lake.sql.lexer import split_statements
 
 if TYPE_CHECKING:

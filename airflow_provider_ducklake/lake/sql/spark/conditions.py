@@ -9,13 +9,24 @@ query, in a lambda, of a unit of time, and whatever sqlglot does not read, are l
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError, TokenError
+from sqlglot.lineage import Node, lineage
+from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import build_scope
+from sqlglot.schema import MappingSchema
 
-from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidPredicateError
+from airflow_provider_ducklake.lake.errors import (
+    ColumnNotFoundError,
+    InvalidInputError,
+    InvalidPredicateError,
+    UnsupportedFeatureError,
+)
 from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold, quote
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, Kind
@@ -23,7 +34,7 @@ from airflow_provider_ducklake.lake.sql import trees
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sqlglot import Token
 
@@ -187,3 +198,260 @@ def _names(expression: str) -> Iterator[list[str]]:
 
 def _is_plain(column: exp.Column) -> bool:
     return all(isinstance(part, exp.Identifier) and part.name for part in column.parts)
+
+
+# What the words of an expression in Spark SQL certainly say, before Spark is asked.
+#
+# Stars and queries are refused: rows have columns of ours beside their own, and an expression is computed
+# more than once. Which columns a join says are equal, and that the rows of a table are not looked at, only
+# saves work: what is not certain is left out.
+
+
+Name = tuple[str, ...]  # its parts, as they were written
+
+_FACTOR = re.compile(
+    r"(?!(?:DISTINCT|ALL|\.)\Z).*[\w.)\]'\"`]", re.DOTALL
+)  # what a product's star stands behind
+_BOXES_MEET = "&&"
+_QUERIES = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE"})
+# A word that is one is another token for sqlglot where it has a meaning of its own, as date has.
+_NAME = re.compile(r"[^\W\d]\w*")
+_VALUES = frozenset([*FUNCTIONS, "null", "true", "false"])
+_OPENING, _CLOSING = ("(", "[", "CASE"), (")", "]", "END")
+
+
+def check_expression(text: str, what: str) -> None:
+    """Refuse an expression that looks at more than the columns that it names; ``what`` is how errors call it.
+
+    Raises:
+        InvalidInputError: it has a star, or a subquery, or its quotes are not closed.
+        UnsupportedFeatureError: it compares boxes of geometries.
+    """
+    try:
+        tokens = _all_tokens(text)
+    except TokenError as error:
+        raise InvalidInputError(
+            f"{what}: {text!r} cannot be run: its quotes or comments are not closed."
+        ) from error
+    words = [_word(text, token) for token in tokens]
+    if _BOXES_MEET in words:
+        raise UnsupportedFeatureError(
+            f"{what}: {text!r} has &&, which Spark SQL does not. Only filters, and where of a delete or an "
+            "update, compare boxes of geometries: select the rows in the source, or delete or update them."
+        )
+    if any(word == "*" and not _FACTOR.fullmatch(before) for before, word in pairwise(["(", *words])):
+        raise InvalidInputError(f"{what}: {text!r} uses * for all columns. Name the columns.")
+    places = [place for place, pair in enumerate(pairwise(words)) if pair[0] == "(" and pair[1] in _QUERIES]
+    if any(_is_query(words, place + 1) for place in places):
+        raise InvalidInputError(f"{what}: {text!r} contains a subquery. Merge with that query as the source.")
+
+
+def compares_boxes(text: str) -> bool:
+    """Whether a condition has ``&&``: it is a filter of ours then, as Spark SQL has no such operator.
+
+    >>> compares_boxes("id < 5 AND g && 'POINT(1 2)'"), compares_boxes("name = 'a && b'")
+    (True, False)
+    """
+    try:
+        return any(_word(text, token) == _BOXES_MEET for token in _all_tokens(text))
+    except TokenError:
+        return False  # check_expression says what is wrong
+
+
+def _is_query(words: Sequence[str], place: int) -> bool:
+    """Whether the word behind a parenthesis begins a query: other words are functions' or columns' names."""
+    following = words[place + 1] if place + 1 < len(words) else ""
+    is_call = following == "(" and words[place] != "VALUES"
+    return words[place] == "SELECT" or not (is_call or following in {")", ",", ".", "=", "<", ">", ""})
+
+
+def _all_tokens(text: str) -> list[Token]:
+    return list(Spark().tokenize(text))
+
+
+def _word(text: str, token: Token) -> str:
+    """Return a token as it was written, in capitals; names in backticks keep those."""
+    return text[token.start : token.end + 1].upper()
+
+
+def equal_columns(condition: str) -> tuple[tuple[Name, Name], ...]:
+    """Return the names that a condition says are equal wherever it holds.
+
+    >>> equal_columns("target.id = source.id AND (day = `the day`) AND n > 1")
+    ((('target', 'id'), ('source', 'id')), (('day',), ('the day',)))
+    >>> equal_columns("a = b OR c = d")
+    ()
+    """
+    try:
+        tokens = _all_tokens(condition)
+    except TokenError:
+        return ()
+    try:
+        return tuple(
+            pair for part in _plain_parts(condition, tokens) if (pair := _equal(condition, part)) is not None
+        )
+    except RecursionError:
+        return ()  # nested too deeply to be looked at
+
+
+def _plain_parts(condition: str, tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """Yield what the ANDs of a condition connect, without parentheses; nothing where an OR is among them."""
+    tokens = _without_parentheses(condition, tokens)
+    words = [_word(condition, token) for token in tokens]
+    outer = [not depth for depth in _depths(words)]
+    joined = {word for word, is_outer in zip(words, outer, strict=True) if is_outer}
+    if joined & {"OR", "BETWEEN"}:
+        return
+    ands = [place for place, word in enumerate(words) if word == "AND" and outer[place]]
+    if not ands:
+        yield tokens
+        return
+    for start, end in pairwise([-1, *ands, len(tokens)]):
+        yield from _plain_parts(condition, tokens[start + 1 : end])
+
+
+def _without_parentheses(condition: str, tokens: Sequence[Token]) -> Sequence[Token]:
+    words = [_word(condition, token) for token in tokens]
+    depths = _depths(words)
+    while len(words) > 1 and words[0] == "(" and words[-1] == ")" and all(depths[1:-1]):
+        tokens, words = tokens[1:-1], words[1:-1]
+        depths = _depths(words)
+    return tokens
+
+
+def _depths(words: Sequence[str]) -> list[int]:
+    """Return how many parentheses each word lies in; a parenthesis lies in those around it."""
+    depths, depth = [], 0
+    for word in words:
+        depth -= word in _CLOSING
+        depths.append(depth)
+        depth += word in _OPENING
+    return depths
+
+
+def _equal(condition: str, tokens: Sequence[Token]) -> tuple[Name, Name] | None:
+    words = [_word(condition, token) for token in tokens]
+    places = [place for place, word in enumerate(words) if word in ("=", "==")]
+    if len(places) != 1:
+        return None
+    sides = _name(condition, tokens[: places[0]]), _name(condition, tokens[places[0] + 1 :])
+    return None if sides[0] is None or sides[1] is None else (sides[0], sides[1])
+
+
+def _name(condition: str, tokens: Sequence[Token]) -> Name | None:
+    """Return the name that the tokens are, and nothing else."""
+    names, dots = tokens[::2], tokens[1::2]
+    if len(tokens) % 2 == 0 or any(_word(condition, dot) != "." for dot in dots):
+        return None
+    are_names = [
+        one.token_type is TokenType.IDENTIFIER or _NAME.fullmatch(_word(condition, one)) for one in names
+    ]
+    is_value = len(names) == 1 and _word(condition, names[0]).lower() in _VALUES
+    return None if is_value or not all(are_names) else tuple(one.text for one in names)
+
+
+def may_look_at(text: str, columns: Collection[str], *, alias: str, other: str) -> bool:
+    """Whether an expression may need the columns of a table that it calls ``alias``.
+
+    What it says behind the name of the ``other`` table is that one's.
+
+    >>> may_look_at("source.price + fee", ["price"], alias="target", other="source")
+    False
+    >>> may_look_at("price + 1", ["price"], alias="target", other="source")
+    True
+    """
+    known = {one.casefold() for one in (alias, *columns)}
+    try:
+        tokens = _all_tokens(text)
+    except TokenError:
+        return True
+    heads_of_other = other.casefold() not in known
+    before = ""
+    is_of_other = False  # the chain of names that the token is in
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        word = _word(text, token)
+        if before != "." and word != ".":
+            is_dotted = following is not None and _word(text, following) == "."
+            is_of_other = heads_of_other and is_dotted and fold(token.text) == fold(other)
+        if word != "." and not is_of_other and token.text.casefold() in known:
+            return True
+        before = word
+    return False
+
+
+# From which columns of which tables each column of a Spark SQL query is made.
+#
+# For lineage, not for execution: what sqlglot cannot follow is left out.
+
+
+Origins: TypeAlias = tuple[tuple[str, str], ...]  # a relation of the query, and its column
+
+_DIALECT = "spark"
+
+
+def column_lineage(
+    query: str, relations: Mapping[str, Sequence[str]], views: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Origins]:
+    """Return the origins of each column of a query, in its order; nothing where it cannot be read.
+
+    A column's origins are sorted, since sqlglot has them in another order in each process.
+
+    ``relations`` are what the query reads, by the names it uses, with their columns, none where they are not
+    known; ``views`` are queries that it names.
+
+    >>> column_lineage("SELECT a.x + b.y AS z FROM a JOIN b USING (k)", {"a": ["x", "k"], "b": ["y", "k"]})
+    {'z': (('a', 'x'), ('b', 'y'))}
+    """
+    schema: dict[str, object] = {
+        fold(name): dict.fromkeys(map(fold, of), "string") for name, of in relations.items() if of
+    }
+    try:
+        parsed = _expanded(query, views)
+        named = {fold(one): one for one in parsed.named_selects}
+        with trees.typed_and_quiet():
+            nodes = _nodes(parsed, schema)
+    except (SqlglotError, ValueError, KeyError, AssertionError, RecursionError):
+        return {}
+    spelled = {fold(name): name for name in relations}
+    columns = {fold(name): {fold(one): one for one in of} for name, of in relations.items()}
+    return {
+        named.get(name, name): tuple(sorted(set(_origins(node, spelled, columns))))
+        for name, node in nodes.items()
+    }
+
+
+def _nodes(query: exp.Query, schema: dict[str, object]) -> dict[str, Node]:
+    """Return where each column of a query comes from."""
+    known = MappingSchema(schema, dialect=_DIALECT)
+    tree = qualify(query, dialect=_DIALECT, schema=known, validate_qualify_columns=False, identify=False)
+    assert isinstance(tree, exp.Query)
+    scope = build_scope(tree)  # as the schema, once: else each column costs as much as all of them
+    names = [one for one in tree.named_selects if one != "*"]
+    return {
+        name: lineage(name, tree, known, dialect=_DIALECT, scope=scope, trim_selects=False, copy=False)
+        for name in names
+    }
+
+
+def _expanded(query: str, views: Mapping[str, str]) -> exp.Query:
+    """Return the query with the views' queries in it."""
+    parsed = trees.parse_one(query, _DIALECT)
+    queries: dict[str, exp.Query | Callable[[], exp.Query]] = {
+        name: one
+        for name, text in views.items()
+        if isinstance(one := trees.parse_one(text, _DIALECT), exp.Query)
+    }
+    expanded = exp.expand(parsed, queries, dialect=_DIALECT) if queries else parsed
+    assert isinstance(expanded, exp.Query)
+    return expanded
+
+
+def _origins(
+    node: Node, spelled: Mapping[str, str], columns: Mapping[str, Mapping[str, str]]
+) -> Iterator[tuple[str, str]]:
+    for leaf in node.walk():
+        if leaf.downstream or not isinstance(leaf.expression, exp.Table):
+            continue
+        relation, column = fold(leaf.expression.name), fold(leaf.name.rpartition(".")[2])
+        if relation in spelled:
+            yield spelled[relation], columns[relation].get(column, column)

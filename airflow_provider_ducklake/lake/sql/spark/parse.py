@@ -23,10 +23,10 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import (
 )
 from airflow_provider_ducklake.lake.sql import trees
 from airflow_provider_ducklake.lake.sql.lexer import error_at
-from airflow_provider_ducklake.lake.sql.spark.read_conditions import ReadConditions
-from airflow_provider_ducklake.lake.sql.spark.scopes import Scopes
 from airflow_provider_ducklake.lake.sql.spark.statements import (
+    ReadConditions,
     Reference,
+    Scopes,
     SparkQuery,
     SparkStatement,
     ViewStatement,

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.sql import trees
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from sqlglot import Token
 
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName
 
@@ -122,3 +132,201 @@ def quoted(name: str) -> str:
     '`a``b`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+# What holds for each row of a table that can count in a query: its WHERE, and the ON of its join.
+#
+# Only what is certain is said: the condition as it is written, where sqlglot reads the very text as the
+# tree has it, and of a query in which a row that does not satisfy it cannot change a thing.
+
+
+# Parts of a query, a table and a join beside which a condition says what it says alone.
+_OF_QUERIES = frozenset(
+    "expressions from_ joins where group having order limit offset distinct windows with_ qualify sort "  # noqa: SIM905 - shorter
+    "cluster distribute hint".split()
+)
+_OF_TABLES = frozenset({"this", "db", "catalog", "alias"})
+_OF_JOINS = frozenset({"this", "side", "kind", "method", "on", "using"})
+_INNER = ("", "INNER", "CROSS")
+# A text that is cut too early is another condition than the tree's, and left out.
+_BEHIND = frozenset(
+    "GROUP_BY HAVING ORDER_BY SORT_BY CLUSTER_BY DISTRIBUTE_BY LIMIT OFFSET WINDOW QUALIFY UNION EXCEPT "  # noqa: SIM905
+    "INTERSECT SEMICOLON".split()
+)
+_BEHIND_ON = _BEHIND | frozenset("WHERE JOIN LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI COMMA".split())  # noqa: SIM905
+
+
+class ReadConditions:
+    """The conditions of a statement, by the tables that they are about."""
+
+    def __init__(self, tokens: Sequence[Token], sql: str) -> None:
+        self._tokens = tokens
+        self._starts = [token.start for token in tokens]
+        self._sql = sql
+        self._queries: dict[int, _Query] = {}
+        self._texts: dict[int, str | None] = {}
+
+    def of(self, table: exp.Table, end: int) -> RowCondition | None:
+        """Return what holds for the rows of a table whose name ends there; None: nothing certain."""
+        place, query = table.parent, table.parent and table.parent.parent
+        if not isinstance(query, exp.Select) or not isinstance(place, exp.From | exp.Join):
+            return None
+        if id(query) not in self._queries:
+            self._queries[id(query)] = _Query.of(query)
+        known = self._queries[id(query)]
+        is_plain = not table.alias_column_names and _has_only(table, _OF_TABLES)
+        if known.names[fold(table.alias_or_name)] != 1 or not is_plain:
+            return None
+        found = [self._text(*one, end) for one in known.conditions_of(place)]
+        texts = tuple(text for text in found if text is not None)
+        return RowCondition(table.alias_or_name, known.names.keys(), texts) if texts else None
+
+    def _text(self, node: exp.Expr, word: str, behind: frozenset[str], end: int) -> str | None:
+        if id(node) not in self._texts:
+            text = self._between(word, behind, end)
+            self._texts[id(node)] = text if text is not None and _is_read_as(text, node) else None
+        return self._texts[id(node)]
+
+    def _between(self, word: str, behind: frozenset[str], end: int) -> str | None:
+        """Return what stands behind a word that follows a name, up to where another part begins."""
+        depth, start = 0, None
+        for token in self._tokens[bisect_left(self._starts, end) :]:
+            kind = token.token_type.name
+            depth += (kind == "L_PAREN") - (kind == "R_PAREN")
+            if depth < 0 or (depth == 0 and start is not None and kind in behind):
+                return None if start is None else self._sql[start : token.start]
+            if depth == 0 and start is None and kind == word:
+                start = token.end + 1
+        return None if start is None else self._sql[start:]
+
+
+@dataclass(frozen=True)
+class _Query:
+    """What a query calls its tables, its WHERE, and whether it keeps rows for which a join finds none.
+
+    It has no names where it has parts that may change what a condition says.
+    """
+
+    names: Counter[str]
+    where: exp.Expr | None
+    is_outer: bool
+    is_shared: bool  # a column is of two tables
+
+    @classmethod
+    def of(cls, query: exp.Select) -> _Query:
+        joins: list[exp.Join] = query.args.get("joins") or []
+        named: Counter[str] = Counter()
+        if _has_only(query, _OF_QUERIES) and all(_has_only(one, _OF_JOINS) for one in joins):
+            named.update(fold(one.this.alias_or_name) for one in (query.args.get("from_"), *joins) if one)
+        where = query.args.get("where")
+        return cls(
+            named,
+            None if where is None else where.this,
+            is_outer=any(one.side not in ("", "LEFT") for one in joins),
+            is_shared=any(one.method or one.args.get("using") for one in joins),
+        )
+
+    def conditions_of(self, place: exp.From | exp.Join) -> Iterator[tuple[exp.Expr, str, frozenset[str]]]:
+        """Yield what each row of the table there that counts satisfies, and where that stands."""
+        is_inner = not isinstance(place, exp.Join)
+        if isinstance(place, exp.Join):
+            if place.side in ("", "LEFT") and place.args.get("on") is not None:
+                yield place.args["on"], "ON", _BEHIND_ON
+            is_inner = place.side == "" and place.kind in _INNER and not self.is_shared
+        if self.where is not None and is_inner and not self.is_outer:
+            yield self.where, "WHERE", _BEHIND
+
+
+def _has_only(node: exp.Expr, parts: frozenset[str]) -> bool:
+    return all(key in parts or not value for key, value in node.args.items())
+
+
+def _is_read_as(text: str, node: exp.Expr) -> bool:
+    try:
+        return trees.parse_one(text, "spark", into=exp.Condition) == node
+    except SqlglotError:
+        return False
+
+
+# Which tables of a query are its own common table expressions, and how often each is read.
+#
+# Spark puts a common table expression in each place that names it: what it reads is read as often.
+
+
+_MOST = 10**9  # how exact a count needs to be
+
+
+class Scopes:
+    """The common table expressions of a query, by the tables that name them."""
+
+    def __init__(self, tree: exp.Expr) -> None:
+        self._places: dict[int, dict[str, int]] = {}  # in its clause, by name
+        self._times: dict[int, int] = {}
+        self._named_by: dict[int, list[exp.Table]] = {}
+        for table in tree.find_all(exp.Table):
+            common = self.common(table)
+            if common is not None and not _is_within(table, common):  # one that recurs is read once
+                self._named_by.setdefault(id(common), []).append(table)
+        for one in reversed(list(tree.find_all(exp.CTE, bfs=False))):
+            self._count(one)  # the later ones, which name earlier ones, first: the stack stays low
+
+    def common(self, table: exp.Table) -> exp.CTE | None:
+        """Return the common table expression that a table names: of those before the one it stands in."""
+        if table.db or not isinstance(table.this, exp.Identifier):
+            return None
+        name = fold(table.name)
+        below: exp.Expr | None = None  # the common table expression in which the table stands
+        for node in (table, *_ancestors(table)):
+            clause = node.args.get("with_")
+            if clause is not None:
+                place = self._places_in(clause).get(name)
+                if place is not None and place < _end_of_visible(clause, below):
+                    found: exp.CTE = clause.expressions[place]
+                    return found
+            if isinstance(node, exp.CTE):
+                below = node
+        return None
+
+    def times(self, table: exp.Table) -> int:
+        """Return how often a table is read where it stands."""
+        around = table.find_ancestor(exp.CTE)
+        return 1 if around is None else self._count(around)
+
+    @property
+    def reads(self) -> int:
+        """How often common table expressions are read."""
+        return sum(self.times(table) for tables in self._named_by.values() for table in tables)
+
+    def _count(self, common: exp.CTE) -> int:
+        known = self._times.get(id(common))
+        if known is None:
+            known = sum(self.times(table) for table in self._named_by.get(id(common), ()))
+            known = self._times[id(common)] = min(known, _MOST)
+        return known
+
+    def _places_in(self, clause: exp.With) -> dict[str, int]:
+        known = self._places.get(id(clause))
+        if known is None:
+            known = {}
+            for place, one in enumerate(clause.expressions):
+                known.setdefault(fold(one.alias), place)
+            self._places[id(clause)] = known
+        return known
+
+
+def _end_of_visible(clause: exp.With, below: exp.Expr | None) -> int:
+    """Return before which place the common table expressions of a clause are visible."""
+    if below is None or below.parent is not clause:
+        return len(clause.expressions)
+    assert below.index is not None
+    return below.index + bool(clause.recursive)
+
+
+def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
+    while node.parent is not None:
+        node = node.parent
+        yield node
+
+
+def _is_within(node: exp.Expr, outer: exp.Expr) -> bool:
+    return any(one is outer for one in _ancestors(node))
