@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest, job_directory, source_of
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare

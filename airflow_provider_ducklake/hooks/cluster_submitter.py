@@ -19,7 +19,7 @@ from airflow_provider_ducklake.hooks.clusters.standalone import ARCHIVE, FETCHED
 from airflow_provider_ducklake.hooks.links import history_url
 from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter
 from airflow_provider_ducklake.lake.errors import ClusterUnavailableError, InvalidInputError, SparkJobError
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip
 from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
 from airflow_provider_ducklake.lake.writes.verb import DetachedSubmitter, JobGoesOn, Results

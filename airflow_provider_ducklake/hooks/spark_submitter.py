@@ -225,7 +225,7 @@ class SparkSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Submit the job and read what it left; see ``Submitter``."""
-        from airflow_provider_ducklake.lake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
         from airflow_provider_ducklake.lake.writes.verb import Results  # noqa: PLC0415
 
         try:
@@ -241,7 +241,7 @@ class SparkSubmitter:
             DuckLakeError: the job's own error.
             SparkJobError: there is none.
         """
-        from airflow_provider_ducklake.lake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
 
         if mismatch := before_submit.mismatch():
             self.operator.log.warning("%s", mismatch)
@@ -282,7 +282,7 @@ class SparkSubmitter:
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Remove the documents of the job; see ``Submitter``."""
-        from airflow_provider_ducklake.lake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
 
         job_io.delete_job_files(request, storage_options)
 
@@ -337,7 +337,7 @@ class SparkSubmitter:
 
         ``unknown`` is all that is known else: Airflow's words for it, or those to use.
         """
-        from airflow_provider_ducklake.lake.spark.job import job_io  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
 
         job_log = self.submission.job_log
         try:

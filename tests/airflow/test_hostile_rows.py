@@ -31,7 +31,7 @@ from airflow_provider_ducklake.lake.catalog.ledger.applications import Submitted
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.lake.errors import SparkJobError, UntrustedValueError
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, job_directory
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.snapshots import (

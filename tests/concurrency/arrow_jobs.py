@@ -28,7 +28,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     WritePlan,
     WriteResult,
 )
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
     Clause,

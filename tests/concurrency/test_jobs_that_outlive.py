@@ -23,7 +23,7 @@ from airflow_provider_ducklake.lake.errors import (
     SparkJobError,
 )
 from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows, InsertChoice

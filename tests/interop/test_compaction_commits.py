@@ -9,7 +9,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Bin, Compaction, MergeRule
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.job.compaction_io import read_records, write_record
+from airflow_provider_ducklake.lake.spark.job.io import read_records, write_record
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, job_directory
 from airflow_provider_ducklake.lake.spark.jobs.compact import compact_bin
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo

@@ -40,7 +40,8 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     target_of_stream,
     target_of_write,
 )
-from airflow_provider_ducklake.lake.spark.job import job_io, stream_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
+from airflow_provider_ducklake.lake.spark.job import io as stream_io
 from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
 from airflow_provider_ducklake.lake.spark.job.request import (
     CompactionSource,

@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CatalogRefusedError
 from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.writes.staged import discard, read_staged
 from tests.interop.job_columns import another_user, as_before, run
 from tests.interop.staging import rows_of, stage

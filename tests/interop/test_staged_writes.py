@@ -26,7 +26,7 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot
 from airflow_provider_ducklake.lake.storage.files import writing as sealing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.job.request import source_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare

@@ -14,8 +14,15 @@ from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError
 from airflow_provider_ducklake.lake.planning.reading.predicates import Overlap, Predicate
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
 from airflow_provider_ducklake.lake.planning.writing.write import Evolution, plan_write
-from airflow_provider_ducklake.lake.spark.job.codec import DocumentError, decode, dumps, encode, loads
-from airflow_provider_ducklake.lake.spark.job.forms import decode_cell, encode_cell
+from airflow_provider_ducklake.lake.spark.job.codec import (
+    DocumentError,
+    decode,
+    decode_cell,
+    dumps,
+    encode,
+    encode_cell,
+    loads,
+)
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
     Clause,

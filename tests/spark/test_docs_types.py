@@ -8,8 +8,8 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spark.types.scalars import INTERVAL
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
+    INTERVAL,
     presented,
     read_type,
     scalar_of_spark,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan, WriteResult
-from airflow_provider_ducklake.lake.spark.job import job_io, results
+from airflow_provider_ducklake.lake.spark.job import io as job_io
+from airflow_provider_ducklake.lake.spark.job import results
 from airflow_provider_ducklake.lake.spark.job.codec import decode, dumps, encode, loads
 from airflow_provider_ducklake.lake.spark.job.documents import reading
 from airflow_provider_ducklake.lake.spark.job.request import (

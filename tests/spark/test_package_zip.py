@@ -21,7 +21,7 @@ def test_it_holds_what_a_job_imports_and_nothing_of_airflow_or_the_catalog(tmp_p
     folders = {name.split("/")[2] for name in names if name.startswith("airflow_provider_ducklake/lake/")}
     assert folders == {"__init__.py", "errors.py", "planning", "spark", "spec", "storage", "transaction"}
     assert [name for name in names if "/lake/" not in name] == ["airflow_provider_ducklake/__init__.py"]
-    assert "airflow_provider_ducklake/lake/spark/job/job_io.py" in names
+    assert "airflow_provider_ducklake/lake/spark/job/io.py" in names
     assert all(name.endswith(".py") for name in names)
 
 

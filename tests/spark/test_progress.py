@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from airflow_provider_ducklake.lake.spark.sessions import progress
+from airflow_provider_ducklake.lake.spark.sessions import classic as progress
 
 
 @pytest.mark.classic_only("RDDs")

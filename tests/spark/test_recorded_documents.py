@@ -14,9 +14,10 @@ from airflow_provider_ducklake.lake.errors import SparkJobError
 from airflow_provider_ducklake.lake.planning.reading.predicates import AllOf, Comparison, NullTest, Operator
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes, NewTable, WriteResult
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION, decode, encode
 from airflow_provider_ducklake.lake.spark.job.documents import check_filter, reading
+from airflow_provider_ducklake.lake.spark.job.io import StreamOwner
 from airflow_provider_ducklake.lake.spark.job.request import job_directory
 from airflow_provider_ducklake.lake.spark.job.results import (
     Batch,
@@ -28,7 +29,6 @@ from airflow_provider_ducklake.lake.spark.job.results import (
     Written,
     summary,
 )
-from airflow_provider_ducklake.lake.spark.job.stream_io import StreamOwner
 from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, FileKey
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.options import Options

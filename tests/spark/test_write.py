@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan
 from airflow_provider_ducklake.lake.spark.jobs.insert import choose_engine, write
-from airflow_provider_ducklake.lake.spark.sessions.progress import progress_lines
+from airflow_provider_ducklake.lake.spark.sessions.classic import progress_lines
 from airflow_provider_ducklake.lake.spec.options import Options
 from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.conftest import make_plan

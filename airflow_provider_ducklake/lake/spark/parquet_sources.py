@@ -27,7 +27,6 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spark import int96
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.errors import is_of_spark
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
@@ -43,7 +42,7 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, ScalarType
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, Kind, ScalarType
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
@@ -53,7 +52,7 @@ from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
     type_differences,
 )
 from airflow_provider_ducklake.lake.storage.parquet.carriers import in_carriers
-from airflow_provider_ducklake.lake.storage.parquet.footer import children_of_field
+from airflow_provider_ducklake.lake.storage.parquet.footer import children_of_field, is_without_zone
 from airflow_provider_ducklake.lake.storage.parquet.modules import refuse_encrypted_columns
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.lake.storage.parquet.readable import is_in_old_calendar, undecodable
@@ -75,6 +74,118 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spark.job.codec import Json
     from airflow_provider_ducklake.lake.spec.schema import Column
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+
+
+# INT96 of Parquet sources: times without zone, as DuckDB reads them, unless a table's column holds
+# instants.
+#
+# The same are timestamps of old writers that have a converted type alone. Schemas of sources have the type
+# ``INT96`` for all of them, which pyarrow gives to nothing in a Parquet file.
+# *Source:* the types and values that DuckDB's ``read_parquet`` shows.
+
+
+INT96 = pa.timestamp("s")
+_INSTANT = pa.timestamp("us", "UTC")
+
+
+def marked(type_: pa.DataType, leaves: Iterator[pq.ColumnSchema]) -> pa.DataType:
+    """Return a column's type with ``INT96`` for each of its leaves that is one."""
+    below = [marked(one.type, leaves) for one in children_of_field(type_)]
+    if not below and not pa.types.is_struct(type_):
+        return INT96 if is_without_zone(next(leaves)) else type_
+    return _with_children(type_, below)
+
+
+def has_int96(type_: pa.DataType) -> bool:
+    """Whether a column of a source has a leaf that is INT96."""
+    return bool(type_ == INT96) or any(has_int96(one.type) for one in children_of_field(type_))
+
+
+def as_instants(type_: pa.DataType) -> pa.DataType:
+    """Return a type with an instant for each INT96."""
+    if type_ == INT96:
+        return _INSTANT
+    below = [as_instants(one.type) for one in children_of_field(type_)]
+    return _with_children(type_, below) if has_int96(type_) else type_
+
+
+def as_in_table(type_: pa.DataType, column: Column | None) -> pa.DataType:
+    """Return a type with an instant for each INT96 for which a table's column has one."""
+    if column is None or not has_int96(type_):
+        return type_
+    if type_ == INT96:
+        facts = column.type.facts
+        return _INSTANT if facts.kind is Kind.TIMESTAMP and facts.zoned else type_
+    fields = children_of_field(type_)
+    columns: Sequence[Column | None] = column.children
+    if pa.types.is_struct(type_) or len(columns) != len(fields):
+        named = {fold(one.name): one for one in column.children}
+        columns = [named.get(fold(one.name)) for one in fields]
+    below = [as_in_table(one.type, child) for one, child in zip(fields, columns, strict=True)]
+    return _with_children(type_, below)
+
+
+def _with_children(type_: pa.DataType, types: Sequence[pa.DataType]) -> pa.DataType:
+    below = [one.with_type(other) for one, other in zip(children_of_field(type_), types, strict=True)]
+    if pa.types.is_struct(type_):
+        return pa.struct(below)
+    return pa.map_(*below) if pa.types.is_map(type_) else pa.list_(below[0])
+
+
+def without_zone(spark: t.DataType, arrow: pa.DataType) -> t.DataType:
+    """Return the type of Spark's reader with a timestamp without zone for each ``INT96`` of the other."""
+    match spark:
+        case t.TimestampType() if arrow == INT96:
+            return t.TimestampNTZType()
+        case t.ArrayType() if is_list(arrow):
+            return t.ArrayType(without_zone(spark.elementType, arrow.value_type), spark.containsNull)
+        case t.MapType() if pa.types.is_map(arrow):
+            key = without_zone(spark.keyType, arrow.key_type)
+            return t.MapType(key, without_zone(spark.valueType, arrow.item_type), spark.valueContainsNull)
+        case t.StructType() if pa.types.is_struct(arrow):
+            types = {one.name: one.type for one in arrow}
+            return t.StructType(
+                [
+                    t.StructField(
+                        one.name,
+                        without_zone(one.dataType, types.get(one.name, pa.null())),
+                        one.nullable,
+                        one.metadata,
+                    )
+                    for one in spark
+                ]
+            )
+        case _:
+            return spark
+
+
+def clock_in_utc(value: SparkColumn, given: t.DataType, wanted: t.DataType) -> SparkColumn:
+    """Return instants as the times without zone that clocks in UTC show, whatever the session's zone is."""
+    match given, wanted:
+        case t.TimestampType(), t.TimestampNTZType():
+            start = f.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+            return f.timestamp_add("MICROSECOND", f.unix_micros(value), start)
+        case _ if given == wanted:
+            return value
+        case t.ArrayType(), t.ArrayType():
+            return f.transform(value, lambda item: clock_in_utc(item, given.elementType, wanted.elementType))
+        case t.MapType(), t.MapType():
+            keys = f.transform(
+                f.map_keys(value), lambda item: clock_in_utc(item, given.keyType, wanted.keyType)
+            )
+            items = f.transform(
+                f.map_values(value), lambda item: clock_in_utc(item, given.valueType, wanted.valueType)
+            )
+            return f.map_from_arrays(keys, items)
+        case t.StructType(), t.StructType():
+            members = [
+                clock_in_utc(value.getField(one.name), one.dataType, other.dataType).alias(one.name)
+                for one, other in zip(given, wanted, strict=True)
+            ]
+            return f.when(value.isNotNull(), f.struct(*members))
+        case _:
+            raise AssertionError((given, wanted))
+
 
 log = logger(__name__)
 
@@ -202,7 +313,7 @@ def _schema(parquet: pq.ParquetFile) -> pa.Schema:
             name = "geometry"
         elif leaves and not children_of_field(one.type):
             name = _NAMED.get(_named_by(leaves[0], is_of_duckdb=is_of_duckdb))
-        type_ = VARIANT if name == "variant" else int96.marked(one.type, iter(leaves))
+        type_ = VARIANT if name == "variant" else marked(one.type, iter(leaves))
         fields.append(pa.field(one.name, type_, metadata=name and {TYPE_KEY: name}))
     return pa.schema(fields)
 
@@ -269,7 +380,7 @@ def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
 
 def _types_of_int96(files: Sequence[_File], name: str, target: TableSchema | None) -> dict[str, pa.DataType]:
     """Return the types of the columns that are INT96 in some file, as ``_merged`` finds them."""
-    folded = {fold(field.name) for file in files for field in file.schema if int96.has_int96(field.type)}
+    folded = {fold(field.name) for file in files for field in file.schema if has_int96(field.type)}
     if not folded:
         return {}
     parts = [
@@ -278,7 +389,7 @@ def _types_of_int96(files: Sequence[_File], name: str, target: TableSchema | Non
     ]
     wanted = _by_folded_name(target)
     merged = {fold(field.name): field.type for field in _merged(parts, name, set(), merges=True)}
-    return {folded: int96.as_in_table(type_, wanted.get(folded)) for folded, type_ in merged.items()}
+    return {folded: as_in_table(type_, wanted.get(folded)) for folded, type_ in merged.items()}
 
 
 def _by_spark(
@@ -297,7 +408,7 @@ def _by_spark(
         [
             t.StructField(
                 one.name,
-                int96.without_zone(one.dataType, types.get(fold(one.name), pa.null())),
+                without_zone(one.dataType, types.get(fold(one.name), pa.null())),
                 one.nullable,
                 one.metadata,
             )
@@ -311,7 +422,7 @@ def _by_spark(
         return analysed(spark.read.format("parquet").options(**options).schema(wanted).load(path))
     return rows.select(
         *(
-            int96.clock_in_utc(rows[quoted(one.name)], one.dataType, other.dataType).alias(one.name)
+            clock_in_utc(rows[quoted(one.name)], one.dataType, other.dataType).alias(one.name)
             for one, other in zip(rows.schema, wanted, strict=True)
         )
     )
@@ -414,10 +525,10 @@ def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowException:
-        if not any(int96.has_int96(field.type) for schema in schemas for field in schema):
+        if not any(has_int96(field.type) for schema in schemas for field in schema):
             raise
     instants = [
-        pa.schema([field.with_type(int96.as_instants(field.type)) for field in schema]) for schema in schemas
+        pa.schema([field.with_type(as_instants(field.type)) for field in schema]) for schema in schemas
     ]
     return pa.unify_schemas(instants, promote_options="permissive")
 
@@ -434,7 +545,7 @@ def _columns(
     fields = []
     for one in schema:
         column = wanted.get(fold(one.name))
-        type_ = _as_duckdb(int96.as_in_table(one.type, column), truncates=truncates)
+        type_ = _as_duckdb(as_in_table(one.type, column), truncates=truncates)
         try:
             if column is not None and not type_differences(column, type_, one.name):
                 fields.append(Field(one.name, column.type))

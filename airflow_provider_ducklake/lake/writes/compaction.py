@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, plan_write, target_of_compaction
-from airflow_provider_ducklake.lake.spark.job import compaction_io
+from airflow_provider_ducklake.lake.spark.job import io as compaction_io
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.lake.spec.log_lines import counted, logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName

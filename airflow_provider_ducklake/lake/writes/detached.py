@@ -18,7 +18,7 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import job_directory
 from airflow_provider_ducklake.lake.writes.verb import MAY_RUN, DetachedSubmitter

@@ -27,7 +27,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     plan_create,
     plan_write,
 )
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
     Clause,

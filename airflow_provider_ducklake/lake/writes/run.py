@@ -12,7 +12,7 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
 )
 from airflow_provider_ducklake.lake.planning.writing.write import target_of_write
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spec.log_lines import lasting, logger
 from airflow_provider_ducklake.lake.spec.snapshots import FIRST_GENERATION, CommittedSnapshot
 from airflow_provider_ducklake.lake.writes.detached import (

@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.planning.writing.staged import plan_stages
 from airflow_provider_ducklake.lake.planning.writing.write import NewTable, NewTableAndSchema
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.storage.files.filesystem import exists
 from airflow_provider_ducklake.lake.writes.run import announce_earlier, announce_replaced

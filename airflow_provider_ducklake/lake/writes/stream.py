@@ -21,9 +21,10 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     plan_write,
     target_of_stream,
 )
-from airflow_provider_ducklake.lake.spark.job import job_io, stream_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
+from airflow_provider_ducklake.lake.spark.job import io as stream_io
+from airflow_provider_ducklake.lake.spark.job.io import StreamOwner
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest, StreamSource, TransformSource
-from airflow_provider_ducklake.lake.spark.job.stream_io import StreamOwner
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, job_directory

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.lake.spark.writing.few_rows import is_small
+from airflow_provider_ducklake.lake.spark.writing.write_arrow import is_small
 
 SMALL = (
     "Range (0, 1000, step=1, splits=Some(2)), Statistics(sizeInBytes=7.8 KiB, rowCount=1.00E+3)",

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.lake.spark.output.causes import OF_EXCEPTIONS, told_by
-from airflow_provider_ducklake.lake.spark.output.log import JobLog
+from airflow_provider_ducklake.lake.spark.output.log import OF_EXCEPTIONS, JobLog, told_by
 
 RECORDS = Path(__file__).parents[2] / "spark" / "failed_logs"
 TOLD = {

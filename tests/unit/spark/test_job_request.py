@@ -8,6 +8,7 @@ from airflow_provider_ducklake.lake.errors import (
     SparkJobError,
     StorageError,
 )
+from airflow_provider_ducklake.lake.spark.job.io import query_id
 from airflow_provider_ducklake.lake.spark.job.request import (
     OverwriteSource,
     RowChangeSource,
@@ -15,7 +16,6 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     datasets_of,
     source_of,
 )
-from airflow_provider_ducklake.lake.spark.job.stream_io import query_id
 
 PLACE = {"sources": {"o": "/in/o.csv"}}
 

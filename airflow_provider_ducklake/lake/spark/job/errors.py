@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, SparkJobError
-from airflow_provider_ducklake.lake.spark.output.causes import OF_EXCEPTIONS, TOO_WIDE, told_by
+from airflow_provider_ducklake.lake.spark.output.log import OF_EXCEPTIONS, TOO_WIDE, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

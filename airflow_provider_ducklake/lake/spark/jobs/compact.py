@@ -20,12 +20,12 @@ from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
 from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, WritePlan, WriteResult
 from airflow_provider_ducklake.lake.spark.job.codec import Json, decode, encode
-from airflow_provider_ducklake.lake.spark.job.compaction_io import directory_of, file_path, write_record
 from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
+from airflow_provider_ducklake.lake.spark.job.io import directory_of, file_path, write_record
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource
-from airflow_provider_ducklake.lake.spark.reading.read_arrow import carrier_types
+from airflow_provider_ducklake.lake.spark.reading.read_deletes import carrier_types
+from airflow_provider_ducklake.lake.spark.sessions.classic import progress_lines
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks, kind_of, map_in_arrow
-from airflow_provider_ducklake.lake.spark.sessions.progress import progress_lines
 from airflow_provider_ducklake.lake.spark.types.names import free_prefix
 from airflow_provider_ducklake.lake.spark.writing.row_order import clustered, ordered
 from airflow_provider_ducklake.lake.spark.writing.write_arrow import runs
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import Bin
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spark.sessions.protocol import BatchFunction
+    from airflow_provider_ducklake.lake.spark.sessions.kind import BatchFunction
 
 
 log = logger(__name__)

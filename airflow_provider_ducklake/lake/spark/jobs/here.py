@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414, TC002 - l
 from airflow_provider_ducklake.lake.spark import sources
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.jobs.run import do
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
-from airflow_provider_ducklake.lake.spark.sessions.protocol import is_remote
+from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote, kind_of
 from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment
 
 if TYPE_CHECKING:

@@ -14,10 +14,14 @@ from airflow_provider_ducklake.lake.planning.writing.evolution import evolved
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
 from airflow_provider_ducklake.lake.spark import sources
 from airflow_provider_ducklake.lake.spark.job.errors import is_of_wide_rows
-from airflow_provider_ducklake.lake.spark.output.causes import TOO_WIDE
-from airflow_provider_ducklake.lake.spark.sessions.object_store import why_unreachable
-from airflow_provider_ducklake.lake.spark.sessions.progress import progress_lines
-from airflow_provider_ducklake.lake.spark.sessions.settings import measure_batches, measures_batches, prepare
+from airflow_provider_ducklake.lake.spark.output.log import TOO_WIDE
+from airflow_provider_ducklake.lake.spark.sessions.classic import progress_lines
+from airflow_provider_ducklake.lake.spark.sessions.settings import (
+    measure_batches,
+    measures_batches,
+    prepare,
+    why_unreachable,
+)
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
     fields_of_spark,
     why_not_native,
@@ -25,9 +29,9 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
 )
 from airflow_provider_ducklake.lake.spark.writing import write_arrow, write_native
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign, fits, only_matching
-from airflow_provider_ducklake.lake.spark.writing.few_rows import few_rows
 from airflow_provider_ducklake.lake.spark.writing.partitions import with_keys
 from airflow_provider_ducklake.lake.spark.writing.row_order import placed
+from airflow_provider_ducklake.lake.spark.writing.write_arrow import few_rows
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.partitioning import parse_partition_by
 from airflow_provider_ducklake.lake.spec.schema import new_columns

@@ -27,20 +27,18 @@ from airflow_provider_ducklake.lake.spark.job.request import (
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
 from airflow_provider_ducklake.lake.spark.jobs.sql import rows_of
 from airflow_provider_ducklake.lake.spark.read import read_table, reading
-from airflow_provider_ducklake.lake.spark.row_changes.changed_rows import ChangedRows
 from airflow_provider_ducklake.lake.spark.row_changes.checks import check, condition_columns, own_names
 from airflow_provider_ducklake.lake.spark.row_changes.matching import (
+    ChangedRows,
+    bounds_of,
     broadcast_if_small,
     changed_twice,
-    find,
-    is_small,
-    numbers,
-)
-from airflow_provider_ducklake.lake.spark.row_changes.source_bounds import (
-    bounds_of,
     comparable,
     equal_columns,
     files_that_may_match,
+    find,
+    is_small,
+    numbers,
     only_matching,
 )
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.lake.errors import SparkJobError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.job.request import StreamSource
 from airflow_provider_ducklake.lake.spark.jobs.compact import compact
@@ -15,10 +15,9 @@ from airflow_provider_ducklake.lake.spark.jobs.insert import insert
 from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows, overwrite
 from airflow_provider_ducklake.lake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.lake.spark.jobs.stream import run_stream
-from airflow_provider_ducklake.lake.spark.sessions.object_store import reach_buckets
-from airflow_provider_ducklake.lake.spark.sessions.settings import take_texts_as_written
-from airflow_provider_ducklake.lake.spark.sessions.start import start_session
-from airflow_provider_ducklake.lake.spark.source_errors import of_source
+from airflow_provider_ducklake.lake.spark.sessions.classic import start_session
+from airflow_provider_ducklake.lake.spark.sessions.settings import reach_buckets, take_texts_as_written
+from airflow_provider_ducklake.lake.spark.sources import of_source
 from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
 from airflow_provider_ducklake.lake.storage.files import writing as sealing
 from airflow_provider_ducklake.lake.storage.files.filesystem import has_secrets, process_options, split_scheme

@@ -18,12 +18,15 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageErro
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
 from airflow_provider_ducklake.lake.spark import sources
-from airflow_provider_ducklake.lake.spark.job import stream_io
+from airflow_provider_ducklake.lake.spark.job import io as stream_io
 from airflow_provider_ducklake.lake.spark.job.errors import message_of
 from airflow_provider_ducklake.lake.spark.job.request import StreamSource, job_directory
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
-from airflow_provider_ducklake.lake.spark.sessions.object_store import require_file_system
-from airflow_provider_ducklake.lake.spark.sessions.settings import adaptive_as_in, prepare
+from airflow_provider_ducklake.lake.spark.sessions.settings import (
+    adaptive_as_in,
+    prepare,
+    require_file_system,
+)
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri

@@ -4,22 +4,218 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.errors import SparkJobError
-from airflow_provider_ducklake.lake.spark.output.causes import (
-    KILLED,
-    KILLED_CODES,
-    LOST_MASTER,
-    NO_EXECUTORS,
-    OF_EXCEPTIONS,
-    OF_LAUNCH,
-    told_by,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+
+# What Spark's words mean for the task: the cause in a sentence, found in what died and not in what it read.
+#
+# Pure rules. A log and a message may hold any value of a row, so a cause is told only by the class of an
+# exception, where that stands, and by whole lines of Spark's own programs. A wrong cause is worse than
+# none.
+
+
+_LONGEST_LINE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """How the words begin that tell it, and what to do about it."""
+
+    pattern: re.Pattern[str]
+    sentence: str
+
+
+def _cause(pattern: str, sentence: str) -> Cause:
+    return Cause(re.compile(pattern), sentence)
+
+
+_NO_MASTER = (
+    "No Spark master answers at the address of the Spark connection. Check that it runs, that the "
+    "connection's host and port are right, and that the worker can reach it."
+)
+_OLD_JAVA = (
+    "The Java where the task runs is too old for its Spark, which needs Java 17 or newer. Set JAVA_HOME "
+    "to the folder of one."
+)
+# Lines of Spark's scripts and of Java, before there is a driver.
+OF_LAUNCH: Sequence[Cause] = (
+    _cause(
+        r"JAVA_HOME is not set(?=\s*\Z)"
+        r"|\S.*spark-class: line \d+: .*bin/java: "
+        r"(?:No such file|Permission denied|cannot execute|not found)",
+        "Spark found no Java where the task runs. Install Java 17 or newer there, or set JAVA_HOME to the "
+        "folder of one.",
+    ),
+    _cause(r"\tjava\.lang\.UnsupportedClassVersionError: org/apache/spark/", _OLD_JAVA),
+    _cause(
+        r"\t\s*termination reason: OOMKilled\s*\Z",
+        "The driver's pod ran out of memory and was killed. Raise driver_memory, or conf "
+        "spark.driver.memoryOverhead.",
+    ),
+    _cause(
+        r"\t\s*termination reason: (?!Completed\s*\Z)",
+        "The driver's pod failed before the job could say why. Its own log does: kubectl logs, with the "
+        "pod's name in the log above.",
+    ),
+)
+# Spark's line for a context that it stops: the error of the job says nothing but that it is stopped.
+LOST_MASTER = _cause(
+    r"\S+ \S+ ERROR StandaloneSchedulerBackend: Application has been killed\. "
+    r"Reason: All masters are unresponsive!",
+    _NO_MASTER,
+)
+NO_EXECUTORS = _cause(
+    r"\S+ \S+ ERROR StandaloneSchedulerBackend: Application has been killed\. "
+    r"Reason: Master removed our application: FAILED",
+    "The cluster could start no executors for the job: each one failed at its start. The logs of the workers "
+    "say why.",
+)
+# A batch of rows has more bytes than one buffer may have.
+TOO_WIDE = _cause(
+    r"org\.apache\.arrow\.[\w.]*(?:OversizedAllocation|OutOfMemory)Exception\b",
+    "The rows are too wide for batches that are counted in rows: set conf="
+    "{'spark.sql.execution.arrow.maxBytesPerBatch': '64m'}, so that Spark measures each batch, which is "
+    "slower.",
+)
+_OF_WORKER = (
+    r"org\.apache\.spark\.api\.python\.PythonException: "
+    r"(?:\[PYTHON_EXCEPTION\] An exception was thrown from the Python worker: )?"
+    r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*"
+)
+# What exceptions of Java say of themselves: their class and, behind a colon, their message.
+OF_EXCEPTIONS: Sequence[Cause] = (
+    _cause(
+        r"<_\w+ of RPC that terminated with:\n\tstatus = StatusCode\.UNAVAILABLE\n"
+        r"|(?:[\w.$]+: )?\[INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED|CHANGED)\]",
+        "The Spark Connect server stopped answering, or was started again: the job's session is lost. "
+        "Nothing was committed; run the task again when the server is back.",
+    ),
+    _cause(r"java\.lang\.UnsupportedClassVersionError: org/apache/spark/", _OLD_JAVA),
+    _cause(
+        r"org\.apache\.spark\.SparkException: (?:Invalid master URL|Could not parse Master URL)", _NO_MASTER
+    ),
+    _cause(
+        r"org\.apache\.spark\.SparkException: When running with master '.*' either HADOOP_CONF_DIR or "
+        r"YARN_CONF_DIR must be set",
+        "The Spark connection's master is YARN, but the task has no configuration of it. Set "
+        "HADOOP_CONF_DIR, or name another master.",
+    ),
+    _cause(
+        r"org\.apache\.spark\.SparkException: Cluster deploy mode is (?:not|currently not)",
+        "This master runs Python jobs in client mode only. Set deploy_mode='client' in the task or its Spark "
+        "connection.",
+    ),
+    _cause(
+        r"java\.lang\.RuntimeException: \[(?:unresolved dependency|download failed): ",
+        "Spark cannot download one of packages=…. Correct its name and version, give Spark access to Maven "
+        "Central or a mirror of it (repositories=…), or give the jars themselves (jars=…).",
+    ),
+    _cause(
+        _OF_WORKER + r"ModuleNotFoundError: No module named 'pyarrow'",
+        "The Python of Spark's tasks has no pyarrow, which writes the files. Install it on every machine, or "
+        "set PYSPARK_PYTHON (or conf spark.pyspark.python) to a Python that has it.",
+    ),
+    _cause(
+        _OF_WORKER + r"[\w.]*\bPySparkRuntimeError: \[PYTHON_VERSION_MISMATCH\]",
+        "Driver and executors have different Python versions. Set PYSPARK_PYTHON (or conf "
+        "spark.pyspark.python) to the same version on every machine.",
+    ),
+    _cause(
+        r'java\.io\.IOException: Cannot run program "[^"]*(?:python|pypy)[^"]*".*: error=2,',
+        "The executors cannot find the Python they are configured to run. Set PYSPARK_PYTHON (or conf "
+        "spark.pyspark.python) to one that is installed on every machine.",
+    ),
+    _cause(
+        r"org\.apache\.spark\.SparkException:\s+Error from python worker:",
+        "The executors' Python cannot run PySpark: its version is too old, or it lacks a package. Set "
+        "PYSPARK_PYTHON (or conf spark.pyspark.python) to the Python of the driver.",
+    ),
+    TOO_WIDE,
+    _cause(
+        r"java\.lang\.OutOfMemoryError\b(?!: unable to create)"
+        r"|org\.apache\.spark\.memory\.SparkOutOfMemoryError\b"
+        r"|ExecutorLostFailure \(executor [^)]*\) Reason: .*(?:exceeding|beyond) .*memory limits?",
+        "Spark ran out of memory. Raise driver_memory or executor_memory.",
+    ),
+    _cause(
+        r"org\.apache\.spark\.SparkException: Python worker exited unexpectedly"
+        r"|ExecutorLostFailure \(executor [^)]*\) Reason:\s+.*\bcode 137\b",
+        "A process of the job was killed, most often because it ran out of memory. Raise executor_memory "
+        "and conf spark.executor.memoryOverhead, or split the rows into more tasks.",
+    ),
+    _cause(
+        r"(?:java\.lang\.RuntimeException: )?java\.lang\.ClassNotFoundException: "
+        r"Class (?:org\.apache\.hadoop\.fs\.|com\.google\.cloud\.hadoop\.fs\.)\S+ not found"
+        r"|org\.apache\.hadoop\.fs\.UnsupportedFileSystemException: No FileSystem for scheme ",
+        "Spark has no file system for the store. Start it, or the server of Spark Connect, with the package "
+        "that brings one: org.apache.hadoop:hadoop-aws in the version of Spark's Hadoop for s3, "
+        "org.apache.hadoop:hadoop-azure for abfs, com.google.cloud.bigdataoss:gcs-connector for gs.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.auth\.(?:NoAuthWithAWS|NoAwsCredentials)Exception\b"
+        r"|java\.nio\.file\.AccessDeniedException: (?!/|file:)\S+: .*(?:s3a|awssdk|amazonaws)",
+        "Spark has no access to a bucket: its credentials are missing or wrong, or lack a right.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.UnknownStoreException\b",
+        "A bucket does not exist. Correct the path, or create the bucket.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.AWSRedirectException\b",
+        "A bucket is in another region than Spark's. Set it: conf {'spark.hadoop.fs.s3a.bucket.<name>."
+        "endpoint.region': '…'}, or for the lake's own bucket in storage_options.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.AWSBadRequestException\b",
+        "A store refuses Spark's requests: temporary credentials have expired, or the bucket is in another "
+        "region. The next try asks the connection for credentials again.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.AWSServiceThrottledException\b",
+        "A store is overloaded. Run the task again later, or with fewer tasks at once.",
+    ),
+    _cause(
+        r"org\.apache\.hadoop\.fs\.s3a\.(?:HttpChannelEOF|AWSClientIO|AWSApiCallTimeout)Exception\b"
+        r"|java\.net\.(?:ConnectException|UnknownHostException|SocketTimeoutException): .*\bs3a://",
+        "A store does not answer Spark. Check its endpoint, and that driver and executors can reach it.",
+    ),
+)
+KILLED = (
+    "The Spark driver was killed from outside, most often because the machine where the task runs ran out "
+    "of memory. Give that machine more memory, or lower driver_memory."
+)
+KILLED_CODES = (137, -9)
+# A stage fails with what failed its task last.
+_OF_TASK = re.compile(
+    r"org\.apache\.spark\.SparkException: Job aborted due to stage failure: "
+    r"Task \S+ in stage \S+ failed \d+ times, most recent failure: "
+    r"Lost task \S+ in stage \S+ \(TID \d+\) \(\S+ executor \S+\): "
+)
+
+
+def told_by(texts: Iterable[str], causes: Sequence[Cause]) -> str | None:
+    """Return the strongest cause that the beginning of a text tells, with that; None: they tell none."""
+    begun = [(text, found.end() if (found := _OF_TASK.match(text)) else 0) for text in texts]
+    for cause in causes:
+        for text, start in begun:
+            if found := cause.pattern.match(text, start):
+                return f"{cause.sentence} Spark says: {_line(text, found)}"
+    return None
+
+
+def _line(text: str, found: re.Match[str]) -> str:
+    """Return the line in which the words end that told the cause, from their start on."""
+    start = max(found.start(), text.rfind("\n", 0, found.end()) + 1)
+    line = text[start:].split("\n", 1)[0].strip()
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} …"
+
 
 # All that is printed whatever the job does.
 _NOISE = re.compile(

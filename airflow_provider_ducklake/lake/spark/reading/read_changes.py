@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.lake.planning.reading.scan import END_SNAPSHOT, ChangeFeedPlan, ScanPlan
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.reading.read_arrow import carrier_types
+from airflow_provider_ducklake.lake.spark.reading.read_deletes import carrier_types
 from airflow_provider_ducklake.lake.spark.reading.read_files import Read, rows_of
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading

@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.spark.reading import read_arrow
+from airflow_provider_ducklake.lake.spark.reading import read_deletes as read_arrow
 from airflow_provider_ducklake.lake.spark.reading.read_deletes import numbered, place, spark_path
 from airflow_provider_ducklake.lake.spark.reading.read_layout import layouts
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
-from airflow_provider_ducklake.lake.spark.sessions.object_store import hadoop_path, require_file_system
+from airflow_provider_ducklake.lake.spark.sessions.settings import hadoop_path, require_file_system
 from airflow_provider_ducklake.lake.spark.types.frames import analysed, renamed, select
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import FIELD_ID_KEY, literal, read_type

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.spark.reading.read_deletes import reserved
-from airflow_provider_ducklake.lake.spark.reading.variants import is_read_by_spark
-from airflow_provider_ducklake.lake.spark.types.scalars import SPARK_SCALARS
-from airflow_provider_ducklake.lake.spark.types.spark_types import read_type
+from airflow_provider_ducklake.lake.spark.reading.read_deletes import is_read_by_spark, reserved
+from airflow_provider_ducklake.lake.spark.types.spark_types import SPARK_SCALARS, read_type
 from airflow_provider_ducklake.lake.spec.options import OF_CODINGS
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (

@@ -5,7 +5,7 @@ Only the columns that conditions name are read. What is found is kept, since sev
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -14,17 +14,34 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.planning.reading.predicates import NEVER, AllOf, Comparison, Operator
+from airflow_provider_ducklake.lake.planning.reading.pruning import may_match
 from airflow_provider_ducklake.lake.planning.reading.scan import named_columns
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spark.types.sizes import bytes_of, row_bytes
+from airflow_provider_ducklake.lake.spark.read import read_table
+from airflow_provider_ducklake.lake.spark.row_changes.checks import assignments
+from airflow_provider_ducklake.lake.spark.types.frames import bytes_of, number_of, renamed, row_bytes
+from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
+from airflow_provider_ducklake.lake.spark.types.spark_types import (
+    carrier_type,
+    scalar_of_spark,
+    why_not_native,
+)
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.schema import TableSchema
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
+from airflow_provider_ducklake.lake.storage.rows import table_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
+    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.lake.spark.job.request import Action, Clause, RowChangeSource
     from airflow_provider_ducklake.lake.spark.types.names import MatchNames
+    from airflow_provider_ducklake.lake.spec.schema import Column
+
 
 _SHOWN_DUPLICATES = 3
 _LONGEST_SHOWN = 100  # characters of a value
@@ -175,3 +192,178 @@ def _shown(source: DataFrame, names: Sequence[str]) -> SparkColumn:
         text = f.concat(f.lit(mark), value, f.lit(mark))
         parts.append(f.concat(f.lit(f"{name}="), f.coalesce(text, f.lit("NULL"))))
     return f.concat_ws(", ", *parts)
+
+
+# Which files of a table can match a source: those whose bounds meet the bounds of the source's keys.
+
+
+Keys = list[tuple[str, str]]  # (column of the table, column of the source)
+
+
+def equal_columns(changes: RowChangeSource, source_columns: Sequence[str]) -> Keys:
+    """Return the columns that the condition of a merge says are equal, of the table and of the source."""
+    sides = (
+        _Side(changes.target_alias, changes.target.table.schema.names),
+        _Side(changes.source_alias, source_columns),
+    )
+    found = [_on_sides(one, sides) for pair in changes.on_equal for one in (pair, pair[::-1])]
+    return [key for key in found if key is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a join: what it is called, and its columns."""
+
+    alias: str
+    columns: Sequence[str]
+
+    def named(self, name: tuple[str, ...], other: _Side) -> str | None:
+        """Return the column of this side that a name certainly means."""
+        *qualifiers, column = name
+        if [fold(one) for one in qualifiers] not in ([], [fold(self.alias)]):
+            return None
+        seen = self.columns if qualifiers else (*self.columns, *other.columns)
+        found = [one for one in seen if fold(one) == fold(column)]
+        return found[0] if len(found) == 1 and found[0] in self.columns else None
+
+
+def _on_sides(
+    pair: tuple[tuple[str, ...], tuple[str, ...]], sides: tuple[_Side, _Side]
+) -> tuple[str, str] | None:
+    target, source = sides
+    ours, theirs = target.named(pair[0], source), source.named(pair[1], target)
+    return None if ours is None or theirs is None else (ours, theirs)
+
+
+_KEYS = frozenset({Kind.INTEGER, Kind.STRING, Kind.DATE, Kind.TIMESTAMP})
+
+
+def comparable(source: DataFrame, keys: Keys, plan: ScanPlan) -> Keys:
+    """Return the keys whose values are equal, and ordered, as their columns' types say."""
+    find = plan.table.schema.find
+    return [(name, other) for name, other in keys if _is_comparable(source, find(name), quoted(other))]
+
+
+def bounds_of(source: DataFrame, keys: Keys, plan: ScanPlan) -> tuple[int, Predicate]:
+    """Return the number of a source's rows, and what is true for every row of the table that can match one.
+
+    One job; ``keys`` are comparable.
+    """
+    usable = [(plan.table.schema.find(name), quoted(other)) for name, other in keys]
+    values = [number_of(f.col(other), carrier_type(column)) for column, other in usable]
+    ends = [end for value in values for end in (f.min(value), f.max(value))]
+    count, *found = source.agg(f.count("*"), *ends).collect()[0]
+    return count, AllOf(
+        tuple(
+            _between(column, found[2 * place], found[2 * place + 1])
+            for place, (column, _) in enumerate(usable)
+        )
+    )
+
+
+def only_matching(source: DataFrame, keys: Keys) -> Callable[[DataFrame], DataFrame]:
+    """Return what leaves rows of the table out whose keys no row of a small source has."""
+
+    def keep(rows: DataFrame) -> DataFrame:
+        prefix = free_prefix(rows.columns)
+        named = [(key, other, f"{prefix}key_{number}") for number, (key, other) in enumerate(keys)]
+        wanted = source.selectExpr(*(renamed(other, name) for _, other, name in named))
+        same = " AND ".join(f"{quoted(key)} = {name}" for key, _, name in named)
+        return rows.join(f.broadcast(wanted), f.expr(same), "left_semi")
+
+    return keep
+
+
+def _is_comparable(source: DataFrame, column: Column, other: str) -> bool:
+    found = scalar_of_spark(source.select(other).schema[0].dataType)
+    if found is None or why_not_native(TableSchema((column,))) or column.type.facts.kind not in _KEYS:
+        return False
+    return found == column.type or found.facts.kind is column.type.facts.kind is Kind.INTEGER
+
+
+def _between(column: Column, low: int | str | None, high: int | str | None) -> Predicate:
+    if low is None or high is None:  # all of the source's keys are NULL
+        return NEVER
+    first, last = (one.encode() if isinstance(one, str) else one for one in (low, high))
+    return AllOf(
+        (
+            Comparison(column.id, Operator.AT_LEAST, first),
+            Comparison(column.id, Operator.AT_MOST, last),
+        )
+    )
+
+
+def files_that_may_match(plan: ScanPlan, where: Predicate) -> ScanPlan:
+    """Return a plan without the files whose statistics exclude a condition; the rows of others stay."""
+    types = {column.id: column.type for column in plan.table.schema.walk()}
+    files = tuple(file for file in plan.files if may_match(where, file, types, {}))
+    return replace(plan, files=files)
+
+
+# The rows that a clause writes: changed ones with their row ids, and new ones.
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """What clauses write of the rows found."""
+
+    changes: RowChangeSource
+    source: DataFrame | None
+    found: Found
+
+    def inserted(self, number: int) -> DataFrame:
+        """Return the rows that the clause of that number inserts."""
+        assert self.source is not None
+        rows = self.found.unmatched(self.source, self.changes, number)
+        return rows.alias(self.changes.source_alias).select(assignments(self.changes)[number].inserted())
+
+    def updated(self, number: int) -> DataFrame:
+        """Return the rows that the clause of that number updates, behind their columns their row ids.
+
+        The table is read again only where a column keeps its value or is computed from others.
+        """
+        assigned = assignments(self.changes)[number]
+        names, rows = self.found.names, self._places(number)
+        if assigned.needs_target or self.changes.clauses[number].values_see_target:
+            same_row = f.col(names.file_id).eqNullSafe(f.col(names.found_file)) & (
+                _place(names) == f.col(names.found_place)
+            )
+            rows = self._read_again(number).join(rows, same_row)
+        if self.source is not None and number < len(self.changes.matched):
+            source = self.source.alias(self.changes.source_alias)
+            rows = rows.join(source, f.col(names.found_source) == f.col(names.source_id))
+        return rows.select(*assigned.updated(), f.col(names.found_row).alias(table_reader.ROW_ID.name))
+
+    def _places(self, number: int) -> DataFrame:
+        names = self.found.names
+        rows = self.found.rows.where(f.col(names.clause) == number).select(
+            f.col(names.file_id).alias(names.found_file),
+            _place(names).alias(names.found_place),
+            f.col(names.row_id).alias(names.found_row),
+            f.col(names.source_id).alias(names.found_source),
+        )
+        return broadcast_if_small(rows, self.found.count([number]))
+
+    def _read_again(self, number: int) -> DataFrame:
+        """Return all of the files, and of the rows in the catalog, that have rows to update."""
+        plan, files = self.changes.target, self.found.files([number])
+        touched = replace(
+            plan,
+            files=tuple(file for file in plan.files if file.id in files),
+            inlined_rows=plan.inlined_rows if (None, number) in self.found.counts else (),
+            columns=plan.table.schema.names,
+            where=None,
+        )
+        rows = read_table(
+            self.found.rows.sparkSession,
+            touched,
+            row_ids=True,
+            positions=True,
+            prefix=self.found.names.prefix,
+        )
+        return rows.alias(self.changes.target_alias)
+
+
+def _place(names: MatchNames) -> SparkColumn:
+    """Return what tells a row of a file from others, and one in the catalog: its position or its row id."""
+    return f.coalesce(f.col(names.position), f.col(names.row_id))

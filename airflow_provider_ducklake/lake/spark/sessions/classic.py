@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+import threading
+import zipfile
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.session import _monkey_patch_RDD
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from airflow_provider_ducklake.lake.spark.job.package_zip import package_zip
-from airflow_provider_ducklake.lake.spark.sessions.protocol import RunningStage, is_remote
+from airflow_provider_ducklake.lake.spark.sessions.kind import RunningStage, is_remote, kind_of
+from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_sources
 from airflow_provider_ducklake.lake.spark.types.names import quoted
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.storage.files.filesystem import (
+    address_as_environment,
+    as_environment,
+    process_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,7 +35,8 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import types as t
 
-    from airflow_provider_ducklake.lake.spark.sessions.protocol import BatchFunction
+    from airflow_provider_ducklake.lake.spark.sessions.kind import BatchFunction
+
 
 # ruff: noqa: SLF001 - there is no public way
 
@@ -178,3 +191,106 @@ def _share_observations(of_user: JavaObject, of_copy: JavaObject) -> None:
     known = of_user.observationManager().getClass().getDeclaredField("observations")
     known.setAccessible(True)
     known.set(of_copy.observationManager(), known.get(of_user.observationManager()))
+
+
+# Log the progress of a long Spark action from its own thread.
+
+
+log = logger(__name__)
+
+SECONDS_BETWEEN_LINES = 20.0
+_one_speaks = threading.Lock()  # of actions that run side by side
+
+
+@contextmanager
+def progress_lines(
+    spark: SparkSession, seconds: float = SECONDS_BETWEEN_LINES, say: Callable[[str], None] = log.info
+) -> Iterator[None]:
+    """Say a line for each running stage every ``seconds`` while the block runs."""
+    stopped = threading.Event()
+    with kind_of(spark).watched() as stages:
+        arguments = (stages, seconds, say, stopped)
+        thread = threading.Thread(target=_report, args=arguments, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            thread.join()
+
+
+def _report(
+    stages: Callable[[], Sequence[RunningStage]],
+    seconds: float,
+    say: Callable[[str], None],
+    stopped: threading.Event,
+) -> None:
+    speaks = False
+    elapsed = 0.0
+    try:
+        while not stopped.wait(seconds):
+            elapsed += seconds
+            speaks = speaks or _one_speaks.acquire(blocking=False)
+            if speaks:
+                for one in stages():
+                    say(f"Stage {one.number}: {one.done} of {one.tasks} tasks done, after {elapsed:.0f} s")
+    finally:
+        if speaks:
+            _one_speaks.release()
+
+
+# Start the session of a submitted job.
+
+
+_PY_FILES = "spark.submit.pyFiles"
+_DEFAULTS = {
+    "spark.log.level": "WARN",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def start_session(name: str) -> SparkSession:
+    """Return the session of a submitted job; what the user configured counts before our defaults."""
+    SparkContext._ensure_initialized()
+    given = SparkConf()
+    builder = SparkSession.builder.appName(name)
+    for key, value in own_settings(given).items():
+        builder = builder.config(key, value)
+    builder = builder.config(_PY_FILES, _on_the_path(given.get(_PY_FILES) or ""))
+    spark = builder.getOrCreate()
+    if zipfile.is_zipfile(sys.argv[0]):  # what runs here is the archive that executors need, too
+        spark.sparkContext.addPyFile(os.path.abspath(sys.argv[0]))  # noqa: PTH100 - a text
+    prepare_sources(spark)
+    return spark
+
+
+def own_settings(given: SparkConf) -> dict[str, str]:
+    """Return what a session gets from us, where the user has not set it."""
+    ours = {**_DEFAULTS, **_for_executors(given.get("spark.master") or "")}
+    return {key: value for key, value in ours.items() if not given.contains(key)}
+
+
+def _for_executors(master: str) -> dict[str, str]:
+    """Return what hands the lake's storage options to executors that other machines start.
+
+    Pods show their variables to many, and YARN's client writes all settings into a file of the staging
+    directory (``__spark_conf__``): there executors are told where the store is, and no more. In one process
+    with the driver they have the options anyway.
+    """
+    options = process_options()
+    if master.startswith(("spark://", "local-cluster")):
+        variables = as_environment(options)
+    elif master.startswith("local"):
+        variables = {}
+    else:
+        variables = address_as_environment(options)
+    return {f"spark.executorEnv.{name}": value for name, value in variables.items()}
+
+
+def _on_the_path(py_files: str) -> str:
+    """Return the files that Python is to find modules in: the launcher has left the large jars out."""
+    kept = {os.path.basename(path) for path in sys.path}  # noqa: PTH119 - URIs, too
+    return ",".join(
+        file for file in py_files.split(",") if not file.endswith(".jar") or file.rpartition("/")[2] in kept
+    )

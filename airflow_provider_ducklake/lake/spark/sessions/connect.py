@@ -13,7 +13,7 @@ from pyspark.sql.connect.dataframe import DataFrame as RemoteDataFrame
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from airflow_provider_ducklake.lake.spark.job.package_zip import package_zip
-from airflow_provider_ducklake.lake.spark.sessions.protocol import RunningStage
+from airflow_provider_ducklake.lake.spark.sessions.kind import RunningStage
 from airflow_provider_ducklake.lake.storage.files.filesystem import options_of_task, process_options
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
-    from airflow_provider_ducklake.lake.spark.sessions.protocol import BatchFunction
+    from airflow_provider_ducklake.lake.spark.sessions.kind import BatchFunction
 
 
 _SENT = "_ducklake_package_is_sent"

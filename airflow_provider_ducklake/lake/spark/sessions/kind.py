@@ -3,22 +3,105 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
-from airflow_provider_ducklake.lake.spark.sessions.protocol import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import types as t
 
     from airflow_provider_ducklake.lake.spark.job.codec import Json
-    from airflow_provider_ducklake.lake.spark.sessions.protocol import BatchFunction, Kind
+
+
+# What a session does for us besides DataFrames, and in which two ways it is had.
+#
+# DataFrames are the same in a classic session, which has Spark's JVM beside it, and in one of Spark
+# Connect, whose JVM is a server's. Whatever else a job needs of Spark is here, and nowhere else asked for.
+
+
+BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningStage:
+    """How far a stage is: its number, and its tasks."""
+
+    number: int
+    tasks: int
+    done: int
+
+
+class Kind(Protocol):
+    """What a session offers, in its kind's own way."""
+
+    def map_in_arrow(self, df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
+        """Return what a function makes of batches, in tasks that know the lake's storage options."""
+
+    def explained(self, df: DataFrame) -> str:
+        """Return Spark's plan with its estimates, as ``DataFrame.explain("cost")`` prints it."""
+
+    def listed(self, df: DataFrame) -> tuple[int, int | None]:
+        """Return of how many files a scan is, and of how many bytes, as far as the session has that."""
+
+    def checkpointed(self, df: DataFrame) -> DataFrame:
+        """Return the rows that a DataFrame has now; it is evaluated once."""
+
+    def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
+        """Return the sum of what a function returns for each document, a task for each."""
+
+    def drop_view(self, name: str) -> None:
+        """Drop a temporary view, if there is one of the name; what was cached of it stays."""
+
+    def foreign_relations(self, sql: str) -> Collection[str]:
+        """Return what Spark's parser, if it can be asked, finds a query to read that is no temporary view."""
+
+    def watched(self) -> AbstractContextManager[Callable[[], Sequence[RunningStage]]]:
+        """Return what tells the stages that run, as long as the context lasts."""
+
+    def cores(self) -> int:
+        """Return how many tasks may run at once; a session of Spark Connect runs a job to know."""
+
+    def configured(self) -> Collection[str]:
+        """Return the names of all settings that Spark was started with."""
+
+    def has_file_system(self, scheme: str) -> bool:
+        """Whether Spark's JVM has a file system for a scheme, as far as can be told before a job."""
+
+    def has_class(self, name: str) -> bool:
+        """Whether Spark's JVM is known to have a class."""
+
+    def hadoop_version(self) -> str:
+        """Return the version of Spark's Hadoop."""
+
+    def set_hadoop(self, settings: Mapping[str, str]) -> None:
+        """Have Spark's file systems of this session know settings, which no log, page or event shows."""
+
+    def copied(self) -> AbstractContextManager[SparkSession]:
+        """Return a copy of the session that lasts as long as the context; what changes in it, stays in it."""
+
+    def has_made(self, df: DataFrame) -> bool:
+        """Whether a DataFrame belongs to the session; Python may have many objects for one session."""
+
+    def moved(self, df: DataFrame) -> DataFrame:
+        """Return a DataFrame of the session that this one is a copy of."""
+
+    def give_package(self) -> None:
+        """Have the tasks find this package."""
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
 
 _MOST_TASKS = 1_000
 _BATCH_BYTES = 64 * 2**20  # Spark's own buffers hold 2 GiB, and the memory of a small executor less

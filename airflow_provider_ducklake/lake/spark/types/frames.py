@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 
@@ -42,3 +45,170 @@ def renamed(name: str, new: str) -> str:
     '`a` AS `b c`'
     """
     return f"{quoted(name)} AS {quoted(new)}"
+
+
+# Sizes as Spark has them: of rows by their types alone, and of settings.
+
+
+_BYTES: dict[str, int] = {
+    **dict.fromkeys(("boolean", "tinyint", "byte", "void"), 1),
+    **dict.fromkeys(("short", "smallint"), 2),
+    **dict.fromkeys(("integer", "float", "date", "yearmonthinterval"), 4),
+    "string": 20,
+    "binary": 100,
+    "variant": 2048,
+}
+_OTHERS = 8
+_SMALL_DECIMAL_DIGITS = 18
+
+
+def row_bytes(type_: t.DataType) -> int:
+    """Return what Spark takes a value of a type for, in memory. *Source:* ``DataType.defaultSize``.
+
+    >>> row_bytes(t.StructType([t.StructField("a", t.LongType()), t.StructField("b", t.StringType())]))
+    28
+    """
+    match type_:
+        case t.StructType():
+            return sum(row_bytes(field.dataType) for field in type_.fields)
+        case t.ArrayType():
+            return row_bytes(type_.elementType)
+        case t.MapType():
+            return row_bytes(type_.keyType) + row_bytes(type_.valueType)
+        case t.DecimalType():
+            return 8 if type_.precision <= _SMALL_DECIMAL_DIGITS else 16
+        case _:
+            return _BYTES.get(type_.typeName(), _OTHERS)
+
+
+_SUFFIXES = {
+    "": 0,
+    "b": 0,
+    "k": 1,
+    "kb": 1,
+    "m": 2,
+    "mb": 2,
+    "g": 3,
+    "gb": 3,
+    "t": 4,
+    "tb": 4,
+    "p": 5,
+    "pb": 5,
+}
+
+
+def bytes_of(setting: str) -> int:
+    """Return the bytes that a setting of Spark's means.
+
+    >>> bytes_of("10485760b"), bytes_of("10MB"), bytes_of("-1")
+    (10485760, 10485760, -1)
+    """
+    found = re.fullmatch(r"\s*(-?\d+)\s*([a-z]*)\s*", setting.lower())
+    if found is None or found[2] not in _SUFFIXES:
+        raise ValueError(f"{setting!r} is not a size.")
+    return int(found[1]) << 10 * _SUFFIXES[found[2]]
+
+
+# Timestamps without a time zone as numbers, for which Spark has no function, and times without end.
+#
+# DuckDB's ``infinity`` and ``-infinity`` are the numbers ``INFINITE`` and ``-INFINITE`` in every unit.
+
+
+SECOND = 10**6  # microseconds
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+INFINITE = 2**63 - 1
+INFINITE_DATE = 2**31 - 1
+
+
+def local_time(micros: int) -> SparkColumn:
+    """Return the timestamp without time zone that many microseconds after 1970."""
+    sign = -1 if micros < 0 else 1
+    days, rest = divmod(abs(micros), DAY)
+    seconds = f.lit(Decimal(sign * rest).scaleb(-6)).cast("decimal(18,6)")
+    nothing = f.lit(0)
+    since = f.make_dt_interval(f.lit(sign * days), nothing, nothing, seconds)
+    return f.lit("1970-01-01 00:00:00").cast("timestamp_ntz") + since
+
+
+def is_infinite(value: SparkColumn, carrier: t.DataType) -> SparkColumn:
+    """Whether a date or a time, in its carrier, is DuckDB's ``infinity`` or ``-infinity``."""
+    if isinstance(carrier, t.TimestampNTZType):
+        return value.isin(local_time(INFINITE), local_time(-INFINITE))
+    end = INFINITE_DATE if isinstance(carrier, t.DateType) else INFINITE
+    return number_of(value, carrier).isin(end, -end)
+
+
+def number_of(value: SparkColumn, carrier: t.DataType) -> SparkColumn:
+    """Return the days of dates, the microseconds of timestamps; other values as they are."""
+    match carrier:
+        case t.DateType():
+            return f.unix_date(value)
+        case t.TimestampType():
+            return f.unix_micros(value)
+        case t.TimestampNTZType():
+            return micros_of(value)
+        case _:
+            return value
+
+
+def micros_of(value: SparkColumn) -> SparkColumn:
+    """Return the microseconds since 1970 of a timestamp without time zone, whatever the session's is."""
+    infinite = f.when(value == local_time(INFINITE), f.lit(INFINITE))
+    infinite = infinite.when(value == local_time(-INFINITE), f.lit(-INFINITE))
+    return infinite.otherwise(_finite_micros(value))
+
+
+def _finite_micros(value: SparkColumn) -> SparkColumn:
+    parts = (
+        (f.unix_date(value.cast("date")), DAY),
+        (f.hour(value), HOUR),
+        (f.minute(value), MINUTE),
+    )
+    seconds = (f.date_part(f.lit("SECOND"), value) * f.lit(SECOND)).cast("bigint")
+    return sum((part.cast("bigint") * f.lit(unit) for part, unit in parts), start=seconds)
+
+
+_NANOS = r"^(\d{4}-\d\d-\d\d)[ T](([01]\d|2[0-3]):[0-5]\d:[0-5]\d)(\.\d{1,9})?"
+OFFSET = r"(?:Z|([+-])(0\d|1[0-5])(?::?([0-5]\d))?)$"
+_FIRST, _LAST = "1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"  # what DuckDB takes
+
+
+def fits_nanos(text: SparkColumn, *, zoned: bool = False) -> SparkColumn:
+    """Whether a text is a timestamp in nanoseconds, as ``2024-01-31 12:30:00.123456789``, or infinite.
+
+    With ``zoned`` it has to end with its offset from UTC: ``+00``, ``+05:30`` or ``Z``.
+    """
+    spaced = f.replace(text, f.lit("T"), f.lit(" "))
+    is_day = f.substring(text, 1, 10).try_cast("date").isNotNull()
+    is_time = text.rlike(_NANOS + (OFFSET if zoned else "$"))
+    return text.isin("infinity", "-infinity") | (is_time & is_day & spaced.between(_FIRST, _LAST))
+
+
+def zoned_nanos_of_text(text: SparkColumn) -> SparkColumn:
+    """Return the nanoseconds since 1970, in UTC, of a text that ``fits_nanos`` with its offset."""
+    local = nanos_of_text(f.regexp_replace(text, OFFSET, ""))
+    shifted = local - seconds_of_offset(text) * 10**9
+    return f.when(text.isin("infinity", "-infinity"), local).otherwise(shifted)
+
+
+def seconds_of_offset(text: SparkColumn) -> SparkColumn:
+    """Return how far the time of a text that ends with an ``OFFSET`` is ahead of UTC."""
+    sign, hours, minutes = (f.regexp_extract(text, OFFSET, place) for place in (1, 2, 3))
+    seconds = sum(
+        f.coalesce(part.try_cast("bigint"), f.lit(0)) * unit for part, unit in ((hours, 3600), (minutes, 60))
+    )
+    return f.when(sign == "-", -seconds).otherwise(seconds)
+
+
+def nanos_of_text(text: SparkColumn) -> SparkColumn:
+    """Return the nanoseconds since 1970 of a text that ``fits_nanos``."""
+    days = f.unix_date(f.substring(text, 1, 10).try_cast("date")).cast("bigint")
+    hours, minutes, seconds = (f.substring(text, place, 2).try_cast("bigint") for place in (12, 15, 18))
+    fraction = f.rpad(f.substring(text, 21, 9), 9, "0").try_cast("bigint")
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    nanos = whole * 10**9 + fraction
+    return f.when(text == "infinity", INFINITE).when(text == "-infinity", -INFINITE).otherwise(nanos)

@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.lake.errors import SchemaMismatchError
 from airflow_provider_ducklake.lake.spark.job.errors import marked, marks
 from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
-from airflow_provider_ducklake.lake.spark.types.local_times import (
+from airflow_provider_ducklake.lake.spark.types.frames import (
     DAY,
     INFINITE,
     INFINITE_DATE,
@@ -32,9 +32,10 @@ from airflow_provider_ducklake.lake.spark.types.local_times import (
     zoned_nanos_of_text,
 )
 from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spark.types.scalars import INTERVAL, SPARK_SCALARS
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
     FIELD_ID_KEY,
+    INTERVAL,
+    SPARK_SCALARS,
     carrier_type,
     default_value,
     has_default,

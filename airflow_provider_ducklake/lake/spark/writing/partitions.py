@@ -21,10 +21,9 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
-from airflow_provider_ducklake.lake.spark.types.local_times import SECOND, is_infinite, number_of
+from airflow_provider_ducklake.lake.spark.types.frames import SECOND, is_infinite, number_of
 from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
-from airflow_provider_ducklake.lake.spark.types.scalars import uuid_text
-from airflow_provider_ducklake.lake.spark.types.spark_types import scalar_carrier
+from airflow_provider_ducklake.lake.spark.types.spark_types import scalar_carrier, uuid_text
 from airflow_provider_ducklake.lake.spec.partitioning import (
     EPOCHS,
     PartitionField,

@@ -9,6 +9,7 @@ See ``docs/adr/0008-map-in-arrow-without-pandas.md``.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
@@ -18,11 +19,14 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
+from airflow_provider_ducklake.lake.errors import SparkJobError
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.sessions.kind import map_in_arrow
+from airflow_provider_ducklake.lake.spark.job.errors import typed
+from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of, map_in_arrow
 from airflow_provider_ducklake.lake.spark.writing.row_order import ordered
 from airflow_provider_ducklake.lake.spec.files import DataFile
+from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.storage.parquet.rows import values_of_row
 from airflow_provider_ducklake.lake.storage.parquet.string_checks import (
     BadStrings,
@@ -35,8 +39,9 @@ from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from airflow_provider_ducklake.lake.spark.sessions.protocol import BatchFunction
+    from airflow_provider_ducklake.lake.spark.sessions.kind import BatchFunction
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
+
 
 Key = tuple[pa.Scalar, ...]
 _RESULT = t.StructType([t.StructField("file", t.StringType()), t.StructField("bad", t.StringType())])
@@ -158,3 +163,57 @@ def _run_starts(keys: Sequence[pa.Array], length: int) -> list[int]:
         ends = pc.run_end_encode(key).run_ends.to_pylist()
         starts.update(ends)
     return sorted(starts - {length})
+
+
+# Few rows are fetched and written by this process: sooner done than tasks in Python have begun.
+#
+# Spark's own estimate decides, where nothing in the plan makes more rows or bytes than it estimates. It may
+# be wrong all the same: so no more rows are fetched than are few, and where there are more, tasks write
+# them all.
+
+
+log = logger(__name__)
+
+MOST_ROWS = 10_000  # those of one of Spark's batches for Python
+_MOST_BYTES = 4 * 2**20
+_PLAN = re.compile(r"== Optimized Logical Plan ==\n(.*?)(?:\n\n|\Z)", re.DOTALL)
+_SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+) (B|KiB|MiB)\b")
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20}
+# What makes any number of rows of one, is computed by code of users, or tells them of the rows it has seen.
+_UNKNOWN = re.compile(
+    r"^[\s:|+-]*(?:Generate|Expand|\w*Map\w*|\w*Python\w*|\w*Arrow\w*|\w*Pandas\w*|Script\w*|\w*Stream\w*"
+    r"|CoGroup|CollectMetrics)\b",
+    re.MULTILINE,
+)
+_VARIANT = t.VariantType().json()  # PySpark cannot fetch one that is NULL
+
+
+def few_rows(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> pa.Table | None:
+    """Return the rows as a task would get them, in order; None where they may be many.
+
+    ``keys`` name the last columns.
+
+    Raises:
+        InvalidInputError: a value does not fit its column.
+    """
+    if plan.row_order.zorder_by or _VARIANT in df.schema.json():
+        return None
+    if not is_small(kind_of(df.sparkSession).explained(df)):
+        return None
+    try:
+        rows = ordered(df.limit(MOST_ROWS + 1).coalesce(1), keys, plan).toArrow()
+    except Exception as error:
+        if type(typed(error)) is not SparkJobError:
+            raise
+        log.debug("The rows cannot be fetched; tasks write them", exc_info=error)
+        return None
+    return rows if rows.num_rows <= MOST_ROWS else None
+
+
+def is_small(explained: str) -> bool:
+    """Whether a plan, explained with its costs, gives few bytes for certain enough to look."""
+    found = _PLAN.search(explained)
+    if found is None or _UNKNOWN.search(found[1]):
+        return False
+    sizes = _SIZE.findall(found[1].split("\n", 1)[0])
+    return bool(sizes) and float(sizes[-1][0]) * _UNITS[sizes[-1][1]] <= _MOST_BYTES

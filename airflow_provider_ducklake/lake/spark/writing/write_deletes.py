@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from airflow_provider_ducklake.lake.spark.sessions.protocol import BatchFunction
+    from airflow_provider_ducklake.lake.spark.sessions.kind import BatchFunction
 
 FILE_ID, POSITION = "file_id", "position"
 _RESULT = t.StructType([t.StructField("file", t.StringType(), nullable=False)])

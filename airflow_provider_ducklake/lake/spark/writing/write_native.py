@@ -23,8 +23,8 @@ from pyspark.sql import functions as f
 from airflow_provider_ducklake.lake.spark.job.errors import marked
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import committed_by
+from airflow_provider_ducklake.lake.spark.types.frames import row_bytes
 from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
-from airflow_provider_ducklake.lake.spark.types.sizes import row_bytes
 from airflow_provider_ducklake.lake.spark.types.spark_types import FIELD_ID_KEY, carrier_type
 from airflow_provider_ducklake.lake.spark.writing.row_order import ordered
 from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri

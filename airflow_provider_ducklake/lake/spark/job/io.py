@@ -8,8 +8,12 @@ options are fsspec's.
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, TypeVar
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from uuid import UUID
 
 from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
@@ -19,6 +23,7 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, Predicate
+from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
 from airflow_provider_ducklake.lake.planning.writing.write import (
     JobTarget,
     NewTable,
@@ -38,6 +43,7 @@ from airflow_provider_ducklake.lake.spark.job.documents import (
     digest_of_bytes,
     incomplete_file,
     is_document,
+    read_document,
     read_json,
     reading,
     write_document,
@@ -45,6 +51,7 @@ from airflow_provider_ducklake.lake.spark.job.documents import (
 )
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest, OverwriteSource, RowChangeSource
 from airflow_provider_ducklake.lake.spark.job.results import (
+    Batch,
     DeletesPart,
     Done,
     Part,
@@ -66,12 +73,18 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     write_bytes,
 )
 from airflow_provider_ducklake.lake.storage.files.listing import delete_by_name, delete_tree
+from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.files.writing import lacks_seal, opened, sealed
+from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Bin
     from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite, Target
+    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
+    from airflow_provider_ducklake.lake.spark.job.request import CompactionSource
+
 
 REQUEST, DONE, ERROR, STAGE = "request.json", "_DONE", "_ERROR.json", "stage.json"
 PACKAGE = "package.jar"  # a zip; the name is what a cluster asks for
@@ -495,3 +508,198 @@ def _read_part(path: str, job_id: str, type_: type[_T], storage_options: Storage
     document = _read_named(path, job_id, storage_options)
     with reading(path):
         return decode(document, type_)
+
+
+# The records of a stream's batches, as files in the checkpoint of its query.
+#
+# ``metadata`` is Spark's own and holds the query's id: another one where the checkpoint was removed and
+# made again. Ours lie in ``ducklake/``: ``stream.json`` says whose checkpoint it is, ``<query id>/<batch
+# id>.json`` is the record of a batch, there from the moment when its files are complete. Records go when
+# their batches are committed; the newest one stays, as Spark may run that batch again. Paths of checkpoints
+# end in ``/``, storage options are fsspec's.
+
+
+_MOST_BYTES = 2**16  # of Spark's own file, which has an id
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOwner:
+    """The table that a stream's rows go to, and the task that brings them there."""
+
+    table: str
+    table_uuid: str
+    task: str
+
+
+def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions = None) -> None:
+    """Note whose checkpoint this is where nobody has.
+
+    Raises:
+        InvalidInputError: it is that of another table or task.
+    """
+    uri = f"{checkpoint}ducklake/stream.json"
+    if not exists(uri, storage_options):
+        write_document(uri, owner, storage_options)
+        return
+    known = read_document(uri, StreamOwner, storage_options, is_proven=True)  # all it can do is to refuse
+    if known.table_uuid != owner.table_uuid:
+        raise InvalidInputError(
+            f"The checkpoint {checkpoint} belongs to the table {known.table} ({known.table_uuid}), not to "
+            f"{owner.table} ({owner.table_uuid}): rows committed there would be missing here. Give each "
+            "table its own checkpoint, also a table that was created again. If a restore created it with "
+            f"the rows that the stream had committed, remove {checkpoint}ducklake/ and the stream continues "
+            "from there."
+        )
+    if known.task != owner.task:
+        raise InvalidInputError(
+            f"The checkpoint {checkpoint} belongs to the task {known.task}, not to {owner.task}. Give each "
+            f"stream its own checkpoint. If the task was only renamed, remove {uri}."
+        )
+
+
+def query_id(checkpoint: str, storage_options: StorageOptions = None) -> str | None:
+    """Return the id of the query whose checkpoint it is; None: no query has begun there.
+
+    Raises:
+        SparkJobError: Spark's file is not as it used to be.
+        StorageError: it cannot be read, or is far longer.
+    """
+    uri = f"{checkpoint}metadata"
+    if not exists(uri, storage_options):
+        return None
+    try:
+        return str(UUID(json.loads(read_bytes(uri, storage_options, limit=_MOST_BYTES))["id"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise SparkJobError(f"{uri} does not hold the id of a streaming query, which is a UUID.") from None
+
+
+def record_uri(checkpoint: str, query_id: str, batch_id: int) -> str:
+    """Return where the record of a batch lies."""
+    return f"{_folder(checkpoint, query_id)}{batch_id}.json"
+
+
+def _folder(checkpoint: str, query_id: str) -> str:
+    return f"{checkpoint}ducklake/{query_id}/"
+
+
+def batch_ids(checkpoint: str, query_id: str, storage_options: StorageOptions = None) -> list[int]:
+    """Return the batches of a query that have a record, ascending."""
+    names = file_sizes(_folder(checkpoint, query_id), storage_options)
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOptions = None) -> None:
+    """Write the record of a batch, in place of another one of the same batch; its files are complete."""
+    record = Batch(
+        **summary(batch.result),
+        query_id=batch.query_id,
+        batch_id=batch.batch_id,
+        job_id=batch.job_id,
+        data_files=batch.result.data_files,
+    )
+    write_document(record_uri(checkpoint, batch.query_id, batch.batch_id), record, storage_options)
+
+
+def read_batch(
+    checkpoint: str, query_id: str, batch_id: int, root: str, storage_options: StorageOptions = None
+) -> StagedBatch:
+    """Return a batch by its record; ``root`` is the directory of the stream's table.
+
+    Raises:
+        SparkJobError: it was written by another release, or is that of another batch.
+        UntrustedValueError: it names files of another table or job.
+    """
+    uri = record_uri(checkpoint, query_id, batch_id)
+    found = read_document(uri, Batch, storage_options)
+    with reading(uri):
+        if (found.query_id, found.batch_id) != (query_id, batch_id):
+            raise SparkJobError(f"{uri} is the record of another batch. Nothing was committed.")
+        result = WriteResult(**summary(found), data_files=found.data_files)
+        check_result(result, uri)
+        job_id = str(UUID(found.job_id))
+    paths = [file.path for file in found.data_files]
+    check_own_files(paths, job_directory(root, job_id), uri)
+    check_once(paths, uri)
+    return StagedBatch(query_id, batch_id, job_id, result)
+
+
+def check_files(checkpoint: str, batch: StagedBatch, storage_options: StorageOptions = None) -> None:
+    """Look whether the files of a batch are all there, and as long as they were.
+
+    Raises:
+        StorageError: names one that is not.
+    """
+    path = incomplete_file(batch.result.data_files, storage_options)
+    if path is not None:
+        uri = record_uri(checkpoint, batch.query_id, batch.batch_id)
+        raise StorageError(
+            f"Batch {batch.batch_id} of the stream is incomplete: {path} is missing or truncated, perhaps "
+            f"because of a clean-up, and Spark will not read its rows again. Remove {uri} to continue "
+            "without them, or use a new checkpoint, which starts at the first row."
+        )
+
+
+def delete_batch(
+    checkpoint: str, query_id: str, batch_id: int, storage_options: StorageOptions = None
+) -> None:
+    """Delete the record of a batch and leave its data files."""
+    delete_file(record_uri(checkpoint, query_id, batch_id), storage_options)
+
+
+# Bins that became files: where such a file lies, and its record, there from the moment when it is complete.
+#
+# Directories end in ``/``, storage options are fsspec's.
+
+
+CompactedFile: TypeAlias = MergedFile | RewrittenFile
+_FOLDER = "bins/"
+
+
+def file_path(files: Bin, plan: WritePlan, source: CompactionSource) -> str:
+    """Return where the file of a bin is to lie: in the folder of its partition, if that has one by now."""
+    staged = replace(plan, directory=directory_of(source))
+    name = f"{uuid.uuid4().hex}.parquet"
+    has_folder = files.partition_id == source.partition_id
+    folder = staged.partition_folder(files.partition_values) if has_folder else None
+    return staged.directory + name if folder is None else folder + staged.prefix + name
+
+
+def directory_of(source: CompactionSource) -> str:
+    """Return the directory of the files and their records."""
+    return job_directory(source.compaction.table.root, source.staging_id)
+
+
+def write_record(directory: str, compacted: CompactedFile) -> None:
+    """Write down that the file of a bin is complete, and what it is to replace."""
+    uri = f"{directory}{_FOLDER}{uuid.uuid4()}.json"
+    write_json(uri, encode(compacted, CompactedFile))
+
+
+def read_records(directory: str, storage_options: StorageOptions = None) -> dict[str, CompactedFile]:
+    """Return the files that are complete, by the URIs of their records; oldest sources first.
+
+    Raises:
+        UntrustedValueError: a record names a file that the job with the directory cannot have written, or
+            that another record names.
+    """
+    folder = directory + _FOLDER
+    uris = [folder + name for name in file_sizes(folder, storage_options) if name.endswith(".json")]
+
+    def read(uri: str) -> CompactedFile:
+        with reading(uri):
+            found: CompactedFile = decode(
+                loads(opened(uri, read_bytes(uri, storage_options)), uri), CompactedFile
+            )
+        check_own_files(() if found.file is None else (found.file.path,), directory, uri)
+        return found
+
+    found = in_threads(read, uris)
+    check_once((one.file.path for one in found if one.file is not None), folder)
+    records = zip(uris, found, strict=True)
+    return dict(sorted(records, key=lambda one: one[1].sources))
+
+
+def delete_record(uri: str, storage_options: StorageOptions = None) -> None:
+    """Forget a record; its file is the lake's, or gone."""
+    delete_file(uri, storage_options)
