@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from commit import new_catalog  # noqa: E402
 
-from airflow_provider_ducklake.lake.catalog.committing.planned import Stage  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.committing.commit import Stage  # noqa: E402
 from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
 from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile  # noqa: E402
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, CommitInfo  # noqa: E402

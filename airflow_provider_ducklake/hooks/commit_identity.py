@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import BaseOperator, Context
 
-    from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit
+    from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.spec.snapshots import JsonValue
 

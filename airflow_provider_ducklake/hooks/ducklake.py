@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.catalog.migrations.migrate import MigrationResult
-    from airflow_provider_ducklake.lake.catalog.reports.column_bounds import ColumnBounds
-    from airflow_provider_ducklake.lake.catalog.reports.table_info import TableInfo
+    from airflow_provider_ducklake.lake.catalog.reports.numbers import ColumnBounds, TableInfo
     from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, CommittedSnapshot, JsonValue
     from airflow_provider_ducklake.lake.writes.session import LakeSession
     from airflow_provider_ducklake.lake.writes.staged import Staged
@@ -354,7 +353,7 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
 
 
 def _check_rights(settings: ConnectionSettings) -> None:
-    from airflow_provider_ducklake.lake.catalog.reports.rights import check_creates_tables  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.catalog.upkeep.grants import check_creates_tables  # noqa: PLC0415
 
     check_creates_tables(_url(settings, _TEST_TIMEOUT_SECONDS), settings.metadata_schema)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit
+    from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.spec.tags import TagResult
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.lake.errors import ChangesExpiredError, TransactionConflictError

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.catalog.upkeep.frozen_file import mark_of
+from airflow_provider_ducklake.lake.catalog.upkeep.export import mark_of
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
 from tests.reference.catalogs import CatalogDatabase
 

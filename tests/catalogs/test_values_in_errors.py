@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url
-from airflow_provider_ducklake.lake.catalog.dialects.retry import RetryPolicy
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import RetryPolicy
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CommitRetriesExceededError
 from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, FileKey

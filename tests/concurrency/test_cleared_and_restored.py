@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.planning.writing.write import append_to_existing, plan_write

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit, Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger import commit_keys
 from airflow_provider_ducklake.lake.errors import (

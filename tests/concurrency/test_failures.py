@@ -16,7 +16,7 @@ import pymysql
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.lake.catalog.dialects.retry import RetryPolicy
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import RetryPolicy
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
     CatalogRefusedError,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.committing import overlap
-from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule

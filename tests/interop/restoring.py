@@ -1,6 +1,6 @@
 """What restored lakes show, at every snapshot, and what is left of them when all else is gone."""
 
-from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
+from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.spec.names.identifiers import quote
 from tests.interop.comparison import arrow_of, differences, multiset, tables_of

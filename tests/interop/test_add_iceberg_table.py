@@ -36,7 +36,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_ducklake.lake.catalog.drafting import add_table
+from airflow_provider_ducklake.lake.catalog.drafting import add_files as add_table
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
+from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.concurrency.faulty_writer import Job, Report
 from tests.concurrency.test_fault_injection import FAULTS, FaultyWriter, kept, roll_back_what_was_killed

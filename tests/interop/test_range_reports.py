@@ -3,7 +3,7 @@
 import itertools
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.catalog.reports.range_report import touched_partitions
+from airflow_provider_ducklake.lake.catalog.reports.watch import touched_partitions
 from airflow_provider_ducklake.lake.planning.reading.watch import count_changes
 from tests.reference.duckdb_lake import open_lake
 

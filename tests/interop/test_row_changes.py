@@ -7,8 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import commit
-from airflow_provider_ducklake.lake.catalog.committing.planned import PlannedCommit
+from airflow_provider_ducklake.lake.catalog.committing.commit import PlannedCommit, commit
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.drafting import given_rows
+from airflow_provider_ducklake.lake.catalog.drafting import rows as given_rows
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, TransactionConflictError
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo

@@ -5,7 +5,7 @@ import gc
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, func, select
 
-from airflow_provider_ducklake.lake.catalog.database.questions import streamed, streamed_parts
+from airflow_provider_ducklake.lake.catalog.database.connect import streamed, streamed_parts
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference.catalogs import CATALOG_KINDS
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ducklake.hooks.connection_form import CATALOG_TYPES
-from airflow_provider_ducklake.lake.catalog.database import column_types, connect
+from airflow_provider_ducklake.lake.catalog.database import connect
+from airflow_provider_ducklake.lake.catalog.database import tables as column_types
 from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.lake.catalog.dialects.duckdb import DuckDbDialect

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
+from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
 from airflow_provider_ducklake.lake.catalog.database.connect import (
     catalog_file,
+    check_complete,
     check_directory,
     make_private,
     open_engine,
     parse_url,
     shown,
 )
-from airflow_provider_ducklake.lake.catalog.database.found_columns import check_complete
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.lake.catalog.dialects import bootstrap, dialect_of
 from airflow_provider_ducklake.lake.catalog.lake_maintenance import Maintenance

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.catalog.committing.planned import PlannedCommit, Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import PlannedCommit, Stage
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import STAGE_TTL
 from airflow_provider_ducklake.lake.catalog.migrations.migrate import Files, MigrationResult, migrate
 from airflow_provider_ducklake.lake.catalog.open_lake import Definitions
 from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreRequest
 from airflow_provider_ducklake.lake.catalog.restoring.restore import restore
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import find_files
-from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import find_files, load_table
 from airflow_provider_ducklake.lake.catalog.upkeep import cleanup, expiry, orphans
+from airflow_provider_ducklake.lake.catalog.upkeep.cleanup import check_may_delete
 from airflow_provider_ducklake.lake.catalog.upkeep.compaction import (
     as_planned,
     compaction_change,
@@ -24,7 +24,6 @@ from airflow_provider_ducklake.lake.catalog.upkeep.compaction import (
 from airflow_provider_ducklake.lake.catalog.upkeep.export import ExportRequest, export
 from airflow_provider_ducklake.lake.catalog.upkeep.flush import Flush, FlushRule
 from airflow_provider_ducklake.lake.catalog.upkeep.grants import grants
-from airflow_provider_ducklake.lake.catalog.upkeep.may_delete import check_may_delete
 from airflow_provider_ducklake.lake.catalog.upkeep.orphans import OrphanRule
 from airflow_provider_ducklake.lake.catalog.verify import verification
 from airflow_provider_ducklake.lake.catalog.verify.repair import RepairResult, repair
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
-    from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit
+    from airflow_provider_ducklake.lake.catalog.committing.commit import Committer, KeyedCommit
     from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult

@@ -8,31 +8,29 @@ from uuid import UUID, uuid5
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.ledger import restore_log
+from airflow_provider_ducklake.lake.catalog.ledger import restores as restore_log
 from airflow_provider_ducklake.lake.catalog.reports import watch
-from airflow_provider_ducklake.lake.catalog.reports.change_feed import ChangeFeed
-from airflow_provider_ducklake.lake.catalog.reports.clients import (
-    LakeClient,
-    clients_in_catalog,
-    clients_of_files,
-    newest_files,
-)
-from airflow_provider_ducklake.lake.catalog.reports.column_bounds import ColumnBounds, column_bounds
+from airflow_provider_ducklake.lake.catalog.reports.changes import ChangeFeed, check_complete, find_changes
 from airflow_provider_ducklake.lake.catalog.reports.health import LakeHealth, health
-from airflow_provider_ducklake.lake.catalog.reports.range_report import commit_reports, reported
-from airflow_provider_ducklake.lake.catalog.reports.read_changes import check_complete, find_changes
-from airflow_provider_ducklake.lake.catalog.reports.row_counts import count_rows
-from airflow_provider_ducklake.lake.catalog.reports.table_info import (
+from airflow_provider_ducklake.lake.catalog.reports.numbers import (
+    ColumnBounds,
+    LakeClient,
     ListedFile,
     TableInfo,
+    clients_in_catalog,
+    clients_of_files,
+    column_bounds,
+    count_rows,
     listed_files,
+    newest_files,
     table_infos,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots, read_tags
+from airflow_provider_ducklake.lake.catalog.reports.watch import commit_reports, reported
+from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
+from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots as read_tags
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import registered
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import aware
-from airflow_provider_ducklake.lake.catalog.snapshot.registered_files import registered
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted, find_scan
-from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import find_table, load_table
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted, find_scan, find_table, load_table
 from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     ChangesExpiredError,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit, Stage
-from airflow_provider_ducklake.lake.catalog.database.options import write_option
-from airflow_provider_ducklake.lake.catalog.dialects.indexes import create_indexes
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
+from airflow_provider_ducklake.lake.catalog.database.connect import write_option
+from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import create_indexes
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.drafting import overwrite
 from airflow_provider_ducklake.lake.catalog.drafting.base_lake import BaseRows
-from airflow_provider_ducklake.lake.catalog.drafting.replaced_rows import find_earlier_rows, replaced_rows
-from airflow_provider_ducklake.lake.catalog.drafting.row_changes import changes_of_job, read_targets
+from airflow_provider_ducklake.lake.catalog.drafting.overwrite import find_earlier_rows, replaced_rows
+from airflow_provider_ducklake.lake.catalog.drafting.rows import changes_of_job, read_targets
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.ledger import (
     applications,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
+    from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
     from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
     from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ducklake.lake.catalog.database.connect import first_line, shown
-from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
 from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import key_length
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import aware

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.lake.catalog.drafting.row_changes import unused_files
+from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.lake.catalog.drafting.rows import unused_files
 from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     NotFoundError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.committing.planned import PlannedCommit, Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import PlannedCommit, Stage
 from airflow_provider_ducklake.lake.errors import (
     FilesReleasedError,
     InvalidInputError,

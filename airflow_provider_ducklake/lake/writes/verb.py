@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.transaction.changes_made import Replay
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit, Stage
+    from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.database.answer_wait import AnswerWait
+from airflow_provider_ducklake.lake.catalog.database.connect import AnswerWait
 
 KIB = 1024
 NEAR = 60.0  # seconds that a test may take between two lines

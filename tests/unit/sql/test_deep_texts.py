@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.ledger.restore_notes import RestoreNote
+from airflow_provider_ducklake.lake.catalog.ledger.restores import RestoreNote
 from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     InvalidInputError,

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
@@ -25,43 +26,113 @@ from airflow_provider_ducklake.lake.catalog.committing.delete_writer import (
 )
 from airflow_provider_ducklake.lake.catalog.committing.locked_facts import locked_facts, questions_of
 from airflow_provider_ducklake.lake.catalog.committing.overlap import check_overlap
-from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit, PlannedCommit, Stage
 from airflow_provider_ducklake.lake.catalog.database.connect import driver_error
-from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, insert
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, RetryPolicy, with_retries
-from airflow_provider_ducklake.lake.catalog.effects import effects_of
-from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs, restore_log
-from airflow_provider_ducklake.lake.catalog.snapshot import read_counters, read_snapshots
-from airflow_provider_ducklake.lake.errors import (
-    CommitStateUnknownError,
-    TransactionConflictError,
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
+    DEFAULT_RETRY,
+    Effect,
+    RetryPolicy,
+    insert,
+    with_retries,
 )
+from airflow_provider_ducklake.lake.catalog.effects import effects_of
+from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs
+from airflow_provider_ducklake.lake.catalog.ledger import restores as restore_log
+from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
+from airflow_provider_ducklake.lake.catalog.snapshot import read as read_counters
+from airflow_provider_ducklake.lake.errors import CommitStateUnknownError, TransactionConflictError
 from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, SnapshotId
+from airflow_provider_ducklake.lake.spec.options import Options
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, OnClear, SnapshotId
 from airflow_provider_ducklake.lake.storage.files.durable import sync_added
 from airflow_provider_ducklake.lake.transaction.changes import (
     AppendFiles,
     changes_catalog,
     changes_definitions,
     check_changes,
+    ordered,
 )
-from airflow_provider_ducklake.lake.transaction.changes_made import format_changes
+from airflow_provider_ducklake.lake.transaction.changes_made import Replay, format_changes
 from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.lake.transaction.conflicts import check_conflicts
+from airflow_provider_ducklake.lake.transaction.declared import Needs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.database.questions import Question
+    from airflow_provider_ducklake.lake.catalog.database.connect import Question
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
-    from airflow_provider_ducklake.lake.catalog.dialects.effect import Writer
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect, Writer
+    from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
+    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import Progress, RecordedSnapshot
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, Snapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, CommitRecord, JsonValue, Snapshot
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.lake.transaction.changes import Change
+
+
+# Planned commits: changes, the snapshots they were planned on, and the key that makes them once.
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCommit:
+    """A commit that is to be made once; ``seen`` is what its key's records said when it was planned."""
+
+    key: CommitKey
+    on_clear: OnClear = OnClear.REPLACE
+    seen: Replay = field(default_factory=Replay)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Changes that were planned on snapshot ``base``: they conflict with what came after it.
+
+    ``unused`` are files (absolute paths) that nobody needs once they are committed.
+    """
+
+    base: SnapshotId
+    changes: Collection[Change]
+    unused: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class PlannedCommit:
+    """Stages that become one snapshot, what they say of themselves, and how to make them once.
+
+    ``releases`` are the ids of registered jobs whose files these are; those ``open_jobs`` have more of them,
+    and go on. ``consumed`` is what the changes were made of.
+    """
+
+    stages: Sequence[Stage]
+    info: CommitInfo
+    keyed: KeyedCommit | None = None
+    releases: Sequence[str] = ()
+    open_jobs: Sequence[str] = ()
+    consumed: Consumed | None = None
+
+    @property
+    def makes_snapshot(self) -> bool:
+        """Whether anything changes that has versions; what is consumed is noted without a snapshot, too."""
+        return any(change.makes_snapshot for change in self.changes)
+
+    @property
+    def extra(self) -> Mapping[str, JsonValue] | None:
+        """What ``commit_extra_info`` gets: what the author says, and by which key the commit is made once."""
+        if self.keyed is None:
+            return self.info.extra
+        return {**(self.info.extra or {}), **self.keyed.key.said}
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes of all stages, in the order of their effects."""
+        return ordered([change for stage in self.stages for change in stage.changes])
+
+    @cached_property
+    def needs(self) -> Needs:
+        """What they have to know under the lock."""
+        return Needs.of_all(change.needs for change in self.changes)
+
 
 log = logger(__name__)
 
@@ -359,3 +430,75 @@ def _finish(connection: Connection, dialect: CatalogDialect, writer: Writer, sen
 def _unknown(connection: Connection, snapshot_id: SnapshotId, cause: BaseException | None) -> Exception:
     connection.invalidate()  # it may still be in the transaction
     return CommitStateUnknownError(snapshot_id, type(cause).__name__)
+
+
+# Commit planned changes to an open lake, checked against the lake's options.
+
+
+class Committer:
+    """Commits to one lake."""
+
+    def __init__(self, lake: OpenLake) -> None:
+        self._lake = lake
+
+    def commit(
+        self,
+        base: SnapshotId,
+        changes: Iterable[Change],
+        info: CommitInfo,
+        *,
+        retry: RetryPolicy = DEFAULT_RETRY,
+        keyed: KeyedCommit | None = None,
+    ) -> CommittedSnapshot | None:
+        """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``.
+
+        Raises:
+            InvalidInputError: the lake demands a commit message and there is none.
+        """
+        planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed)
+        self.demand_message(planned)
+        return self.commit_planned(planned, retry)
+
+    def commit_stages(
+        self,
+        stages: Sequence[Stage],
+        info: CommitInfo,
+        *,
+        keyed: KeyedCommit | None = None,
+        job_ids: Collection[str] = (),
+        consumed: Consumed | None = None,
+    ) -> CommittedSnapshot | None:
+        """Commit changes planned on several snapshots as one; each is checked against what followed its own.
+
+        The commit releases the jobs that wrote the files; where nothing is to be committed they stay as they
+        are. What is ``consumed`` is noted in the same transaction, also without changes.
+
+        Raises:
+            InvalidInputError: the lake demands a commit message and there is none.
+            FilesReleasedError: a job was released before.
+        """
+        planned = PlannedCommit(tuple(stages), info, keyed, releases=tuple(job_ids), consumed=consumed)
+        self.demand_message(planned)
+        return self.commit_planned(planned)
+
+    def demand_message(self, planned: PlannedCommit) -> None:
+        """Refuse a snapshot without a message where the lake demands one.
+
+        Raises:
+            InvalidInputError: there is none.
+        """
+        if planned.makes_snapshot and planned.info.message is None:
+            with self._lake.reading() as connection:
+                rows = read.option_rows(connection, self._lake.catalog.tables)
+            planned.info.check(Options.effective(rows))
+
+    def commit_planned(
+        self, planned: PlannedCommit, retry: RetryPolicy = DEFAULT_RETRY
+    ) -> CommittedSnapshot | None:
+        """Commit what was planned, and checked against the lake's options."""
+        self._lake.refuse_unwritable()
+        with self._lake.translated():
+            committed = commit(self._lake.catalog, planned, self._lake.locate, retry)
+        if committed is not None:
+            self._lake.tell_written(planned.changes)
+        return committed

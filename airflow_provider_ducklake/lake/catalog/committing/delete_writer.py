@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.database.questions import in_parts
+from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import WantedFiles
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
     from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, SnapshotId
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import func, literal, select
 
-from airflow_provider_ducklake.lake.catalog.database.questions import in_parts
+from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
 from airflow_provider_ducklake.lake.catalog.snapshot import (
     read_files,
     read_layouts,
@@ -21,9 +21,13 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     inlined_delete_table,
     inlined_table,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot.lost_rows import mark_counts, mergeable_files
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
+    mappings_of,
+    mark_counts,
+    mergeable_files,
+    registered,
+)
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema, rows_of_layout
-from airflow_provider_ducklake.lake.catalog.snapshot.registered_files import mappings_of, registered
 from airflow_provider_ducklake.lake.transaction.declared import FlushedLayout, LockedFacts
 
 if TYPE_CHECKING:
@@ -31,9 +35,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.database.questions import Question
+    from airflow_provider_ducklake.lake.catalog.database.connect import Question
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.snapshots import (
         ColumnId,
         DataFileId,

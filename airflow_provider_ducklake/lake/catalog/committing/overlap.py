@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, or_, select
 
-from airflow_provider_ducklake.lake.catalog.database.questions import in_parts
-from airflow_provider_ducklake.lake.catalog.snapshot.file_conditions import may_be_in, may_match
+from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import filled, inlined_of, live_layouts
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import bare_table, inlined_delete_table
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import WantedFiles
-from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import partition_specs
+from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import may_be_in, may_match
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import partition_specs
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
 from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Table
 
-    from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import Condition
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows

@@ -8,28 +8,55 @@ import os
 import secrets
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Engine,
+    bindparam,
+    create_engine,
+    event,
+    literal,
+    make_url,
+    select,
+    union_all,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
 from sqlalchemy.pool import NullPool
 
-from airflow_provider_ducklake.lake.catalog.database.catalog_files import made_private
-from airflow_provider_ducklake.lake.catalog.database.companions import OF_DUCKDB, check_duckdb, check_sqlite
-from airflow_provider_ducklake.lake.catalog.database.file_connections import LimitedDuckDb, LimitedSqlite
-from airflow_provider_ducklake.lake.errors import CatalogUnavailableError, InvalidInputError
+from airflow_provider_ducklake.lake.catalog.database.file_connections import (
+    OF_DUCKDB,
+    LimitedDuckDb,
+    LimitedSqlite,
+    check_duckdb,
+    check_sqlite,
+    made_private,
+)
+from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.lake.errors import CatalogError, CatalogUnavailableError, InvalidInputError
 from airflow_provider_ducklake.lake.spec.limits import CONNECT_TIMEOUT_SECONDS, LIMITS, Limits
+from airflow_provider_ducklake.lake.spec.versions import DEFAULT, NEWEST
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from sqlalchemy import Column, CompoundSelect, Row, Select
     from sqlalchemy.engine import URL, ExceptionContext
     from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
     from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
+    from sqlalchemy.types import TypeEngine
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.spec.options import OptionRow
+
 
 # Execution option: start the transaction as a writer.
 WRITES = "ducklake_writes"
@@ -483,3 +510,206 @@ _DATABASES = {
         "duckdb", duckdb_engine, ("duckdb", "duckdb_engine", "pytz"), "duckdb", file="DuckDB"
     ),
 }
+
+
+# The columns that a catalog has, beside those of the version that it says it has.
+#
+# Only tables are looked at that newer versions than 1.0 changed.
+
+
+@lru_cache(maxsize=1)
+def telling() -> dict[str, tuple[str, ...]]:
+    """Return the columns that are newer than 1.0, by their tables."""
+    old, new = catalog_tables(DEFAULT).metadata.tables, catalog_tables(NEWEST).metadata.tables
+    added = {
+        name: tuple(one.name for one in table.columns if name not in old or one.name not in old[name].columns)
+        for name, table in new.items()
+    }
+    return {name: columns for name, columns in added.items() if columns}
+
+
+def check_complete(found: Mapping[str, Sequence[str]], tables: CatalogTables, catalog: str) -> None:
+    """Refuse a catalog that lacks what its version has.
+
+    Raises:
+        CatalogError: names the tables and columns.
+    """
+    missing = _without(_of(tables), found)
+    if missing:
+        version = tables.version.value
+        raise CatalogError(
+            f"{catalog} says that it has DuckLake {version}, and lacks {', '.join(missing)}. A migration by "
+            "other means that did not finish may have left it so. Restore the catalog from a backup, or set "
+            f"its version in ducklake_metadata to {tables.writer.unfinished.value!r} and complete it with "
+            f"DuckLakeMigrateOperator(to_version={version!r}). MySQL and MariaDB also hide tables from "
+            "users without rights on them: grant again, by DuckLakeHook.grants(role)."
+        )
+
+
+def superfluous(found: Mapping[str, Sequence[str]], tables: CatalogTables) -> list[str]:
+    """Return the tables and columns that a catalog has although only newer versions have them."""
+    there = {
+        table: [one for one in columns if one in found.get(table, ())] for table, columns in telling().items()
+    }
+    return _without(there, _of(tables))
+
+
+def _of(tables: CatalogTables) -> dict[str, list[str]]:
+    """Return those of the columns that a version has."""
+    known = {table.name: table.columns for table in tables.metadata.sorted_tables}
+    return {
+        name: [one for one in columns if name in known and one in known[name]]
+        for name, columns in telling().items()
+    }
+
+
+def _without(ours: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return what ours has and theirs has not: a whole table by its name, else each column."""
+    found = []
+    for table, columns in ours.items():
+        lacking = [one for one in columns if one not in theirs.get(table, ())]
+        is_whole = lacking and not theirs.get(table)
+        is_new = table not in catalog_tables(DEFAULT).metadata.tables
+        found += [table] if is_whole and is_new else [f"{table}.{one}" for one in lacking]
+    return found
+
+
+# Queries of a catalog as values, so that several can share a round trip.
+
+
+Answer = TypeVar("Answer")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[Answer]):
+    """A query with its parameters, and how to read its rows.
+
+    A query is compiled once for as long as it lives: those asked in every commit are built once and kept,
+    with parameters for what changes.
+    """
+
+    query: Select[Any]
+    read: Callable[[Sequence[Any]], Answer]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def ask(self, connection: Connection) -> Answer:
+        """Return the answer, in a round trip of its own."""
+        return self.read(connection.execute(self.query, dict(self.parameters)).all())
+
+
+AT = bindparam("at", type_=BigInteger())  # a snapshot
+OF_TABLE = bindparam("table", type_=BigInteger())
+
+
+def one_of(column: Column[Any], count: int) -> ColumnElement[bool]:
+    """Return the condition that a column is one of ``count`` parameters, for ``values_of``."""
+    return column.in_(parameters(count, column.type))
+
+
+def parameters(count: int, type_: TypeEngine[Any]) -> list[BindParameter[Any]]:
+    """Return ``count`` parameters, for ``values_of``."""
+    return [bindparam(f"value_{number}", type_=type_) for number in range(count)]
+
+
+def values_of(values: Collection[Any]) -> dict[str, Any]:
+    """Return the values of ``parameters``."""
+    return {f"value_{number}": one for number, one in enumerate(values)}
+
+
+_VALUES_AT_ONCE = 10_000  # databases limit the parameters of a statement: SQLite to 32,766
+
+
+def in_parts(values: Iterable[Value], at_once: int = _VALUES_AT_ONCE) -> Iterator[tuple[Value, ...]]:
+    """Yield so many of the values at once, by default as one statement takes, until none are left."""
+    rest = iter(values)
+    while part := tuple(islice(rest, at_once)):
+        yield part
+
+
+_QUERIES_AT_ONCE = 200  # which one statement joins
+
+
+def asked(connection: Connection, queries: Sequence[Any]) -> Iterator[Row[Any]]:
+    """Yield the rows of queries with the same columns, of many in one statement."""
+    for part in in_parts(queries, _QUERIES_AT_ONCE):
+        yield from connection.execute(union_all(*part)).all()
+
+
+_ROWS_AT_ONCE = 10_000
+
+
+def streamed(connection: Connection, query: Select[Any] | CompoundSelect[Any]) -> Iterator[Any]:
+    """Yield the rows of a query without holding them all; stopping early leaves no cursor open.
+
+    No other statement may run on the connection meanwhile: MySQL and DuckDB end the rows there, without a
+    word.
+    """
+    for rows in streamed_parts(connection, query, _ROWS_AT_ONCE):
+        yield from rows
+
+
+def streamed_parts(
+    connection: Connection, query: Select[Any] | CompoundSelect[Any], size: int
+) -> Iterator[Sequence[Any]]:
+    """Yield them so many at a time."""
+    with connection.execute(query, execution_options={"yield_per": size}) as found:
+        yield from found.partitions()
+
+
+# Options in ``ducklake_metadata``: rows that are written in place, outside every snapshot.
+
+
+def write_option(connection: Connection, tables: CatalogTables, option: OptionRow) -> None:
+    """Set an option in its scope; the row is updated where there is one."""
+    metadata = tables["metadata"]
+    scope = metadata.c.scope.is_(None) if option.scope is None else metadata.c.scope == option.scope
+    scope_id = (
+        metadata.c.scope_id.is_(None) if option.scope_id is None else metadata.c.scope_id == option.scope_id
+    )
+    where = (metadata.c.key == option.key, scope, scope_id)
+    if connection.execute(select(literal(1)).select_from(metadata).where(*where)).first():
+        connection.execute(metadata.update().where(*where).values(value=option.value))
+    else:
+        connection.execute(
+            metadata.insert(),
+            {
+                "key": option.key,
+                "value": option.value,
+                "scope": option.scope,
+                "scope_id": option.scope_id,
+            },
+        )
+
+
+# How long a server is waited for that answers something, but never all of it.
+#
+# A limit for each read is none: a server that sends a byte now and then would be waited for without end.
+
+
+_BYTES_PER_SECOND = 65_536  # of a long answer that is waited for beyond the limit
+_LONGEST = 10.0  # limits, however fast the answer comes
+
+
+class AnswerWait:
+    """The wait for the answer to one statement after the other."""
+
+    def __init__(self) -> None:
+        self.begin(0.0)
+
+    def begin(self, seconds: float) -> None:
+        """Begin to wait for an answer, which has so many seconds, and more as long as it comes fast."""
+        self._limit = seconds
+        self._ends = time.monotonic() + seconds
+        self._bought = 0.0
+        self.has_heard = False
+
+    def heard(self, byte_count: int) -> None:
+        """Note that a part of the answer came: it buys the time that it may take at the least speed."""
+        self.has_heard = True
+        self._bought = min(self._bought + byte_count / _BYTES_PER_SECOND, (_LONGEST - 1) * self._limit)
+
+    @property
+    def left(self) -> float:
+        """Seconds; at most 0 when the wait is over."""
+        return self._ends + self._bought - time.monotonic()

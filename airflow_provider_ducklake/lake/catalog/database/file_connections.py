@@ -5,7 +5,10 @@ Whoever writes a catalog file may put a query without end into it; no server's s
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
+import tempfile
 import threading
 import time
 import weakref
@@ -13,12 +16,15 @@ from contextlib import contextmanager, suppress
 from itertools import repeat
 from math import inf
 from operator import gt
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.errors import CatalogUnavailableError
+from airflow_provider_ducklake.lake.errors import CatalogUnavailableError, UntrustedValueError
+from airflow_provider_ducklake.lake.storage.files.durable import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _STEPS = 10_000  # of SQLite's machine, less than a millisecond, between two looks at the clock
 _AGAIN_SECONDS = 0.1
@@ -140,3 +146,163 @@ class _LimitedCursor:
                 return found(*arguments)
 
         return limited
+
+
+# The files beside a catalog file that are opened by their names: whoever writes the directory can make
+# them.
+#
+# SQLite and DuckDB open their journals and logs as they find them, and so does this provider its lock file:
+# a link there would make them write another file, and a pipe would make them wait for ever.
+
+
+_JOURNAL = "-journal"
+_OF_SQLITE = (_JOURNAL, "-wal", "-shm")
+OF_DUCKDB = (".wal", ".wal.recovery", ".wal.checkpoint")
+_SPILLED = ".tmp"  # DuckDB's directory for what does not fit into memory
+# Ends a journal that names the journal of a commit to several files, which SQLite deletes once it has rolled
+# back. Only a program that writes two attached SQLite files in one transaction makes such a one: neither this
+# provider nor DuckDB, which has a connection of SQLite's for each file. *Source:*
+# https://www.sqlite.org/fileformat2.html#the_rollback_journal
+_END_OF_NAME = bytes.fromhex("d9d505f920a163d7")
+
+
+def check_sqlite(catalog: str) -> None:
+    """Check that a SQLite file, and the files that SQLite opens beside it or its target, are plain files.
+
+    Raises:
+        UntrustedValueError: names one that is not, or a journal by which SQLite would delete another file.
+    """
+    for place in _places(catalog):
+        for end in _OF_SQLITE:
+            if check_plain(place + end) is not None and end == _JOURNAL:
+                _check_journal(place + end)
+
+
+def check_duckdb(catalog: str) -> None:
+    """Check that a DuckDB file, and the files that DuckDB opens beside it or its target, are plain files.
+
+    Raises:
+        UntrustedValueError: names one that is not.
+    """
+    for place in _places(catalog):
+        for end in OF_DUCKDB:
+            check_plain(place + end)
+        _check_own_directory(place + _SPILLED)
+
+
+def _places(catalog: str) -> Iterator[str]:
+    """Yield the path of a catalog, which may be a link to a regular file, and that of the file."""
+    yield catalog
+    try:
+        mode = os.stat(catalog).st_mode  # noqa: PTH116 - paths take time, at each transaction
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # drivers refuse directories
+            raise _refusal(catalog, "is not a regular file")
+    except FileNotFoundError:
+        return
+    if os.path.islink(catalog):  # noqa: PTH114
+        yield os.path.realpath(catalog)
+
+
+def check_plain(path: str) -> os.stat_result | None:
+    """Check that there is a regular file of no other name, and return its state, or that there is none.
+
+    Raises:
+        UntrustedValueError: it is something else.
+    """
+    found = _state(path)
+    if found is None:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        raise _refusal(path, "is a symbolic link")
+    if not stat.S_ISREG(found.st_mode):
+        raise _refusal(path, "is not a regular file")
+    if found.st_nlink > 1:
+        raise _refusal(path, "is a hard link to a file that has other names")
+    return found
+
+
+def _state(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _check_own_directory(path: str) -> None:
+    """Check that a path is a directory of this user, or nothing: others may put links in theirs."""
+    found = _state(path)
+    if found is not None and not (stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()):
+        raise _refusal(path, "is not a directory of the user who runs this")
+
+
+def _check_journal(path: str) -> None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # most of the time there is none; what we may not read, SQLite may not either
+        return
+    try:
+        size = os.fstat(file).st_size
+        end = os.pread(file, len(_END_OF_NAME), max(0, size - len(_END_OF_NAME)))
+    finally:
+        os.close(file)
+    if end == _END_OF_NAME:
+        raise _refusal(path, "names another file, which SQLite would delete")
+
+
+def _refusal(path: str, problem: str) -> UntrustedValueError:
+    way_out = "While no program works on the catalog, move it away"
+    folder, name = os.path.split(path)
+    return UntrustedValueError(f"The directory {folder}", name, f"{problem}. {way_out}")
+
+
+# Files with a catalog in them: who may read a new one, and a copy.
+
+
+EVERYBODY = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH  # may read
+_OWNERS = stat.S_IRUSR | stat.S_IWUSR
+_GROUPS = stat.S_IRWXG
+
+
+def readers(file: Path) -> int:
+    """Return the mode of a new read-only file that only the readers of this one may read."""
+    found = file.stat()
+    mode = stat.S_IRUSR | (stat.S_IMODE(found.st_mode) & EVERYBODY)
+    is_of_our_group = found.st_gid == os.getegid()
+    return mode if is_of_our_group or mode & stat.S_IROTH else mode & ~_GROUPS
+
+
+@contextmanager
+def made_private(target: Path, like: Path | None = None) -> Iterator[Path]:
+    """Yield a path in a directory of this user alone; after the block the file made there is at ``target``.
+
+    There it is for its owner alone, or for those who may open the file that it is ``like``. A file that is
+    there already stays.
+    """
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        made = Path(folder) / target.name
+        yield made
+        made.chmod(_OWNERS)
+        if like is not None:
+            _open_as(made, like.stat())
+        _place(made, target)
+        sync_directory(target.parent)
+
+
+def _open_as(made: Path, like: os.stat_result) -> None:
+    """Give a file the mode of another, but nothing to a group that the other one does not have."""
+    mode = stat.S_IMODE(like.st_mode)
+    try:
+        os.chown(made, -1, like.st_gid)
+    except PermissionError:
+        mode &= ~_GROUPS
+    made.chmod(mode)
+
+
+def _place(made: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(made)  # unlike a rename it fails where something is
+    except FileExistsError:
+        return
+    except OSError:  # a file system without links
+        if not target.exists():
+            made.replace(target)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from airflow_provider_ducklake.lake.catalog.database.answer_wait import AnswerWait
+from airflow_provider_ducklake.lake.catalog.database.connect import AnswerWait
 from airflow_provider_ducklake.lake.spec.limits import CONNECT_TIMEOUT_SECONDS, Limits
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 

@@ -24,8 +24,8 @@ from sqlalchemy.schema import CreateTable, DDLElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert, UpdateBase
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import CatalogType
-from airflow_provider_ducklake.lake.catalog.dialects.effect import Writer
+from airflow_provider_ducklake.lake.catalog.database.tables import CatalogType
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement
     from sqlalchemy.types import TypeEngine
 
-    from airflow_provider_ducklake.lake.catalog.database.questions import Question
-    from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect
+    from airflow_provider_ducklake.lake.catalog.database.connect import Question
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect
 
 _SHOWN = 80  # characters of a statement in an error
 

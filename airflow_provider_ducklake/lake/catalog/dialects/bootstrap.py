@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import literal, select
-from sqlalchemy.schema import CreateTable
+from sqlalchemy import Index, literal, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateTable, DDLElement
 
 from airflow_provider_ducklake import __version__
 from airflow_provider_ducklake.lake.errors import AlreadyExistsError
@@ -18,10 +19,12 @@ from airflow_provider_ducklake.lake.spec.names.paths import directory_path
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord, format_changes
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Column, Connection
+    from sqlalchemy.sql.compiler import DDLCompiler
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect
+
 
 CREATED_BY = f"airflow_provider_ducklake {__version__}"
 
@@ -93,3 +96,55 @@ def _insert_first_rows(
             "path_is_relative": True,
         },
     )
+
+
+# Secondary indexes for catalogs with many files: the format has primary keys only.
+#
+# They stay out of the way of other clients: DuckDB neither needs nor minds them.
+
+
+PREFIX = "airflow_ducklake_"
+_INDEXED = (
+    ("data_file", ("table_id",)),
+    ("delete_file", ("data_file_id",)),
+    ("delete_file", ("table_id",)),
+    ("file_column_stats", ("table_id", "column_id")),
+    ("file_column_stats", ("data_file_id",)),
+    ("file_partition_value", ("data_file_id",)),
+    ("column", ("table_id",)),
+    ("table_column_stats", ("table_id",)),
+    ("table_stats", ("table_id",)),
+    ("schema_versions", ("table_id",)),
+)
+
+
+def create_indexes(catalog: Catalog) -> list[str]:
+    """Create the indexes that are missing and return their names."""
+    created: list[str] = []
+    with catalog.dialect.writing() as connection:
+        for kind, names in _INDEXED:
+            table = catalog.tables[kind]
+            name = f"{PREFIX}{kind}_{'_'.join(names)}"
+            if name not in catalog.dialect.index_names(connection, table.name, table.schema):
+                # Beside the table's own definition, not part of it: bootstrap must not create it.
+                copy = table.to_metadata(type(table.metadata)(schema=table.schema))
+                Index(name, *(copy.c[column] for column in names)).create(connection)
+                created.append(name)
+        connection.commit()
+    return created
+
+
+# ``ALTER TABLE … ADD COLUMN``, which SQLAlchemy does not have.
+
+
+class AddColumn(DDLElement):
+    """Adds a column to the table that it belongs to."""
+
+    def __init__(self, column: Column[Any]) -> None:
+        self.column = column
+
+
+@compiles(AddColumn)
+def _add_column(element: AddColumn, compiler: DDLCompiler, **_: object) -> str:
+    table = compiler.preparer.format_table(element.column.table)
+    return f"ALTER TABLE {table} ADD COLUMN {compiler.get_column_specification(element.column)}"

@@ -2,32 +2,113 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, String, inspect, or_, select, true
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_random_exponential,
+)
 
-from airflow_provider_ducklake.lake.catalog.database.connect import limits_of
-from airflow_provider_ducklake.lake.catalog.database.questions import Question, parameters, values_of
-from airflow_provider_ducklake.lake.catalog.dialects.effect import Writer
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError, UntrustedValueError
+from airflow_provider_ducklake.lake.catalog.database.connect import (
+    Question,
+    driver_error,
+    limits_of,
+    parameters,
+    values_of,
+)
+from airflow_provider_ducklake.lake.errors import (
+    CommitRetriesExceededError,
+    UnsupportedFeatureError,
+    UntrustedValueError,
+)
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.paths import why_not_ours
+from airflow_provider_ducklake.lake.spec.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from sqlalchemy import Table
-    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy import Executable, Insert, Table
 
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted
     from airflow_provider_ducklake.lake.spec.files import InlinedForm
+    from airflow_provider_ducklake.lake.spec.options import OptionRow
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
+    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+
+
+# A statement with its rows, and how those of one commit get to the database.
+
+
+Rows = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A statement; ``rows`` are the rows of a multi-row insert or the parameters of a repeated update."""
+
+    statement: Executable
+    rows: Rows | None = None
+
+
+def insert(table: Table, *rows: dict[str, Any]) -> Effect:
+    """Return the insertion of rows, each naming its columns."""
+    return Effect(_insertion(table), rows)
+
+
+@lru_cache(maxsize=512)
+def _insertion(table: Table) -> Insert:
+    """Return a table's insertion, one and the same: what is sent again is not compiled again."""
+    return table.insert()
+
+
+def close(table: Table, state: CommitState, *where: ColumnElement[bool]) -> Effect:
+    """Return the end of life of the live rows that match: what the format calls deleting."""
+    statement = table.update().where(table.c.end_snapshot.is_(None), *where)
+    return Effect(statement.values(end_snapshot=state.snapshot_id))
+
+
+class Writer:
+    """Executes effects one by one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def send(self, effect: Effect) -> None:
+        """Execute an effect, at the latest with the COMMIT."""
+        if effect.rows is None:
+            self._connection.execute(effect.statement)
+        else:
+            self._connection.execute(effect.statement, list(effect.rows))
+
+    def prepare(self) -> None:
+        """Check, before COMMIT is sent, that what the effects go to may be written to.
+
+        Raises:
+            UntrustedValueError: somebody made it more than a plain table.
+        """
+
+    def commit(self) -> None:
+        """Execute what still waits, and COMMIT."""
+        self._connection.commit()
 
 
 ONLY_PLAIN = ", where only a plain table is safe to use"  # ends the problem of a relation
@@ -282,3 +363,103 @@ def _by_table(rows: Iterable[Any]) -> dict[str, list[str]]:
             raise UntrustedValueError("The catalog", name, problem)
         found.setdefault(name, []).extend([columns] if isinstance(columns, str) else columns)
     return found
+
+
+# Start a catalog transaction again when another writer committed first.
+
+
+log = logger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to fight against others; with a busy SQLite file each attempt may take a minute."""
+
+    max_attempts: int = 30
+    longest_wait_seconds: float = 2.0
+    longest_seconds: float = 300.0
+
+
+DEFAULT_RETRY = RetryPolicy()
+
+
+class _LostRaceError(Exception):
+    """Another writer came first; internal, never leaves this module."""
+
+    def __init__(self, error: DBAPIError) -> None:
+        super().__init__()
+        self.error = error
+
+
+def with_retries(dialect: CatalogDialect, policy: RetryPolicy, attempt: Callable[[], T]) -> tuple[T, int]:
+    """Return what ``attempt``, one whole transaction, returned, and the number of attempts it took.
+
+    Raises:
+        CommitRetriesExceededError: every attempt lost the race; nothing landed.
+        DBAPIError: any other, also that somebody else held a lock for as long as we wait.
+    """
+    started = time.monotonic()
+    retrying = Retrying(
+        retry=retry_if_exception_type(_LostRaceError),
+        wait=wait_random_exponential(multiplier=0.01, max=policy.longest_wait_seconds),
+        stop=stop_after_attempt(policy.max_attempts) | stop_after_delay(policy.longest_seconds),
+        before_sleep=_log_lost_race,
+        reraise=True,
+    )
+    try:
+        result = retrying(_once, dialect, attempt, started + dialect.limits.lock_timeout_seconds)
+    except _LostRaceError as error:
+        attempts = retrying.statistics["attempt_number"]
+        if dialect.is_lock_timeout(error.error):
+            raise error.error from None
+        raise CommitRetriesExceededError(attempts, time.monotonic() - started) from error.__cause__
+    return result, retrying.statistics["attempt_number"]
+
+
+def _once(dialect: CatalogDialect, attempt: Callable[[], T], locks_until: float) -> T:
+    try:
+        return attempt()
+    except DBAPIError as error:
+        has_waited = dialect.is_lock_timeout(error) and time.monotonic() >= locks_until
+        if dialect.is_lost_race(error) and not has_waited:
+            raise _LostRaceError(error) from driver_error(error)
+        raise
+
+
+def _log_lost_race(state: RetryCallState) -> None:
+    log.info("Another writer committed first; starting attempt %d", state.attempt_number + 1)
+
+
+# A catalog database, opened: what every operation on it needs.
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The database's ways, its tables, and the root of the lake's files (ends with ``/``).
+
+    ``foreign_files``: files outside of that root may be written and deleted, too. ``key_bytes`` is the length
+    of new files' keys, 0 in a lake that is not encrypted.
+    """
+
+    dialect: CatalogDialect
+    tables: CatalogTables
+    data_path: str
+    foreign_files: bool = False
+    key_bytes: int = 0
+
+    def options(
+        self, rows: Iterable[OptionRow], schema_id: int | None = None, table_id: int | None = None
+    ) -> Options:
+        """Return the options for that scope, with what is known of the lake."""
+        return Options.effective(rows, schema_id, table_id).with_keys_of(self.key_bytes)
+
+    def check_writable(self, directory: str) -> None:
+        """Refuse a directory, which rows of the catalog name, before files are written there.
+
+        Raises:
+            UntrustedValueError: it is not below the data path, and no user said that it may be elsewhere.
+        """
+        problem = why_not_ours(directory, self.data_path, foreign_files=self.foreign_files)
+        if problem is not None:
+            raise UntrustedValueError("The catalog", directory, problem)

@@ -32,22 +32,23 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import (
-    CatalogBoolean,
-    CatalogInteger,
-    CatalogText,
-    CatalogTimestamp,
-    CatalogUuid,
-)
 from airflow_provider_ducklake.lake.catalog.database.connect import (
     copy_of,
     duckdb_engine,
     first_line,
     shown,
 )
-from airflow_provider_ducklake.lake.catalog.database.tables import OTHER_PREFIXES, format_names
+from airflow_provider_ducklake.lake.catalog.database.tables import (
+    OTHER_PREFIXES,
+    CatalogBoolean,
+    CatalogInteger,
+    CatalogText,
+    CatalogTimestamp,
+    CatalogUuid,
+    format_names,
+)
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
-from airflow_provider_ducklake.lake.catalog.dialects.lock_file import locked
+from airflow_provider_ducklake.lake.catalog.dialects.sqlite import locked
 from airflow_provider_ducklake.lake.errors import CatalogUnavailableError, UntrustedValueError
 from airflow_provider_ducklake.lake.spec.limits import CONNECT_TIMEOUT_SECONDS
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, holds_variants

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Engine, LargeBinary, case, cast, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import CatalogTimestamp
+from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTimestamp
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted, mysql_grants
 from airflow_provider_ducklake.lake.errors import DuckLakeError

@@ -31,8 +31,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import CatalogTimestamp
-from airflow_provider_ducklake.lake.catalog.database.questions import Question
+from airflow_provider_ducklake.lake.catalog.database.connect import Question
+from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTimestamp
 from airflow_provider_ducklake.lake.catalog.dialects.batches import (
     NO_PARAMETERS,
     Batches,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import ExecutionContext
     from sqlalchemy.exc import DBAPIError
 
-    from airflow_provider_ducklake.lake.catalog.dialects.effect import Writer
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Writer
     from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted
 
 _LOST_RACE = {

@@ -2,26 +2,195 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import getpass
+import os
+import random
+import socket
 import sqlite3
-from contextlib import closing, contextmanager
+import stat
+import time
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import String, and_, case, column, exists, func, select, table, type_coerce
 
-from airflow_provider_ducklake.lake.catalog.database.companions import check_sqlite
-from airflow_provider_ducklake.lake.catalog.database.connect import WRITES
+from airflow_provider_ducklake.lake.catalog.database.connect import WRITES, shown
+from airflow_provider_ducklake.lake.catalog.database.file_connections import check_plain, check_sqlite
 from airflow_provider_ducklake.lake.catalog.database.tables import OTHER_PREFIXES, format_names
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
-from airflow_provider_ducklake.lake.catalog.dialects.lock_file import locked, processes_that_lock
+from airflow_provider_ducklake.lake.errors import (
+    CatalogUnavailableError,
+    LockTimeoutError,
+    UntrustedValueError,
+)
 from airflow_provider_ducklake.lake.spec.files import InlinedForm
+from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy import ColumnElement, Connection, Engine, Select
+    from sqlalchemy.engine import URL
     from sqlalchemy.exc import DBAPIError
+
+    from airflow_provider_ducklake.lake.spec.limits import Limits
+
+
+# A lock file next to a catalog file: this provider's clients queue on it; other clients ignore it.
+#
+# Whoever holds it has written into it who it is. Nobody may open it who may not write the catalog: to hold
+# a lock, it is enough to read a file.
+
+
+log = logger(__name__)
+
+_LONGEST_PAUSE_SECONDS = 0.005  # drawn anew each time, for an equal chance
+_SIGNED = "the process "  # begins what a holder writes
+_SHOWN = 200  # characters of it
+# A link is not followed, and a pipe is not waited for.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_HELD = {errno.EAGAIN, errno.EACCES}
+_LOCKS = Path("/proc/locks")
+
+
+@contextmanager
+def locked(url: URL, limits: Limits, *, shared: bool = False) -> Iterator[None]:
+    """Hold the catalog's lock, alone or together with other ``shared`` holders.
+
+    Raises:
+        CatalogUnavailableError: the lock file cannot be opened.
+        UntrustedValueError: something else is in its place.
+        LockTimeoutError: another process held it for longer than we wait.
+    """
+    file = _open(url)
+    try:
+        _take(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, url, limits)
+        _sign(file)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a fork has the file open as well
+    finally:
+        os.close(file)
+
+
+def _open(url: URL) -> int:
+    """Open the lock file, and make it where there is none; what is no lock file of ours stays as it is.
+
+    Raises:
+        CatalogUnavailableError: it cannot be opened.
+        UntrustedValueError: something else is in its place, such as a link to another file.
+    """
+    path = Path(f"{url.database}.lock")
+    mode = _mode_of_writers(Path(url.database or ""))
+    try:
+        check_plain(str(path))
+        file = os.open(path, _FLAGS, mode)
+    except OSError as error:
+        raise _unavailable(url, path, f"cannot be opened: {error.strerror}") from error
+    try:
+        _check_ours(file, path, url)
+        with suppress(PermissionError):  # it is another writer's, who did the same
+            if stat.S_IMODE(os.fstat(file).st_mode) != mode:
+                os.fchmod(file, mode)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _check_ours(file: int, path: Path, url: URL) -> None:
+    """Check what was opened: only one look shows at once that this is the file there, and its only name."""
+    found = check_plain(str(path))
+    if found is None or not os.path.samestat(found, os.fstat(file)):
+        raise _unavailable(url, path, "was replaced while it was opened")
+    if not (_written(file) or _SIGNED).startswith(_SIGNED):
+        problem = "is not a lock file of this provider: it has other text in it. Move it away"
+        raise UntrustedValueError(f"The directory {path.parent}", path.name, problem)
+
+
+def _unavailable(url: URL, path: Path, problem: str) -> CatalogUnavailableError:
+    return CatalogUnavailableError(shown(url), f"its lock file {path} {problem}")
+
+
+def _mode_of_writers(catalog: Path) -> int:
+    """Return the mode by which those alone open a file who may write the catalog."""
+    try:
+        writes = stat.S_IMODE(catalog.stat().st_mode) & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    except FileNotFoundError:  # it is made under the lock, and the next one to come has its mode
+        writes = stat.S_IWUSR
+    return writes | writes << 1
+
+
+def _take(file: int, operation: int, url: URL, limits: Limits) -> None:
+    """Ask for the lock again and again: waiting in the kernel for it has no limit."""
+    started = time.monotonic()
+    logged_at = started + limits.logged_after_seconds
+    while not _is_taken(file, operation):
+        now = time.monotonic()
+        if now - started > limits.lock_timeout_seconds:
+            raise LockTimeoutError(shown(url), limits.lock_timeout_seconds, _holder(file))
+        if now > logged_at:
+            log.warning("Waiting for the lock file %s.lock: it is held by %s", url.database, _holder(file))
+            logged_at = started + limits.lock_timeout_seconds
+        time.sleep(random.uniform(0, _LONGEST_PAUSE_SECONDS))
+
+
+def _is_taken(file: int, operation: int) -> bool:
+    try:
+        fcntl.flock(file, operation | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _HELD:
+            raise
+        return False
+    return True
+
+
+def _sign(file: int) -> None:
+    """Write down who holds the lock, for those who wait; a full disk leaves the one before."""
+    text = f"{_SIGNED}{os.getpid()} of {_user()} on host {socket.gethostname()}, since {_now()}"
+    with suppress(OSError):
+        os.ftruncate(file, os.pwrite(file, text.encode(), 0))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return f"user {os.getuid()}"
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _written(file: int) -> str:
+    return os.pread(file, _SHOWN, 0).decode(errors="replace")
+
+
+def _holder(file: int) -> str:
+    """Return what the holder wrote, whatever that is."""
+    return "".join(filter(str.isprintable, _written(file))) or "a process that left no name in its lock file"
+
+
+def processes_that_lock(file: Path) -> str:
+    """Describe who has locks on a file, by what Linux shows: processes of this machine, and container."""
+    try:
+        inode = file.stat().st_ino
+        rows = [line.split() for line in _LOCKS.read_text().splitlines()]
+    except OSError:
+        rows, inode = [], 0
+    found = {int(row[4]) for row in rows if "->" not in row and row[5].endswith(f":{inode}")}
+    found -= {os.getpid(), 0, -1}
+    if not found:
+        return "another process that has the file open"
+    return " and ".join(f"the process {pid}" for pid in sorted(found))
+
 
 _BUSY, _LOCKED, _FULL = 5, 6, 13
 _CONSTRAINT_PRIMARY_KEY, _CONSTRAINT_UNIQUE = 1555, 2067

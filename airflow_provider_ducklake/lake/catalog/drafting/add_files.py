@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
-from airflow_provider_ducklake.lake.catalog.snapshot.registered_files import registered
-from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import data_files, registered
+from airflow_provider_ducklake.lake.errors import (
+    InvalidInputError,
+    InvalidPartitionError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.planning.writing.source_table import matched, other_defaults
+from airflow_provider_ducklake.lake.spec.files import FirstDeletes
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.lake.spec.partitioning import hive_values
+from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, hive_values
+from airflow_provider_ducklake.lake.storage.deletes.deletes import write_first_deletes
 from airflow_provider_ducklake.lake.storage.files.listing import expand
+from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
+from airflow_provider_ducklake.lake.storage.foreign.files import Target, data_file
 from airflow_provider_ducklake.lake.storage.parquet.foreign_files import inspect_file, partition_values
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
+    from airflow_provider_ducklake.lake.planning.writing.source_table import SourceFile, SourceTable
     from airflow_provider_ducklake.lake.spec.files import DataFile
+    from airflow_provider_ducklake.lake.transaction.changes import Positions
     from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
+
 
 log = logger(__name__)
 
@@ -110,3 +124,188 @@ def _inspected(lake: OpenLake, draft: TableDraft, path: str, rules: FileRules) -
         return None
     values = partition_values(file, draft.partition_by, draft.columns, str(draft.name))
     return replace(file, partition_values=values)
+
+
+# Prepare the data files of a table of another format, and their deletes, for a table of the lake.
+
+
+Format = Literal["iceberg", "delta"]
+FORMATS: tuple[Format, ...] = ("iceberg", "delta")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which table of another format, at what, and what it takes to read it; ``version`` is Delta's."""
+
+    path: str
+    format: str
+    snapshot_id: int | None = None
+    version: int | None = None
+    catalog: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    allowed_paths: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise InvalidInputError(f"The format {self.format!r} is not one of {', '.join(FORMATS)}.")
+        others = {"iceberg": ("version", "storage_options"), "delta": ("snapshot_id", "catalog")}[self.format]
+        if wrong := [name for name in others if getattr(self, name) not in (None, {})]:
+            hint = "snapshot_id and catalog are Iceberg's, version and storage_options Delta's"
+            raise InvalidInputError(f"{wrong[0]} does not go with the format {self.format}: {hint}.")
+
+
+def read_source(lake: OpenLake, source: Source) -> SourceTable:
+    """Return what the metadata of a table says.
+
+    Raises:
+        InvalidInputError, UnsupportedFeatureError, SourceNotFoundError, UntrustedValueError, StorageError: it
+            cannot be taken, or not be read; see ``iceberg_table`` and ``delta_table``.
+    """
+    with _explaining_extras(source.format):
+        if source.format == "iceberg":
+            from airflow_provider_ducklake.lake.storage.foreign.iceberg import iceberg_table  # noqa: PLC0415
+
+            return iceberg_table(
+                source.path,
+                lake.locate,
+                snapshot_id=source.snapshot_id,
+                catalog=source.catalog,
+                allowed_paths=source.allowed_paths,
+            )
+        from airflow_provider_ducklake.lake.storage.foreign.delta import (  # noqa: PLC0415
+            delta_table,
+            object_store_options,
+        )
+
+        return delta_table(
+            source.path,
+            lake.locate,
+            version=source.version,
+            storage_options={**object_store_options(lake.storage_options), **source.storage_options},
+            allowed_paths=source.allowed_paths,
+        )
+
+
+@contextmanager
+def _explaining_extras(extra: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = {"iceberg": "pyiceberg", "delta": "deltalake"}[extra]
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise UnsupportedFeatureError(
+            f"{package} is not installed, by which {extra} tables are read. Install "
+            f"airflow-provider-ducklake-spark[{extra}]."
+        ) from error
+
+
+def source_files(
+    lake: OpenLake, draft: TableDraft, source: SourceTable, added: Collection[str]
+) -> list[tuple[DataFile, Positions | None]]:
+    """Return the files as the table is to have them, and their deleted rows; those without live rows go.
+
+    ``added`` are files of the same transaction. Nothing is written.
+
+    Raises:
+        SchemaMismatchError: columns, or a file, do not fit the table.
+        InvalidInputError: the lake has a file already, or one is not what the metadata says.
+        InvalidPartitionError: a file does not belong to one bucket of a key, or those of a bucket lie in
+            several folders.
+        UnsupportedFeatureError: the lake is encrypted, or a file cannot be read as it is.
+        StorageError: a file cannot be read.
+    """
+    columns = matched(source, draft.columns, str(draft.name))
+    target = Target(
+        str(draft.name), draft.columns, columns, draft.partition_by, other_defaults(columns, draft.columns)
+    )
+    live = [one for one in source.files if _has_live_rows(one)]
+    refuse_encrypted(lake, draft)
+    refuse_taken(lake, [one.path for one in source.files], added)
+    made = in_threads(lambda one: data_file(source, target, one, lake.locate(one.path)), live)
+    pairs = [(file, one.deletes) for file, one in zip(made, live, strict=True) if file.record_count]
+    kept = [(file, gone) for file, gone in pairs if gone is None or gone.count < file.record_count]
+    scattered = _scattered(lake, draft, [file for file, _ in kept])
+    return [
+        (replace(file, partition_values=()) if file.partition_values in scattered else file, gone)
+        for file, gone in kept
+    ]
+
+
+def _scattered(
+    lake: OpenLake, draft: TableDraft, files: Sequence[DataFile]
+) -> frozenset[tuple[str | None, ...]]:
+    """Return the partitions whose files lie in several folders; of such DuckDB compacts none.
+
+    DuckDB's compaction fails for the whole table where files of one partition do not have the folders of the
+    first of them in their paths. Files without partition values it compacts, wherever they lie.
+
+    Raises:
+        InvalidPartitionError: a key is a bucket, in which DuckDB needs the values to find the rows.
+    """
+    folders: dict[tuple[str | None, ...], set[str]] = defaultdict(set)
+    for path, values in (*_own_files(lake, draft), *((one.path, one.partition_values) for one in files)):
+        if values:
+            folders[values].add(path.rpartition("/")[0])
+    added = {one.partition_values for one in files}
+    scattered = frozenset(values for values in added if len(folders[values]) > 1)
+    if not scattered:
+        return scattered
+    example = ", ".join(sorted(folders[min(scattered, key=repr)])[:2])
+    if any(key.transform.kind is TransformKind.BUCKET for key in draft.partition_by):
+        raise InvalidPartitionError(
+            f"{len(scattered)} partitions of {draft.name} would have files in several folders ({example}), "
+            "of which DuckDB's compaction fails. Insert the rows instead, or add the table under another "
+            "name after a compaction there has left one folder for each partition."
+        )
+    log.warning(
+        "%d partitions of %s have files in several folders (%s): they are added without partition values, "
+        "since DuckDB's compaction fails otherwise",
+        *(len(scattered), draft.name, example),
+    )
+    return scattered
+
+
+def _own_files(lake: OpenLake, draft: TableDraft) -> Iterator[tuple[str, tuple[str | None, ...]]]:
+    """Yield the paths of the files that the table has in its current partitioning, with their values."""
+    if draft.base is None or draft.base.partition_spec is None or not draft.partition_by:
+        return
+    with lake.reading() as connection:
+        current = lake.catalog.tables["data_file"].c.partition_id == draft.base.partition_spec.id
+        for file in data_files(connection, lake.catalog, draft.base, only=current, stats_of=()):
+            yield file.path, file.partition_values
+
+
+def _has_live_rows(file: SourceFile) -> bool:
+    """Whether the metadata says of a file that it has rows, or does not say how many."""
+    gone = file.deletes.count if file.deletes is not None else 0
+    return file.record_count is None or file.record_count > gone
+
+
+def with_deletes(
+    lake: OpenLake,
+    draft: TableDraft,
+    files: Sequence[tuple[DataFile, Positions | None]],
+    new_path: Callable[[str], str],
+) -> list[DataFile]:
+    """Write the delete files of data files into the table's directory, and return the files with them.
+
+    Raises:
+        StorageError: one cannot be written.
+        UntrustedValueError: the lake must not write where the table has its directory.
+    """
+    if any(gone is not None and gone.count for _, gone in files):
+        lake.check_writable(draft.root)
+    ending = "puffin" if draft.options.flag("write_deletion_vectors") else "parquet"
+    named = [
+        (file, gone, new_path(f"-delete.{ending}") if gone and gone.count else "") for file, gone in files
+    ]
+    return in_threads(lambda one: _with_deletes(lake, *one, ending), named)
+
+
+def _with_deletes(lake: OpenLake, file: DataFile, gone: Positions | None, path: str, ending: str) -> DataFile:
+    if gone is None or not path:
+        return file
+    written = write_first_deletes(lake.locate(path), file.path, gone, as_vectors=ending == "puffin")
+    deletes = FirstDeletes(path, gone.count, written.file_size_bytes, written.footer_size, ending)
+    return replace(file, deletes=deletes)

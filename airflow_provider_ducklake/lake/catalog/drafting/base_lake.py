@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.lake.catalog.committing.locked_facts import live_inlined_tables
-from airflow_provider_ducklake.lake.catalog.drafting.row_changes import read_targets
+from airflow_provider_ducklake.lake.catalog.drafting.rows import read_targets
 from airflow_provider_ducklake.lake.catalog.snapshot import (
     read,
     read_files,
@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot import (
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import has_inlined_rows
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import why_not_inlined
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema
-from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, fold
 from airflow_provider_ducklake.lake.spec.snapshots import SchemaId
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.database.questions import Question
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.catalog.drafting.row_changes import Targets
+    from airflow_provider_ducklake.lake.catalog.database.connect import Question
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+    from airflow_provider_ducklake.lake.catalog.drafting.rows import Targets
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import Statistics
     from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, assert_never
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError
+from airflow_provider_ducklake.lake.spec.defaults import SqlDefault, default_of
 from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.lake.sql.duckdb.statements import (
     AddColumn,
     CommentOnColumn,
@@ -38,10 +42,12 @@ from airflow_provider_ducklake.lake.sql.duckdb.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import pyarrow as pa
 
     from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.sql.duckdb.ddl import ParsedStatement
+
 
 log = logger(__name__)
 
@@ -141,3 +147,40 @@ def _create_table(tx: LakeTransaction, statement: CreateTable) -> None:
         or_replace=statement.or_replace,
         if_not_exists=statement.if_not_exists,
     )
+
+
+# The columns of a new table as users give them.
+
+
+def table_definition(
+    columns: Mapping[str, str | DuckLakeType] | pa.Schema,
+    not_null: Sequence[str],
+    defaults: Mapping[str, SqlDefault],
+) -> TableSchema:
+    """Return the columns that a mapping of names to types, or an Arrow schema, stands for.
+
+    Raises:
+        InvalidInputError: something in them cannot be (subclasses say what).
+    """
+    return _with_defaults(_columns(columns, not_null), defaults)
+
+
+def _columns(columns: Mapping[str, str | DuckLakeType] | pa.Schema, not_null: Sequence[str]) -> TableSchema:
+    if isinstance(columns, Mapping):
+        return new_columns(columns, not_null)
+    from airflow_provider_ducklake.lake.storage.parquet.arrow_types import fields_of_arrow  # noqa: PLC0415 - heavy
+
+    required: list[Any] = [field.name for field in columns if not field.nullable]
+    return new_columns(fields_of_arrow(columns), [*required, *not_null])
+
+
+def _with_defaults(schema: TableSchema, defaults: Mapping[str, SqlDefault]) -> TableSchema:
+    by_id = {schema.find(name).id: value for name, value in defaults.items()}
+    columns = []
+    for column in schema.columns:
+        if column.id in by_id:
+            stored, initial = default_of(by_id[column.id], column.type)
+            columns.append(replace(column, default=stored, initial_default=initial))
+        else:
+            columns.append(column)
+    return TableSchema(tuple(columns))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
+from airflow_provider_ducklake.lake.catalog.committing.commit import PlannedCommit, Stage
 from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
-from airflow_provider_ducklake.lake.catalog.committing.planned import PlannedCommit, Stage
 from airflow_provider_ducklake.lake.catalog.drafting.base_lake import CatalogBase
-from airflow_provider_ducklake.lake.catalog.drafting.row_changes import delete_changes
-from airflow_provider_ducklake.lake.catalog.drafting.table_definition import table_definition
+from airflow_provider_ducklake.lake.catalog.drafting.ddl import table_definition
+from airflow_provider_ducklake.lake.catalog.drafting.rows import delete_changes
 from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted, find_scan
 from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknownError,
@@ -64,8 +64,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
-    from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit
+    from airflow_provider_ducklake.lake.catalog.committing.commit import Committer, KeyedCommit
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.planning.writing.source_table import SourceTable
     from airflow_provider_ducklake.lake.spec.files import DataFile
@@ -242,7 +241,7 @@ class LakeTransaction:
             deleted.
             TableNotFoundError: no such table.
         """
-        from airflow_provider_ducklake.lake.catalog.drafting import given_rows  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.catalog.drafting import rows as given_rows  # noqa: PLC0415 - heavy
 
         draft = self._table(table)
         base = _base_of(draft)
@@ -265,7 +264,7 @@ class LakeTransaction:
             StorageError: a file is missing or damaged.
             TransactionConflictError: the rows were moved in the meantime.
         """
-        from airflow_provider_ducklake.lake.catalog.drafting import given_rows  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.catalog.drafting import rows as given_rows  # noqa: PLC0415 - heavy
 
         draft = self._table(table)
         base = _base_of(draft)
@@ -692,7 +691,7 @@ class LakeTransaction:
             UntrustedValueError: the metadata names files outside the folders.
             StorageError: the metadata or a file cannot be read.
         """
-        from airflow_provider_ducklake.lake.catalog.drafting import add_table  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.catalog.drafting import add_files as add_table  # noqa: PLC0415 - heavy
 
         chosen = add_table.Source(
             source,

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from airflow_provider_ducklake.lake.catalog.effects import (
-    comments,
-    compaction,
-    deletes,
-    files,
-    flush,
-    inlined,
-    layout,
-    macros,
-    options,
-    restore,
-    schemas,
-)
+from airflow_provider_ducklake.lake.catalog.effects import files, restore
+from airflow_provider_ducklake.lake.catalog.effects import rows as compaction
+from airflow_provider_ducklake.lake.catalog.effects import rows as deletes
+from airflow_provider_ducklake.lake.catalog.effects import rows as flush
+from airflow_provider_ducklake.lake.catalog.effects import rows as inlined
+from airflow_provider_ducklake.lake.catalog.effects import tables as comments
+from airflow_provider_ducklake.lake.catalog.effects import tables as layout
+from airflow_provider_ducklake.lake.catalog.effects import tables as macros
 from airflow_provider_ducklake.lake.catalog.effects import tables as of_tables
+from airflow_provider_ducklake.lake.catalog.effects import tables as options
+from airflow_provider_ducklake.lake.catalog.effects import tables as schemas
 from airflow_provider_ducklake.lake.transaction.changes import (
     AddDeletes,
     AppendFiles,
@@ -59,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect
     from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
 
 

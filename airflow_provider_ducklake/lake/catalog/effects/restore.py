@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnClause, TableClause, column, literal, null, quoted_name, select, table
 
-from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, insert
-from airflow_provider_ducklake.lake.catalog.effects.files import NewFile, add_files, map_file
-from airflow_provider_ducklake.lake.catalog.effects.statistics import add_to_stats, begin_stats
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, insert
+from airflow_provider_ducklake.lake.catalog.effects.files import (
+    NewFile,
+    add_files,
+    add_to_stats,
+    begin_stats,
+    map_file,
+)
 from airflow_provider_ducklake.lake.catalog.effects.tables import all_columns, new_schema_version
 from airflow_provider_ducklake.lake.spec.files import TableStats, merge_files, merge_known
 from airflow_provider_ducklake.lake.transaction.changes import NewTableRef

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, literal, null, select, update
 
-from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, close, insert
-from airflow_provider_ducklake.lake.catalog.effects.options import inherit_options
-from airflow_provider_ducklake.lake.catalog.effects.statistics import no_bounds
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, close, insert
+from airflow_provider_ducklake.lake.catalog.effects.files import no_bounds
+from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, schema_directory
+from airflow_provider_ducklake.lake.spec.partitioning import check_transform
+from airflow_provider_ducklake.lake.spec.tags import SCALAR, TABLE, format_aliases
+from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.transaction.changes import ColumnRow
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -19,15 +22,59 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, TableId
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, MacroId, SchemaId, TableId
     from airflow_provider_ducklake.lake.transaction.changes import (
         ChangeColumns,
+        CommentOnColumn,
+        CommentOnTable,
+        CommentOnView,
+        CommentOnViewColumn,
+        CreateMacro,
+        CreateSchema,
         CreateTable,
+        CreateView,
+        DropMacro,
+        DropSchema,
         DropTable,
+        DropView,
         RenameTable,
+        RenameView,
+        RestoreMacro,
+        SetOptions,
+        SetPartitioning,
+        SetSorting,
     )
     from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+
+
+# Statements of options of tables and schemas. *Source:* docs/sources.md, options.
+
+
+def inherit_options(scope: str, old_id: int, new_id: int, tables: CatalogTables) -> Effect:
+    """Return a copy of the options of a ``table`` or ``schema`` for another one."""
+    metadata = tables["metadata"]
+    names = [one.name for one in metadata.columns]
+    values = (literal(new_id) if one.name == "scope_id" else one for one in metadata.columns)
+    own = select(*values).where(metadata.c.scope == scope, metadata.c.scope_id == old_id)
+    return Effect(metadata.insert().from_select(names, own))
+
+
+def set_options(change: SetOptions, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield a table's own options in the place of those it had."""
+    metadata, table_id = tables["metadata"], state.table_id(change.table)
+    of_table = (metadata.c.scope == "table", metadata.c.scope_id == table_id)
+    yield Effect(metadata.delete().where(*of_table, metadata.c.key.in_(change.options)))
+    rows = [
+        {"key": key, "value": text, "scope": "table", "scope_id": table_id}
+        for key, text in change.options.items()
+        if text is not None
+    ]
+    if rows:
+        yield insert(metadata, *rows)
+    if change.skipped is not None:
+        state.skip_bounds(table_id, change.skipped)
 
 
 def create_table(change: CreateTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
@@ -194,3 +241,292 @@ def drop_table(change: DropTable, state: CommitState, tables: CatalogTables) -> 
         yield close(tables[name], state, tables[name].c.table_id == change.table_id)
     yield close(tables["tag"], state, tables["tag"].c.object_id == change.table_id)
     state.record(ChangeRecord(ChangeKind.DROPPED_TABLE, change.table_id))
+
+
+# Statements of comments, which the catalog keeps as tags. *Source:* docs/sources.md, DDL.
+
+
+_KEY = "comment"
+
+
+def comment_on_table(change: CommentOnTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield a table's comment; the one taken away leaves a row with NULL, as the reference's."""
+    table_id = state.table_id(change.table)
+    yield from _tag(table_id, change.text, state, tables)
+    state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))
+
+
+def comment_on_view(change: CommentOnView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield a view's comment."""
+    view_id = state.view_id(change.view)
+    yield from _tag(view_id, change.text, state, tables)
+    state.record(ChangeRecord(ChangeKind.ALTERED_VIEW, view_id))
+
+
+def comment_on_view_column(
+    change: CommentOnViewColumn, state: CommitState, tables: CatalogTables
+) -> Iterator[Effect]:
+    """Yield the comment of a view's column."""
+    tables.writer.check(Feature.VIEW_COLUMN_COMMENTS)
+    view_id, tag = state.view_id(change.view), tables["view_column_tag"]
+    is_it = (tag.c.view_id == view_id, tag.c.column_name == change.column, tag.c.key == _KEY)
+    yield close(tag, state, *is_it)
+    yield insert(
+        tag,
+        {
+            "view_id": view_id,
+            "column_name": change.column,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "key": _KEY,
+            "value": change.text,
+        },
+    )
+    state.record(ChangeRecord(ChangeKind.ALTERED_VIEW, view_id))
+
+
+def moved_view_comments(change: RenameView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of the comments of a renamed view's columns, and the same ones from now on."""
+    if "view_column_tag" not in tables:
+        return
+    tag = tables["view_column_tag"]
+    of_view = (tag.c.view_id == change.view_id, tag.c.key == _KEY, tag.c.value.is_not(None))
+    yield close(tag, state, *of_view)
+    again = {"begin_snapshot": literal(state.snapshot_id), "end_snapshot": null()}
+    ended = select(*(again.get(one.name, one) for one in tag.c)).where(
+        *of_view, tag.c.end_snapshot == state.snapshot_id, tag.c.column_name.not_in(change.commented)
+    )
+    yield Effect(tag.insert().from_select([one.name for one in tag.c], ended))
+
+
+def _tag(object_id: int, text: str | None, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    tag = tables["tag"]
+    yield close(tag, state, tag.c.object_id == object_id, tag.c.key == _KEY)
+    yield insert(
+        tag,
+        {
+            "object_id": object_id,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "key": _KEY,
+            "value": text,
+        },
+    )
+
+
+def comment_on_column(change: CommentOnColumn, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield a column's comment."""
+    table_id, tag = state.table_id(change.table), tables["column_tag"]
+    yield close(
+        tag, state, tag.c.table_id == table_id, tag.c.column_id == change.column_id, tag.c.key == _KEY
+    )
+    yield insert(
+        tag,
+        {
+            "table_id": table_id,
+            "column_id": change.column_id,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "key": _KEY,
+            "value": change.text,
+        },
+    )
+    state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))
+
+
+# Statements of schemas and views. *Source:* rows the reference writes (docs/sources.md, DDL).
+
+
+def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the row of a new schema."""
+    schema_id = state.add_schema(change.ref)
+    path = change.path or CatalogPath(schema_directory(change.name, change.uuid))
+    parent = {} if change.parent is None else {"parent_schema_id": state.schema_id(change.parent)}
+    yield insert(
+        tables["schema"],
+        {
+            "schema_id": schema_id,
+            "schema_uuid": change.uuid,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "schema_name": change.name.name,
+            "path": path.path,
+            "path_is_relative": path.is_relative,
+            **parent,
+        },
+    )
+    if change.heir_of is not None:
+        yield inherit_options("schema", change.heir_of, schema_id, tables)
+    state.record(ChangeRecord(ChangeKind.CREATED_SCHEMA, name=change.name))
+
+
+def drop_schema(change: DropSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of a schema's row."""
+    yield close(tables["schema"], state, tables["schema"].c.schema_id == change.schema_id)
+    state.record(ChangeRecord(ChangeKind.DROPPED_SCHEMA, change.schema_id))
+
+
+def create_view(change: CreateView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the row of a new view."""
+    yield insert(
+        tables["view"],
+        {
+            "view_id": state.add_view(change.ref, change.view_id),
+            "view_uuid": change.uuid,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+            "schema_id": state.schema_id(change.schema),
+            "view_name": change.name.name,
+            "dialect": change.definition.dialect,
+            "sql": change.definition.sql,
+            "column_aliases": format_aliases(change.definition.column_aliases),
+        },
+    )
+    state.record(ChangeRecord(ChangeKind.CREATED_VIEW, name=change.name))
+
+
+def drop_view(change: DropView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of a view and of its comments."""
+    yield close(tables["view"], state, tables["view"].c.view_id == change.view_id)
+    yield close(tables["tag"], state, tables["tag"].c.object_id == change.view_id)
+    if "view_column_tag" in tables:
+        tag = tables["view_column_tag"]
+        yield close(tag, state, tag.c.view_id == change.view_id)
+    state.record(ChangeRecord(ChangeKind.DROPPED_VIEW, change.view_id))
+
+
+def rename_view(change: RenameView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of a view's row and the same row under the new name; its columns' comments as well."""
+    yield from renamed(tables, "view", change.view_id, change.new_name.name, state)
+    yield from moved_view_comments(change, state, tables)
+    state.record(ChangeRecord(ChangeKind.CREATED_VIEW, name=change.new_name))
+
+
+# Statements of partition and sort keys. *Source:* rows the reference writes (docs/sources.md, DDL).
+
+
+def set_partitioning(change: SetPartitioning, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the new partition keys; a table without any has a spec without keys.
+
+    Keys that come back have their rows already, under their id.
+    """
+    for field in change.fields:
+        check_transform(field.transform.kind, tables.writer)
+    table_id, info = state.table_id(change.table), tables["partition_info"]
+    partition_id = state.add_partition(table_id, change.partition_id)
+    yield close(info, state, info.c.table_id == table_id)
+    yield insert(
+        info,
+        {
+            "partition_id": partition_id,
+            "table_id": table_id,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+        },
+    )
+    keys = [
+        {
+            "partition_id": partition_id,
+            "table_id": table_id,
+            "partition_key_index": index,
+            "column_id": field.column_id,
+            "transform": str(field.transform),
+        }
+        for index, field in enumerate(change.fields)
+    ]
+    if keys and change.partition_id is None:
+        yield insert(tables["partition_column"], *keys)
+    yield from new_schema_version(table_id, state, tables)
+    state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))
+
+
+def set_sorting(change: SetSorting, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the new sort keys; a table without any has no row."""
+    table_id, info = state.table_id(change.table), tables["sort_info"]
+    yield close(info, state, info.c.table_id == table_id)
+    if change.fields:
+        sort_id = state.new_sort_id()
+        yield insert(
+            info,
+            {
+                "sort_id": sort_id,
+                "table_id": table_id,
+                "begin_snapshot": state.snapshot_id,
+                "end_snapshot": None,
+            },
+        )
+        keys = [
+            {
+                "sort_id": sort_id,
+                "table_id": table_id,
+                "sort_key_index": index,
+                "expression": field.expression,
+                "dialect": field.dialect,
+                "sort_direction": field.direction,
+                "null_order": field.null_order,
+            }
+            for index, field in enumerate(change.fields)
+        ]
+        yield insert(tables["sort_expression"], *keys)
+    state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))
+
+
+# Statements of macros. *Source:* rows the reference writes (docs/sources.md, DDL).
+
+
+def create_macro(change: CreateMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the rows of a new macro, of its overloads and of their parameters."""
+    macro_id, definition = state.new_macro_id(), change.definition
+    yield _macro_row(macro_id, state.schema_id(change.schema), change.name, state, tables)
+    overloads = [
+        {
+            "macro_id": macro_id,
+            "impl_id": number,
+            "dialect": overload.dialect,
+            "sql": overload.sql,
+            "type": TABLE if definition.is_table else SCALAR,
+        }
+        for number, overload in enumerate(definition.overloads)
+    ]
+    yield insert(tables["macro_impl"], *overloads)
+    parameters = [
+        {"macro_id": macro_id, "impl_id": number, "column_id": place, **parameter.columns}
+        for number, overload in enumerate(definition.overloads)
+        for place, parameter in enumerate(overload.parameters)
+    ]
+    if parameters:
+        yield insert(tables["macro_parameters"], *parameters)
+    _record_created(change.name, state, is_table=definition.is_table)
+
+
+def drop_macro(change: DropMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield the end of a macro."""
+    yield close(tables["macro"], state, tables["macro"].c.macro_id == change.macro_id)
+    kind = ChangeKind.DROPPED_TABLE_MACRO if change.is_table_macro else ChangeKind.DROPPED_SCALAR_MACRO
+    state.record(ChangeRecord(kind, change.macro_id))
+
+
+def restore_macro(change: RestoreMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
+    """Yield a second row of a dropped macro."""
+    yield _macro_row(change.macro_id, state.schema_id(change.schema), change.name, state, tables)
+    _record_created(change.name, state, is_table=change.is_table_macro)
+
+
+def _macro_row(
+    macro_id: MacroId, schema_id: SchemaId, name: QualifiedName, state: CommitState, tables: CatalogTables
+) -> Effect:
+    return insert(
+        tables["macro"],
+        {
+            "schema_id": schema_id,
+            "macro_id": macro_id,
+            "macro_name": name.name,
+            "begin_snapshot": state.snapshot_id,
+            "end_snapshot": None,
+        },
+    )
+
+
+def _record_created(name: QualifiedName, state: CommitState, *, is_table: bool) -> None:
+    kind = ChangeKind.CREATED_TABLE_MACRO if is_table else ChangeKind.CREATED_SCALAR_MACRO
+    state.record(ChangeRecord(kind, name=name))

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, Integer, MetaData, String, Table, select
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import (
+from airflow_provider_ducklake.lake.catalog.database.tables import (
     TABLE_OPTIONS,
     CatalogInteger,
     CatalogText,
     CatalogTimestamp,
     catalog_table,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger import jobs, own_tables
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
 from airflow_provider_ducklake.lake.spec.log_lines import logger
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob
     from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
 

@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, MetaData, Row, Select, String, Table, bindparam, func, select
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import (
+from airflow_provider_ducklake.lake.catalog.database.connect import Question
+from airflow_provider_ducklake.lake.catalog.database.tables import (
     TABLE_OPTIONS,
     CatalogInteger,
     CatalogTimestamp,
     catalog_table,
     maybe,
 )
-from airflow_provider_ducklake.lake.catalog.database.questions import Question
-from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect, insert
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.lake.catalog.ledger import own_tables, restore_log
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
+    DEFAULT_RETRY,
+    Effect,
+    insert,
+    with_retries,
+)
+from airflow_provider_ducklake.lake.catalog.ledger import own_tables
+from airflow_provider_ducklake.lake.catalog.ledger import restores as restore_log
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
 from airflow_provider_ducklake.lake.spec.snapshots import (
     FIRST_GENERATION,
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.snapshots import OnClear
     from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
 

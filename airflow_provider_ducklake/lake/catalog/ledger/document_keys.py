@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, Integer, MetaData, Table, select
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import (
+from airflow_provider_ducklake.lake.catalog.database.tables import (
     TABLE_OPTIONS,
     CatalogText,
     catalog_table,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger import own_tables
 from airflow_provider_ducklake.lake.errors import CatalogError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
 
 NAME = "airflow_ducklake_document_key"
 _ONLY = 1

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, MetaData, Row, String, Table, func, literal, select, union_all
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import (
+from airflow_provider_ducklake.lake.catalog.database.connect import Question, in_parts, shown
+from airflow_provider_ducklake.lake.catalog.database.tables import (
     TABLE_OPTIONS,
     CatalogInteger,
     CatalogText,
@@ -21,10 +22,7 @@ from airflow_provider_ducklake.lake.catalog.database.column_types import (
     catalog_table,
     maybe,
 )
-from airflow_provider_ducklake.lake.catalog.database.connect import shown
-from airflow_provider_ducklake.lake.catalog.database.questions import Question, in_parts
-from airflow_provider_ducklake.lake.catalog.dialects.effect import Effect
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, Effect, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger.own_tables import ensure_table, how_to_add
 from airflow_provider_ducklake.lake.errors import CatalogRefusedError, FilesReleasedError, UntrustedValueError
 from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
 
 log = logger(__name__)
 

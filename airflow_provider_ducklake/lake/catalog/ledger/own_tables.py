@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.lake.catalog.dialects.added_columns import AddColumn
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import AddColumn
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Column, Connection, Table
 
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect
 
 
 def ensure_table(

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, own_tables
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots, read_tags
-from airflow_provider_ducklake.lake.catalog.snapshot.read_tags import tag_table
+from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
+from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots as read_tags
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import tag_table
 from airflow_provider_ducklake.lake.errors import TagExistsError, TagNotFoundError
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.spec.tags import TagResult
@@ -22,7 +23,7 @@ from airflow_provider_ducklake.lake.spec.tags import TagResult
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
     from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, Snapshot, SnapshotId
     from airflow_provider_ducklake.lake.spec.tags import Tag

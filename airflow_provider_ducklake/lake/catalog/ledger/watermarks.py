@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, MetaData, String, Table, select
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import (
+from airflow_provider_ducklake.lake.catalog.database.tables import (
     TABLE_OPTIONS,
     CatalogText,
     CatalogTimestamp,
     catalog_table,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger import own_tables
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.snapshots import Consumer
 
 NAME = "airflow_ducklake_watermark"

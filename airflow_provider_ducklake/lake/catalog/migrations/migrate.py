@@ -11,6 +11,7 @@ catalog that the next call finishes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,36 +19,36 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
+from airflow_provider_ducklake.lake.catalog.database.connect import catalog_file
+from airflow_provider_ducklake.lake.catalog.database.file_connections import made_private
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.lake.catalog.migrations.backup import back_up
-from airflow_provider_ducklake.lake.catalog.migrations.delete_chains import (
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.migrations.files import (
     DeleteChain,
     JoinedDeletes,
-    deletes_of,
-    join_chain,
-    put_joined,
-    read_delete_chains,
-)
-from airflow_provider_ducklake.lake.catalog.migrations.fills import Fill, fills_of, why_not_keyed
-from airflow_provider_ducklake.lake.catalog.migrations.inlined_columns import read_renames
-from airflow_provider_ducklake.lake.catalog.migrations.inlined_types import read_conversions
-from airflow_provider_ducklake.lake.catalog.migrations.layout import (
-    LayoutChange,
-    found_layout,
-    growth,
-    shrinkage,
-    why_not_ordered,
-)
-from airflow_provider_ducklake.lake.catalog.migrations.merged_files import (
     MergedFile,
     MergedFiles,
     StampedCopy,
     copy_stamped,
+    deletes_of,
+    join_chain,
     needs_copy,
     put_copies,
+    put_joined,
     put_stamped,
+    read_delete_chains,
     read_merged_files,
+)
+from airflow_provider_ducklake.lake.catalog.migrations.inlined import read_conversions, read_renames
+from airflow_provider_ducklake.lake.catalog.migrations.steps import (
+    Fill,
+    LayoutChange,
+    fills_of,
+    found_layout,
+    growth,
+    shrinkage,
+    why_not_keyed,
+    why_not_ordered,
 )
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import head_of_any_version
@@ -66,10 +67,30 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.catalog.snapshot.places import Place
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect
+    from airflow_provider_ducklake.lake.catalog.snapshot.read import Place
     from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+
+
+# Back up a catalog file, in its own directory, before a migration.
+
+
+def back_up(dialect: CatalogDialect, connection: Connection, version: SpecVersion) -> Path | None:
+    """Copy the catalog's file and return where to; None: it lies on a server, which has ways of its own.
+
+    Nobody can read the copy who cannot read the original.
+    The connection holds the commit lock, and has changed nothing yet.
+    """
+    file = catalog_file(dialect.engine.url)
+    if file is None:
+        return None
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    target = file.with_name(f"{file.name}.{version.value}.{now}.backup")
+    with made_private(target, like=file) as made:
+        dialect.copy_file(connection, made)
+    return target
+
 
 log = logger(__name__)
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, case, column, func, literal, select, table, true, union_all
 
-from airflow_provider_ducklake.lake.catalog.reports.table_info import inlined_row_counts
+from airflow_provider_ducklake.lake.catalog.reports.numbers import inlined_row_counts
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import inlined_delete_name
-from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import find_table
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import find_table
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, RowMapping, Table
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
 
 _MIB = 2**20

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from itertools import count
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from sqlalchemy import select
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.ledger.restore_notes import RestoreNote
-from airflow_provider_ducklake.lake.catalog.restoring.notes import doubtful_part
-from airflow_provider_ducklake.lake.catalog.restoring.read_restore import read_history
-from airflow_provider_ducklake.lake.catalog.restoring.scope import scope_of_schemas, scope_of_table
-from airflow_provider_ducklake.lake.catalog.restoring.views import in_words, macro_changes, view_changes
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.catalog.ledger.restores import RestoreNote
+from airflow_provider_ducklake.lake.catalog.restoring.read_restore import comment, read_history
+from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
+from airflow_provider_ducklake.lake.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    SchemaNotFoundError,
+    TableNotFoundError,
+)
 from airflow_provider_ducklake.lake.planning.upkeep.restore import (
     Fate,
     FileActions,
@@ -27,33 +32,431 @@ from airflow_provider_ducklake.lake.planning.upkeep.restore import (
     outdated_columns,
     plan_files,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
 from airflow_provider_ducklake.lake.spec.names.paths import directory_name
-from airflow_provider_ducklake.lake.transaction.changes import NewTableRef, NoteRestored, RestoreTable
+from airflow_provider_ducklake.lake.spec.snapshots import SchemaId, ViewId
+from airflow_provider_ducklake.lake.spec.tags import ViewDefinition, parse_aliases
+from airflow_provider_ducklake.lake.transaction.changes import (
+    CommentOnView,
+    CommentOnViewColumn,
+    CreateSchema,
+    CreateView,
+    DropMacro,
+    DropSchema,
+    DropView,
+    NewSchemaRef,
+    NewTableRef,
+    NewViewRef,
+    NoteRestored,
+    RenameView,
+    RestoreMacro,
+    RestoreTable,
+    SchemaRef,
+)
+from airflow_provider_ducklake.lake.transaction.changes_made import changes_table
 from airflow_provider_ducklake.lake.transaction.definition import definition_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.catalog.restoring.read_restore import TableHistory
-    from airflow_provider_ducklake.lake.catalog.restoring.scope import Home, Pair, Scope
-    from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
+    from airflow_provider_ducklake.lake.catalog.snapshot.read import MacroRow, SchemaRow, TableRow
+    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.lake.planning.upkeep.restore import Counters
-    from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
+    from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
     from airflow_provider_ducklake.lake.spec.snapshots import (
         CommittedSnapshot,
         JsonValue,
         Snapshot,
         SnapshotId,
+        TableId,
     )
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.moving.restored import Restoring
-    from airflow_provider_ducklake.lake.transaction.changes import Change, SchemaRef, TableRef
+    from airflow_provider_ducklake.lake.transaction.changes import Change, TableRef, ViewRef
 
     Locate = Callable[[str], Location]
+
+
+# Which tables a restore may skip, because earlier restores recorded that they are unchanged.
+
+
+def doubtful_part(
+    connection: Connection, tables: CatalogTables, scope: Scope, then: Snapshot, head: Snapshot
+) -> Scope:
+    """Return a scope without the tables that are known to be what they were then."""
+    since = _Since(read_snapshots.which_newer(tables, then.id).ask(connection), then, head)
+    heirs = dict(_unchanged_heirs(scope, since))
+    return replace(
+        scope,
+        tables=tuple(pair for pair in scope.tables if not _is_known(pair, heirs, since)),
+    )
+
+
+def _unchanged_heirs(scope: Scope, since: _Since) -> Iterator[tuple[TableId, TableId]]:
+    """Yield tables that a restore recreated and nobody changed since, each with its original."""
+    old = {pair.then.id: pair.then for pair in scope.tables if pair.then is not None}
+    for pair in scope.tables:
+        if pair.then is None and pair.now is not None:
+            heir_of = since.unchanged_heir_of(pair.now)
+            was = None if heir_of is None else old.get(heir_of)
+            if was is not None and _has_place(pair.now, scope.homes[was.schema.id], was.name):
+                yield pair.now.id, was.id
+
+
+def _has_place(row: TableRow, home: Home, name: str) -> bool:
+    return row.schema.id == home.ref and row.name == name
+
+
+def _is_known(pair: Pair[TableRow], heirs: Mapping[TableId, TableId], since: _Since) -> bool:
+    if pair.then is None:
+        return pair.now is not None and pair.now.id in heirs
+    if pair.now is None:
+        return pair.then.id in heirs.values()
+    return pair.now.qualified == pair.then.qualified and since.is_as_it_was(pair.then.id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """The snapshots that there are of those after ``then``, up to ``head``."""
+
+    newer: Sequence[RecordedSnapshot]
+    then: Snapshot
+    head: Snapshot
+
+    def is_as_it_was(self, table_id: TableId) -> bool:
+        """Whether nothing changed a table, or the last that did restored it to this very snapshot."""
+        last = max(
+            (one.id for one in self.newer if changes_table(one.changes, table_id)), default=self.then.id
+        )
+        made = next((note for snapshot_id, note in self._restores() if snapshot_id == last), None)
+        return self._knows_all_after(last) and (last == self.then.id or _restored(made, table_id))
+
+    def unchanged_heir_of(self, row: TableRow) -> TableId | None:
+        """Return the original of a recreated table that nobody changed since; None: it has none."""
+        for made_by, note in self._restores():
+            was = next((one for one, uuid in note.heirs.items() if uuid == row.uuid), None)
+            if was is not None:
+                last = max(
+                    (one.id for one in self.newer if changes_table(one.changes, row.id)), default=made_by
+                )
+                return was if last <= made_by and self._knows_all_after(made_by) else None
+        return None
+
+    def _restores(self) -> Iterator[tuple[SnapshotId, RestoreNote]]:
+        """Yield the snapshots that restored something to this very one."""
+        for one in self.newer:
+            note = RestoreNote.of(one.extra)
+            if note is not None and note.as_of == self.then.id:
+                yield one.id, note
+
+    def _knows_all_after(self, snapshot_id: int) -> bool:
+        """Whether none has expired since: what an expired one did is not known."""
+        return sum(one.id > snapshot_id for one in self.newer) == self.head.id - snapshot_id
+
+
+def _restored(note: RestoreNote | None, table_id: TableId) -> bool:
+    return note is not None and table_id in note.table_ids
+
+
+# The tables, views, macros and schemas of a restore, at the older and the current snapshot.
+
+
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Generic[Thing]):
+    """One object as it was then and as it is now; None: it was not there, or is not."""
+
+    then: Thing | None
+    now: Thing | None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRow:
+    """A view as the catalog holds it."""
+
+    id: ViewId
+    uuid: str
+    name: QualifiedName
+    schema_id: SchemaId
+    definition: ViewDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedMacro:
+    """A macro with the schema it lies in."""
+
+    row: MacroRow
+    name: QualifiedName
+    schema_id: SchemaId
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The schema that has, or gets, what lay in one then: itself, or another one of its name."""
+
+    ref: SchemaRef
+    name: SchemaPath
+    path: CatalogPath
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is to be restored; ``homes`` are those of the schemas at that snapshot."""
+
+    tables: tuple[Pair[TableRow], ...]
+    homes: Mapping[SchemaId, Home]
+    views: tuple[Pair[ViewRow], ...] = ()
+    macros: tuple[Pair[PlacedMacro], ...] = ()
+    schemas: tuple[CreateSchema | DropSchema, ...] = ()
+
+    def moves(self, row: TableRow) -> bool:
+        """Whether a table of that snapshot cannot come back under its id: its schema has another one."""
+        return self.homes[row.schema.id].ref != row.schema.id
+
+
+def scope_of_table(
+    connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, name: QualifiedName
+) -> Scope:
+    """Return the table that had a name then, or else has it now.
+
+    A table that took the name of one that was dropped since is dropped for it, as by CREATE OR REPLACE. Its
+    schema is created where none of its name is there.
+
+    Raises:
+        TableNotFoundError: there was no such table then.
+        AlreadyExistsError: its name has been given to something else since.
+    """
+    was = _table_then(connection, tables, then, now, name)
+    living = read.table_rows(connection, tables, now.id)
+    live = next((row for row in living if row.id == was.id), None)
+    homes, created = _homes(connection, tables, [was.schema], then, now, alike=attrgetter("folded"))
+    others = [row for row in living if row.qualified.folded == was.qualified.folded and row.id != was.id]
+    if others and live is not None:
+        raise AlreadyExistsError("table", str(was.qualified))
+    if read.find_view(connection, tables, now.id, was.qualified) is not None:
+        raise AlreadyExistsError("view", str(was.qualified))
+    replaced = tuple(Pair(None, other) for other in others)
+    return Scope((Pair(was, live), *replaced), homes, schemas=created)
+
+
+def _table_then(
+    connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, name: QualifiedName
+) -> TableRow:
+    if named := read.table_rows(connection, tables, then.id, name):
+        return named[0]
+    for row in read.table_rows(connection, tables, now.id, name):
+        for was in read.table_rows(connection, tables, then.id):
+            if was.id == row.id:
+                return was
+    raise TableNotFoundError(str(name), then.id)
+
+
+def scope_of_schemas(
+    connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, schema: SchemaPath | None
+) -> Scope:
+    """Return all that lay in a schema then, or lies in it now, schemas in it as well; in any schema (None).
+
+    Raises:
+        SchemaNotFoundError: there was no such schema then.
+    """
+
+    def chosen(at: Snapshot) -> list[SchemaRow]:
+        found = read.schemas(connection, tables, at.id)
+        return [one for one in found if schema is None or one.name.is_below(schema)]
+
+    old, new = chosen(then), chosen(now)
+    if schema is not None and not old:
+        raise SchemaNotFoundError(str(schema), then.id)
+    homes, created = _homes(connection, tables, old, then, now, alike=attrgetter("parts"))
+    kept = {home.ref for home in homes.values()}
+    dropped = [DropSchema(one.id, one.name) for one in new if one.id not in kept]
+    ids_then, ids_now = {one.id for one in old}, {one.id for one in new}
+    of_tables = _pairs(
+        _tables_in(connection, tables, then, ids_then),
+        _tables_in(connection, tables, now, ids_now),
+        lambda row: row.id,
+    )
+    of_views = _pairs(
+        _views_in(connection, tables, then, ids_then),
+        _views_in(connection, tables, now, ids_now),
+        lambda row: row.id,
+    )
+    of_macros = _pairs(
+        _macros_in(connection, tables, then, old),
+        _macros_in(connection, tables, now, new),
+        lambda one: one.row.id,
+    )
+    return Scope(of_tables, homes, of_views, of_macros, (*dropped, *created))
+
+
+def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the same
+    connection: Connection,
+    tables: CatalogTables,
+    old: Iterable[SchemaRow],
+    then: Snapshot,
+    now: Snapshot,
+    *,
+    alike: Callable[[SchemaPath], Hashable],
+) -> tuple[dict[SchemaId, Home], tuple[CreateSchema, ...]]:
+    """Return the schema that takes each one's place: itself, one of its name, or one to be created.
+
+    Names are the same of which ``alike`` makes the same. Those that the schemas lay in have places, too.
+    """
+    were = {one.id: one for one in read.schemas(connection, tables, then.id)}
+    living = read.schemas(connection, tables, now.id)
+    by_id, by_name = {one.id: one for one in living}, {alike(one.name): one for one in living}
+    uuids = _uuids(connection, tables, then)
+    homes: dict[SchemaId, Home] = {}
+    created: list[CreateSchema] = []
+    for one in _outermost_first(old, were):
+        found = by_id.get(one.id) or by_name.get(alike(one.name))
+        if found is not None:
+            homes[one.id] = Home(found.id, found.name, found.path)
+            continue
+        above = None if one.parent is None else homes[one.parent]
+        name = SchemaPath((*(above.name.parts if above else ()), one.name.name))
+        ref, parent = NewSchemaRef(len(created)), above.ref if above else None
+        created.append(CreateSchema(ref, name, uuids[one.id], parent, one.path, heir_of=one.id))
+        homes[one.id] = Home(ref, name, one.path)
+    return homes, tuple(created)
+
+
+def _outermost_first(some: Iterable[SchemaRow], were: Mapping[SchemaId, SchemaRow]) -> Iterator[SchemaRow]:
+    """Yield schemas and all that they lay in, each once and after the one that it lay in."""
+    found: dict[SchemaId, SchemaRow] = {}
+    for one in some:
+        above: SchemaRow | None = one
+        while above is not None:
+            found[above.id] = above
+            above = None if above.parent is None else were[above.parent]
+    yield from sorted(found.values(), key=lambda one: (len(one.name.parts), one.id))
+
+
+def _uuids(connection: Connection, tables: CatalogTables, at: Snapshot) -> dict[SchemaId, str]:
+    schema = tables["schema"]
+    rows = connection.execute(
+        select(schema.c.schema_id, schema.c.schema_uuid).where(read.visible(schema, at.id))
+    )
+    return {SchemaId(row.schema_id): str(row.schema_uuid) for row in rows}
+
+
+def _pairs(
+    then: Iterable[Thing], now: Iterable[Thing], id_of: Callable[[Thing], Hashable]
+) -> tuple[Pair[Thing], ...]:
+    old, new = {id_of(one): one for one in then}, {id_of(one): one for one in now}
+    return tuple(Pair(old.get(one), new.get(one)) for one in {**old, **new})
+
+
+def _tables_in(
+    connection: Connection, tables: CatalogTables, at: Snapshot, schema_ids: set[SchemaId]
+) -> list[TableRow]:
+    return [row for row in read.table_rows(connection, tables, at.id) if row.schema.id in schema_ids]
+
+
+def _views_in(
+    connection: Connection, tables: CatalogTables, at: Snapshot, schema_ids: set[SchemaId]
+) -> Iterator[ViewRow]:
+    names = {one.id: one.name for one in read.schemas(connection, tables, at.id)}
+    view = tables["view"]
+    rows: Iterable[Any] = connection.execute(select(view).where(read.visible(view, at.id)))
+    for row in rows:
+        if row.schema_id in schema_ids:
+            yield ViewRow(
+                ViewId(row.view_id),
+                str(row.view_uuid),
+                QualifiedName(names[row.schema_id], row.view_name),
+                SchemaId(row.schema_id),
+                ViewDefinition(row.sql, row.dialect, parse_aliases(row.column_aliases)),
+            )
+
+
+def _macros_in(
+    connection: Connection, tables: CatalogTables, at: Snapshot, schemas: Iterable[SchemaRow]
+) -> Iterator[PlacedMacro]:
+    for schema in schemas:
+        for row in read.macros(connection, tables, at.id, schema.id):
+            yield PlacedMacro(row, QualifiedName(schema.name, row.name), schema.id)
+
+
+# Restore views and macros, whose definitions never change under one id.
+
+
+def view_changes(
+    connection: Connection, tables: CatalogTables, scope: Scope, then: Snapshot, now: Snapshot
+) -> Iterator[Change]:
+    """Yield what brings views back, with their names and comments, and what drops those made since."""
+    numbers = count()
+    for pair in scope.views:
+        if pair.then is None:
+            assert pair.now is not None
+            yield DropView(pair.now.id, pair.now.name)
+            continue
+        text = comment(connection, tables, then.id, pair.then.id)
+        ref: ViewRef
+        if pair.now is None:
+            ref = NewViewRef(next(numbers))
+            home = scope.homes[pair.then.schema_id].ref
+            yield CreateView(ref, home, pair.then.name, pair.then.uuid, pair.then.definition, pair.then.id)
+            before = None
+        else:
+            ref = pair.then.id
+            yield from _renamed(pair.then, pair.now)
+            before = comment(connection, tables, now.id, pair.then.id)
+        if text != before:
+            yield CommentOnView(ref, pair.then.name, text)
+        was = read.view_comments(connection, tables, then.id, pair.then.id)
+        are = {} if pair.now is None else read.view_comments(connection, tables, now.id, pair.then.id)
+        for column in {**was, **are}:
+            if was.get(column) != are.get(column):
+                yield CommentOnViewColumn(ref, pair.then.name, column, was.get(column))
+
+
+def _renamed(then: ViewRow, now: ViewRow) -> Iterator[Change]:
+    if then.name != now.name:
+        yield RenameView(now.id, now.name, then.name)
+
+
+def macro_changes(scope: Scope) -> Iterator[Change]:
+    """Yield what brings macros back, and what drops those made since."""
+    for pair in scope.macros:
+        if pair.then is None and pair.now is not None:
+            yield DropMacro(pair.now.row.id, pair.now.name, pair.now.row.is_table_macro)
+        elif pair.now is None and pair.then is not None:
+            home = scope.homes[pair.then.schema_id].ref
+            yield RestoreMacro(pair.then.row.id, home, pair.then.name, pair.then.row.is_table_macro)
+
+
+def in_words(change: Change) -> str:  # noqa: PLR0911 - a sentence for each kind
+    """Return what a change of a schema, view or macro does."""
+    match change:
+        case CreateSchema(name=schema):
+            return f"schema {schema} comes back"
+        case DropSchema(name=schema):
+            return f"schema {schema} goes"
+        case CreateView(name=name):
+            return f"view {name} comes back"
+        case DropView(name=name):
+            return f"view {name} goes"
+        case RenameView(name=name, new_name=new_name):
+            return f"view {name} becomes {new_name}"
+        case CommentOnView(name=name):
+            return f"the comment of view {name} changes"
+        case CommentOnViewColumn(name=name, column=column):
+            return f"the comment of column {column} of view {name} changes"
+        case RestoreMacro(name=name):
+            return f"macro {name} comes back"
+        case DropMacro(name=name):
+            return f"macro {name} goes"
+        case _:
+            raise AssertionError(change)
+
 
 _TOLERANCE = timedelta(minutes=5)  # a clock may be ahead of the catalog's
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import case, func, select
 
-from airflow_provider_ducklake.lake.catalog.database.questions import in_parts
+from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
     inlined_delete_marks,
@@ -23,7 +23,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import (
     which_newest_layouts,
 )
 from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import which_statistics
-from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
 from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
 from airflow_provider_ducklake.lake.planning.upkeep.restore import Counters, compare_files
 from airflow_provider_ducklake.lake.spec.files import TableStats
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.catalog.restoring.scope import Pair
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+    from airflow_provider_ducklake.lake.catalog.restoring.plan import Pair
     from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.lake.planning.upkeep.restore import FileComparison

@@ -7,14 +7,15 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
 from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
-from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
-from airflow_provider_ducklake.lake.catalog.drafting.row_changes import (
+from airflow_provider_ducklake.lake.catalog.drafting.rows import (
     delete_changes,
     end_files,
     read_targets,
 )
-from airflow_provider_ducklake.lake.catalog.ledger import jobs, restore_log
+from airflow_provider_ducklake.lake.catalog.ledger import jobs
+from airflow_provider_ducklake.lake.catalog.ledger import restores as restore_log
 from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult, find_restore
 from airflow_provider_ducklake.lake.catalog.restoring.read_restore import with_statistics
 from airflow_provider_ducklake.lake.errors import CommitStateUnknownError
@@ -30,8 +31,7 @@ from airflow_provider_ducklake.lake.transaction.changes import DropTable, Restor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from airflow_provider_ducklake.lake.catalog.committing.committer import Committer
-    from airflow_provider_ducklake.lake.catalog.committing.planned import KeyedCommit
+    from airflow_provider_ducklake.lake.catalog.committing.commit import Committer, KeyedCommit
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.catalog.restoring.plan import Planned, PlannedTable, RestoreRequest
     from airflow_provider_ducklake.lake.catalog.restoring.read_restore import TableHistory

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Table, func, literal, select, true
 
-from airflow_provider_ducklake.lake.catalog.database.questions import Question, in_parts, streamed_parts
+from airflow_provider_ducklake.lake.catalog.database.connect import Question, in_parts, streamed_parts
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     bare_table,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, FromClause, Row
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import ColumnVersions, Layout
     from airflow_provider_ducklake.lake.errors import DuckLakeError
     from airflow_provider_ducklake.lake.spec.schema import TableSchema

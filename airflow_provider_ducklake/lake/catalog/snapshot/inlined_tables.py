@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine, UserDefinedType
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import CatalogInteger, catalog_table
+from airflow_provider_ducklake.lake.catalog.database.tables import CatalogInteger, catalog_table
 from airflow_provider_ducklake.lake.spec.names.identifiers import KEYWORDS, fold, quote
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (

@@ -25,20 +25,20 @@ from sqlalchemy import (
     or_,
     select,
 )
+from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import check_filled, maybe
-from airflow_provider_ducklake.lake.catalog.database.questions import AT, Question
-from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables, format_names
+from airflow_provider_ducklake.lake.catalog.database.connect import AT, Question
+from airflow_provider_ducklake.lake.catalog.database.tables import (
+    catalog_tables,
+    check_filled,
+    format_names,
+    maybe,
+)
+from airflow_provider_ducklake.lake.errors import CounterBehindError
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, schema_paths
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
 from airflow_provider_ducklake.lake.spec.options import OptionRow
-from airflow_provider_ducklake.lake.spec.snapshots import (
-    MacroId,
-    SchemaId,
-    SnapshotId,
-    TableId,
-    ViewId,
-)
+from airflow_provider_ducklake.lake.spec.snapshots import MacroId, SchemaId, SnapshotId, TableId, ViewId
 from airflow_provider_ducklake.lake.spec.tags import (
     TABLE,
     MacroDefinition,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
+    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
 
 
 def visible(table: FromClause, at: int | BindParameter[int] | None) -> ColumnElement[bool]:
@@ -377,3 +378,107 @@ def stored_catalog(dialect: CatalogDialect, metadata_schema: str | None) -> Stor
         tables = catalog_tables(NEWEST if has_scopes else SpecVersion.V0_1, schema)
         found: list[OptionRow] = dialect.ask(connection, {"all": which_options(tables)}, is_last=True)["all"]
         return StoredCatalog(found, answers["columns"], schema)
+
+
+# Locations of a lake's files in any version, relative to the data path if they are below it.
+
+
+_PLACE = ("path", "path_is_relative")  # since 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The path of a file as its row has it, and the directory of its table."""
+
+    path: CatalogPath
+    folder: CatalogPath
+
+    @property
+    def from_data_path(self) -> CatalogPath:
+        """Where the file lies, as the schedule of deletions says it."""
+        return _below(self.folder, self.path)
+
+    def full(self, data_path: str) -> str:
+        """Return the full path."""
+        return self.from_data_path.below(data_path)
+
+    def beside(self, suffix: str) -> Place:
+        """Return a new place in the same directory."""
+        directory, slash, _ = (self.path.path or "").rpartition("/")
+        path = f"{directory}{slash}ducklake-{uuid7()}{suffix}"
+        return Place(CatalogPath(path, self.path.is_relative), self.folder)
+
+
+def table_folders(connection: Connection, tables: CatalogTables) -> dict[int, CatalogPath]:
+    """Return each table's directory, by its id; those of dropped tables too, but none without a schema."""
+    schemas = {
+        row.schema_id: CatalogPath(row.path, row.path_is_relative is not False)
+        for row in connection.execute(select_all(tables["schema"], *_PLACE))
+    }
+    return {
+        row.table_id: _below(schemas[row.schema_id], CatalogPath(row.path, row.path_is_relative is not False))
+        for row in connection.execute(select_all(tables["table"], *_PLACE))
+        if row.schema_id in schemas
+    }
+
+
+def _below(parent: CatalogPath, child: CatalogPath) -> CatalogPath:
+    if not child.is_relative:
+        return child
+    return CatalogPath((parent.path or "") + (child.path or ""), parent.is_relative)
+
+
+# What a catalog has given out already, by which the counters of its newest snapshot are checked.
+#
+# Two writers with counters that they kept in memory leave one behind, and the next commit would give two
+# tables one id. *Source:* docs/sources.md, commits; DuckDB itself does not look.
+
+
+# The counter of a snapshot, and where it is used; the first are primary keys, and cost nothing to ask.
+_OF_FILES = (("next_file_id", "data_file", "data_file_id"), ("next_file_id", "delete_file", "delete_file_id"))
+_OF_DEFINITIONS = (
+    ("next_file_id", "column_mapping", "mapping_id"),
+    ("next_catalog_id", "schema", "schema_id"),
+    ("next_catalog_id", "table", "table_id"),
+    ("next_catalog_id", "view", "view_id"),
+    ("next_catalog_id", "macro", "macro_id"),
+    ("next_catalog_id", "partition_info", "partition_id"),
+    ("next_catalog_id", "sort_info", "sort_id"),
+    ("schema_version", "schema_versions", "schema_version"),
+)
+
+
+def which_counters(tables: CatalogTables, *, definitions: bool) -> Question[Mapping[str, int]]:
+    """Ask what each counter has to be at least; that of files alone, or with ``definitions`` all of them."""
+    places = (*_OF_FILES, *(_OF_DEFINITIONS if definitions else ()))
+
+    def read(rows: Sequence[Row[Any]]) -> Mapping[str, int]:
+        least: dict[str, int] = {}
+        for (counter, *_), largest in zip(places, rows[0], strict=True):
+            if largest is not None:
+                given = largest if counter == "schema_version" else largest + 1
+                least[counter] = max(least.get(counter, 0), given)
+        return least
+
+    return Question(_largest(tables, places), read)
+
+
+def check_counters(head: Snapshot, least: Mapping[str, int]) -> None:
+    """Compare the newest snapshot's counters with what is given out.
+
+    Raises:
+        CounterBehindError: one is behind; names it.
+    """
+    for counter, wanted in least.items():
+        if (found := getattr(head, counter)) < wanted:
+            raise CounterBehindError(counter, found, wanted, head.id)
+
+
+@lru_cache
+def _largest(tables: CatalogTables, places: tuple[tuple[str, str, str], ...]) -> Select[Any]:
+    return select(
+        *(
+            select(maybe(func.max(tables[table].c[column]))).scalar_subquery().label(column)
+            for _, table, column in places
+        )
+    )

@@ -7,15 +7,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column as SqlColumn
-from sqlalchemy import Connection, Row, and_, select, true
+from sqlalchemy import Connection, Row, Text, and_, func, or_, select, true, type_coerce, union_all
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import maybe
-from airflow_provider_ducklake.lake.catalog.database.questions import Question, in_parts
+from airflow_provider_ducklake.lake.catalog.database.connect import Question, in_parts, streamed
+from airflow_provider_ducklake.lake.catalog.database.tables import maybe
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import inlined_delete_table
 from airflow_provider_ducklake.lake.catalog.snapshot.read import select_all, visible
-from airflow_provider_ducklake.lake.catalog.snapshot.read_mappings import which_mappings
-from airflow_provider_ducklake.lake.errors import CatalogError
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, FileKey, LiveDataFile, LiveDeleteFile
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import check_version
+from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import name_mappings, which_mappings
+from airflow_provider_ducklake.lake.errors import CatalogError, UntrustedValueError
+from airflow_provider_ducklake.lake.spec.files import (
+    ColumnStats,
+    FileKey,
+    LiveDataFile,
+    LiveDeleteFile,
+    same_mapping_key,
+)
+from airflow_provider_ducklake.lake.spec.names.paths import MAX_LENGTH, CatalogPath
 from airflow_provider_ducklake.lake.spec.snapshots import (
     ColumnId,
     DataFileId,
@@ -25,15 +33,16 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Self
 
     from sqlalchemy import ColumnElement, FromClause
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.files import NameMapping
     from airflow_provider_ducklake.lake.spec.snapshots import MappingId, TableSnapshot
+    from airflow_provider_ducklake.lake.transaction.declared import MappingKey
 
 
 _FEW_FILES = 1000
@@ -368,3 +377,174 @@ def tables_with_live_files(
         .distinct()
     )
     return frozenset(TableId(table_id) for table_id in rows.scalars())
+
+
+# The full paths of all files that a lake names, however its rows spell them.
+
+
+def table_directories(
+    connection: Connection, catalog: Catalog, table_ids: Collection[int] | None = None
+) -> dict[int, set[str]]:
+    """Return the directories that each table, or each of those, has had: full paths that end in ``/``."""
+    table, schema = catalog.tables["table"], catalog.tables["schema"]
+    query = select(
+        table.c.table_id, table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative
+    ).join(schema, schema.c.schema_id == table.c.schema_id)
+    if table_ids is not None:
+        query = query.where(table.c.table_id.in_(table_ids))
+    roots: dict[int, set[str]] = {}
+    for table_id, path, is_relative, above, above_is_relative in connection.execute(query.distinct()):
+        parent = CatalogPath(above, above_is_relative).spelled_below(catalog.data_path)
+        roots.setdefault(table_id, set()).add(CatalogPath(path, is_relative).spelled_below(parent))
+    return roots
+
+
+def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Iterator[tuple[str, bool]]:
+    """Yield the path of each data file and delete file of any snapshot, and whether it is a full one.
+
+    It is none where the table of a file is unknown. ``since``: only those with that file id or a higher one.
+
+    Raises:
+        CatalogMigratedError: the lake was migrated since it was opened.
+        UntrustedValueError: one is not a string.
+    """
+    check_version(connection, catalog.tables)
+    roots = table_directories(connection, catalog)
+    data, deletes = catalog.tables["data_file"], catalog.tables["delete_file"]
+    query = union_all(
+        *(
+            select(one.c.table_id, _as_it_is(one.c.path), one.c.path_is_relative).where(file_id >= since)
+            for one, file_id in ((data, data.c.data_file_id), (deletes, deletes.c.delete_file_id))
+        )
+    )
+    for table_id, path, is_relative in streamed(connection, query):
+        if not isinstance(path, str):
+            raise _not_a_string("data_file or ducklake_delete_file", path)
+        if not is_relative:
+            yield path, True
+        elif table_id not in roots:
+            yield path, False
+        else:
+            yield from ((root + path, True) for root in roots[table_id])
+
+
+def scheduled_files(connection: Connection, catalog: Catalog) -> Iterator[str]:
+    """Yield the full path of each file that waits for its deletion.
+
+    Raises:
+        UntrustedValueError: one is not a string; SQLite keeps whatever it is given.
+    """
+    file = catalog.tables["files_scheduled_for_deletion"]
+    query = select(_as_it_is(file.c.path), file.c.path_is_relative)
+    for path, is_relative in streamed(connection, query):
+        if isinstance(path, bytes):
+            raise _not_a_string("files_scheduled_for_deletion", path)
+        yield CatalogPath(path, is_relative).spelled_below(catalog.data_path)
+
+
+def _as_it_is(path: ColumnElement[str]) -> ColumnElement[str]:
+    """Return a path that is read whatever SQLite keeps there, for an error that says what to do."""
+    return type_coerce(path, Text)
+
+
+def _not_a_string(kind: str, path: object) -> UntrustedValueError:
+    problem = "is not a string; correct path in that row"
+    return UntrustedValueError(f"A row of ducklake_{kind}", repr(path), problem)
+
+
+def may_mislead(path: ColumnElement[str]) -> ColumnElement[bool]:
+    """Return what holds for all paths that ``spec.paths.misleading`` speaks of, and for few others."""
+    encoded = (path.contains(start, autoescape=True) for start in ("%2", "%%"))
+    return or_(path.like("%..%"), *encoded, func.length(path) > MAX_LENGTH)
+
+
+# Data files that a lake has or had, by their full paths, and the name mappings of its tables.
+
+
+def registered(connection: Connection, catalog: Catalog, paths: Collection[str]) -> frozenset[str]:
+    """Return those of the full paths that are data files of the lake, of whatever table and snapshot.
+
+    Files that wait for their deletion are among them: they would be deleted under their new table.
+    """
+    wanted = set(paths)
+    found = _data_files(connection, catalog, wanted) | _scheduled(connection, catalog, wanted)
+    return frozenset(wanted & found)
+
+
+def _data_files(connection: Connection, catalog: Catalog, paths: Collection[str]) -> set[str]:
+    file = catalog.tables["data_file"]
+    rows = [
+        row
+        for texts in in_parts(_endings(paths))
+        for row in connection.execute(
+            select(file.c.table_id, file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
+        )
+    ]
+    roots = table_directories(connection, catalog, {row.table_id for row in rows if row.path_is_relative})
+    return {
+        CatalogPath(row.path, row.path_is_relative).spelled_below(root)
+        for row in rows
+        for root in (roots.get(row.table_id, ()) if row.path_is_relative else ("",))
+    }
+
+
+def _scheduled(connection: Connection, catalog: Catalog, paths: Collection[str]) -> set[str]:
+    file = catalog.tables["files_scheduled_for_deletion"]
+    return {
+        CatalogPath(row.path, row.path_is_relative).spelled_below(catalog.data_path)
+        for texts in in_parts(_endings(paths))
+        for row in connection.execute(
+            select(file.c.path, file.c.path_is_relative).where(file.c.path.in_(texts))
+        )
+    }
+
+
+def _endings(paths: Collection[str]) -> list[str]:
+    """Return the paths and what is left of them below each directory: how the catalog may have them."""
+    endings = set(paths)
+    for path in paths:
+        place = path.find("/")
+        while place >= 0:
+            endings.add(path[place + 1 :])
+            place = path.find("/", place + 1)
+    return sorted(endings - {""})
+
+
+def mappings_of(connection: Connection, catalog: Catalog, table_id: TableId) -> dict[MappingKey, MappingId]:
+    """Return a table's name mappings; of equal ones the first."""
+    found: dict[MappingKey, MappingId] = {}
+    for mapping_id, mapping in name_mappings(connection, catalog.tables, table_id).items():
+        found.setdefault(same_mapping_key(mapping), mapping_id)
+    return found
+
+
+# Which data files of a table have deleted rows, and which have none and may be merged.
+
+
+def mark_counts(connection: Connection, catalog: Catalog, table_id: int) -> dict[DataFileId, int]:
+    """Return how many rows of each data file of a table were deleted in the catalog."""
+    marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
+    if not catalog.dialect.has_table(connection, marks.name, marks.schema):
+        return {}
+    query = select(marks.c.file_id, func.count(marks.c.row_id.distinct())).group_by(marks.c.file_id)
+    return {DataFileId(file_id): count for file_id, count in connection.execute(query)}
+
+
+def files_with_deletes(connection: Connection, catalog: Catalog, table_id: int) -> frozenset[DataFileId]:
+    """Return the data files of a table of which rows were deleted, now or at any snapshot."""
+    deletes = catalog.tables["delete_file"]
+    query = select(deletes.c.data_file_id).where(deletes.c.table_id == table_id).distinct()
+    found = set(connection.execute(query).scalars())
+    marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
+    if catalog.dialect.has_table(connection, marks.name, marks.schema):
+        found.update(connection.execute(select(marks.c.file_id).distinct()).scalars())
+    return frozenset(DataFileId(one) for one in found)
+
+
+def mergeable_files(
+    connection: Connection, catalog: Catalog, table_id: int, file_ids: Collection[DataFileId]
+) -> dict[DataFileId, str]:
+    """Return those of the files that are live and never lost a row, with their paths below the data path."""
+    touched = files_with_deletes(connection, catalog, table_id)
+    paths = live_file_paths(connection, catalog.tables, table_id, file_ids)
+    return {file_id: path for file_id, path in paths.items() if file_id not in touched}

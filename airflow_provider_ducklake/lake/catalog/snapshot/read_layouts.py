@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Row, Select, and_, case, func, literal, select
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import maybe
-from airflow_provider_ducklake.lake.catalog.database.questions import OF_TABLE, Question, one_of, values_of
+from airflow_provider_ducklake.lake.catalog.database.connect import OF_TABLE, Question, one_of, values_of
+from airflow_provider_ducklake.lake.catalog.database.tables import maybe
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     bare_table,
     inlined_table_name,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
 
 

@@ -2,46 +2,235 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.catalog.snapshot import read
-from airflow_provider_ducklake.lake.catalog.snapshot.file_conditions import may_match
+from sqlalchemy import Connection, Row, Select, and_, select
+
+from airflow_provider_ducklake.lake.catalog.database.connect import AT, OF_TABLE, Question
+from airflow_provider_ducklake.lake.catalog.database.tables import maybe
+from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
     Inlined,
     filled,
+    has_inlined_data,
     positions,
     which_inlined,
 )
+from airflow_provider_ducklake.lake.catalog.snapshot.read import visible
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import WantedFiles
+from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import is_visible, which_columns
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import chosen, which_snapshot
-from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import (
-    only_table,
-    table_of,
-    which_definition,
+from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import may_match
+from airflow_provider_ducklake.lake.errors import (
+    SchemaNotFoundError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.errors import SchemaNotFoundError, TableNotFoundError
 from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan, plan_scan
 from airflow_provider_ducklake.lake.planning.writing.staged import with_staged
+from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
+from airflow_provider_ducklake.lake.spec.snapshots import (
+    ColumnId,
+    PartitionId,
+    Snapshot,
+    SortId,
+    TableSnapshot,
+)
+from airflow_provider_ducklake.lake.spec.sorting import SortField, SortSpec
+from airflow_provider_ducklake.lake.spec.versions import SpecVersion
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.database.questions import Question
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import InlinedDeletes
+    from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import ColumnVersions
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import Moment
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+
+
+# A table as one snapshot holds it: its columns, how its rows are partitioned and sorted, its options.
+
+
+def find_table(
+    connection: Connection, tables: CatalogTables, snapshot: Snapshot, name: QualifiedName
+) -> read.TableRow:
+    """Return the row of a table.
+
+    Raises:
+        SchemaNotFoundError, TableNotFoundError: it did not exist at that snapshot.
+    """
+    rows = read.table_rows(connection, tables, snapshot.id, name)
+    return only_table(connection, tables, snapshot, name, rows)
+
+
+def only_table(
+    connection: Connection,
+    tables: CatalogTables,
+    snapshot: Snapshot,
+    name: QualifiedName,
+    rows: Sequence[read.TableRow],
+) -> read.TableRow:
+    """Return the one of the rows, which those of the name are; raises as ``find_table``."""
+    if rows:
+        return rows[0]
+    if read.find_schema(connection, tables, snapshot.id, name.schema) is None:
+        raise SchemaNotFoundError(str(name.schema), snapshot.id)
+    raise TableNotFoundError(str(name), snapshot.id)
+
+
+def load_table(
+    connection: Connection,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    name: QualifiedName,
+    *,
+    with_files: bool,
+) -> TableSnapshot:
+    """Return the table with its columns, partitioning, sort keys and options, and with its files if asked.
+
+    Raises:
+        SchemaNotFoundError, TableNotFoundError: as ``find_table``.
+    """
+    row = find_table(connection, catalog.tables, snapshot, name)
+    questions = {
+        **which_definition(catalog, snapshot.id, row.id),
+        "options": read.which_options(catalog.tables),
+    }
+    found = table_of(catalog, snapshot, row, catalog.dialect.ask(connection, questions))
+    if not with_files:
+        return found
+    files = read_files.data_files(connection, catalog, found)
+    return replace(found, files=files, has_inlined_data=has_inlined_data(connection, catalog, found))
+
+
+def which_definition(catalog: Catalog, at: int, table_id: int) -> dict[str, Question[Any]]:
+    """Ask what a table was at a snapshot, for ``table_of``."""
+    tables = catalog.tables
+    return {
+        "columns": which_columns(tables, table_id),
+        "partitionings": which_partitionings(tables, table_id),
+        **which_sort(tables, at, table_id),
+    }
+
+
+def table_of(
+    catalog: Catalog, snapshot: Snapshot, row: read.TableRow, answers: Mapping[str, Any]
+) -> TableSnapshot:
+    """Return the table, without files, of its row, ``which_definition`` and the ``options`` of the lake."""
+    columns = answers["columns"]
+    return TableSnapshot(
+        snapshot=snapshot,
+        table_id=row.id,
+        table_uuid=row.uuid,
+        schema_id=row.schema.id,
+        name=row.qualified,
+        schema=columns.at(snapshot.id),
+        root=row.root(catalog.data_path),
+        partition_spec=answers["partitionings"].at(snapshot.id, columns),
+        sort_spec=answers.get("sort"),
+        options=catalog.options(answers["options"], row.schema.id, row.id),
+    )
+
+
+def partition_specs(
+    connection: Connection, tables: CatalogTables, table_id: int
+) -> dict[PartitionId, PartitionSpec]:
+    """Return every partitioning that a table ever had; those with transforms we do not know are left out."""
+    return which_partitionings(tables, table_id).ask(connection).known()
+
+
+def which_partitionings(tables: CatalogTables, table_id: int) -> Question[Partitionings]:
+    """Ask for every partitioning that a table ever had."""
+    are_ordinals = tables.version is SpecVersion.V0_1
+    return Question(_keys(tables), lambda rows: Partitionings(rows, are_ordinals), {"table": table_id})
+
+
+@lru_cache
+def _keys(tables: CatalogTables) -> Select[Any]:
+    info, key = tables["partition_info"], tables["partition_column"]
+    of_info = and_(key.c.partition_id == info.c.partition_id, key.c.table_id == info.c.table_id)
+    return (
+        select(key, maybe(info.c.begin_snapshot).label("begin_snapshot"), info.c.end_snapshot)
+        .join_from(key, info, of_info, isouter=True)  # keys may be left of one that expired
+        .where(key.c.table_id == OF_TABLE)
+        .order_by(key.c.partition_id, key.c.partition_key_index)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Partitionings:
+    """The keys of every partitioning that a table ever had.
+
+    ``are_ordinals``: they name columns by their places among the top-level ones, from 0, as in 0.1.
+    """
+
+    rows: Sequence[Row[Any]]
+    are_ordinals: bool
+
+    def at(self, at: int, columns: ColumnVersions) -> PartitionSpec | None:
+        """Return the partitioning at a snapshot; None if there was none."""
+        keys = [row for row in self.rows if row.begin_snapshot is not None and is_visible(row, at)]
+        if not keys:
+            return None
+        found = _partitioning(keys)
+        if not self.are_ordinals:
+            return found
+        ids = {place: one.id for place, one in enumerate(columns.at(keys[0].begin_snapshot).columns)}
+        fields = (replace(one, column_id=ids.get(one.column_id, one.column_id)) for one in found.fields)
+        return replace(found, fields=tuple(fields))
+
+    def known(self) -> dict[PartitionId, PartitionSpec]:
+        """Return all by id, but those with transforms that we do not know."""
+        specs: dict[PartitionId, PartitionSpec] = {}
+        if self.are_ordinals:
+            return specs  # as they were when each began: the bounds of columns say enough
+        for partition_id, keys in groupby(self.rows, key=lambda row: PartitionId(row.partition_id)):
+            with suppress(UnsupportedFeatureError):
+                specs[partition_id] = _partitioning(keys)
+        return specs
+
+
+def _partitioning(rows: Iterable[Row[Any]]) -> PartitionSpec:
+    keys = list(rows)
+    fields = (PartitionField(ColumnId(key.column_id), Transform.parse(key.transform)) for key in keys)
+    return PartitionSpec(tuple(fields), PartitionId(keys[0].partition_id))
+
+
+def which_sort(tables: CatalogTables, at: int, table_id: int) -> dict[str, Question[SortSpec | None]]:
+    """Ask for the sort keys of a table at a snapshot, by ``sort``; before 0.4 there are none."""
+    if "sort_info" not in tables:
+        return {}
+    return {"sort": Question(_sort_keys(tables), _sort_spec, {"table": table_id, "at": at})}
+
+
+@lru_cache
+def _sort_keys(tables: CatalogTables) -> Select[Any]:
+    info, key = tables["sort_info"], tables["sort_expression"]
+    return (
+        select(info.c.sort_id, key.c.expression, key.c.dialect, key.c.sort_direction, key.c.null_order)
+        .join(key, and_(key.c.sort_id == info.c.sort_id, key.c.table_id == info.c.table_id))
+        .where(visible(info, AT), info.c.table_id == OF_TABLE)
+        .order_by(key.c.sort_key_index)
+    )
+
+
+def _sort_spec(rows: Sequence[Row[Any]]) -> SortSpec | None:
+    if not rows:
+        return None
+    fields = tuple(SortField(row.expression, row.dialect, row.sort_direction, row.null_order) for row in rows)
+    return SortSpec(fields, SortId(rows[0].sort_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.catalog.snapshot import read_files
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.lost_rows import (
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
     files_with_deletes,
     mark_counts,
     mergeable_files,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
     from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
     from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, DeleteFileId, TableSnapshot

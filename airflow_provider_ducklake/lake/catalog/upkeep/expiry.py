@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, MetaData, Table, and_, case, func, literal, or_, select, true
 from sqlalchemy.schema import DropTable
 
-from airflow_provider_ducklake.lake.catalog.database.column_types import (
+from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
+from airflow_provider_ducklake.lake.catalog.database.tables import (
     CatalogBoolean,
     CatalogText,
     CatalogTimestamp,
 )
-from airflow_provider_ducklake.lake.catalog.database.questions import in_parts
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     inlined_delete_name,
     inlined_table_name,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot.read_tags import tags_by_snapshot
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import tags_by_snapshot
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
 from airflow_provider_ducklake.lake.planning.upkeep.files import (
     ExpiryPlan,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select, Subquery
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
 
 log = logger(__name__)

@@ -7,28 +7,42 @@ frozen lakes).
 
 from __future__ import annotations
 
+import posixpath
 import stat
 import tempfile
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.catalog.database.catalog_files import EVERYBODY, readers
-from airflow_provider_ducklake.lake.catalog.database.connect import catalog_file
-from airflow_provider_ducklake.lake.catalog.database.questions import streamed_parts
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.upkeep.frozen_file import (
-    INLINED,
-    FrozenFile,
-    check_installed,
-    mark_of,
+from sqlalchemy import URL, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateTable
+
+from airflow_provider_ducklake.lake.catalog.database.connect import (
+    catalog_file,
+    open_engine,
+    parse_url,
+    streamed_parts,
 )
-from airflow_provider_ducklake.lake.catalog.upkeep.frozen_inlined import frozen_deletes, frozen_inlined
-from airflow_provider_ducklake.lake.catalog.upkeep.frozen_paths import CopiedPaths
-from airflow_provider_ducklake.lake.catalog.upkeep.frozen_rows import FrozenRows
-from airflow_provider_ducklake.lake.errors import ExportExistsError, InvalidInputError
+from airflow_provider_ducklake.lake.catalog.database.file_connections import EVERYBODY, readers
+from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
+from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
+from airflow_provider_ducklake.lake.catalog.upkeep.frozen_rows import (
+    FrozenRows,
+    frozen_deletes,
+    frozen_inlined,
+)
+from airflow_provider_ducklake.lake.errors import (
+    CatalogUnavailableError,
+    ExportExistsError,
+    InvalidInputError,
+    UntrustedValueError,
+)
 from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute
+from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, directory_path, is_absolute
 from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 from airflow_provider_ducklake.lake.spec.tags import (
     FROZEN,
@@ -37,16 +51,197 @@ from airflow_provider_ducklake.lake.spec.tags import (
     FrozenMark,
     attach_statement,
 )
+from airflow_provider_ducklake.lake.spec.versions import DEFAULT
+from airflow_provider_ducklake.lake.storage.files.writing import CopiedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Self
 
     from sqlalchemy import Connection
 
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
+    from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
+    from airflow_provider_ducklake.lake.catalog.upkeep.frozen_rows import FrozenInlined
     from airflow_provider_ducklake.lake.spec.options import OptionRow
     from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, Snapshot
+    from airflow_provider_ducklake.lake.spec.versions import SpecVersion
+
+
+# The file of a frozen catalog while it is filled: its tables, its options, and what was counted.
+
+
+INLINED = "inlined"  # in the counts: rows of tables of their own
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenFile:
+    """An open file with the tables of a version; ``paths`` are None where data files stay where they are."""
+
+    dialect: CatalogDialect
+    connection: Connection
+    tables: CatalogTables
+    paths: CopiedPaths | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    @contextmanager
+    def made(
+        cls, file: Path, format_: ExportFormat, version: SpecVersion, paths: CopiedPaths | None
+    ) -> Iterator[Self]:
+        """Make a file with the tables of a version, empty; it is complete when the block ends."""
+        tables = catalog_tables(version)
+        with _opened(file, format_) as (dialect, connection):
+            for table in tables.metadata.sorted_tables:
+                connection.execute(CreateTable(table))
+            yield cls(dialect, connection, tables, paths)
+            connection.commit()
+
+    def options(self, rows: Sequence[OptionRow], others: Mapping[str, str]) -> None:
+        """Write the options, ``others`` in place of those of the lake."""
+        kept = [row for row in rows if row.key not in others]
+        self._insert("metadata", [{"key": key, "value": value} for key, value in others.items()])
+        self._insert(
+            "metadata",
+            [
+                {"key": row.key, "value": row.value, "scope": row.scope, "scope_id": row.scope_id}
+                for row in kept
+            ],
+        )
+
+    def rows(self, name: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Write rows of a table of the format."""
+        changed = None if self.paths is None else self.paths.changed(name)
+        self._insert(name, [*rows] if changed is None else [changed(row) for row in rows])
+
+    def _insert(self, name: str, rows: list[dict[str, Any]]) -> None:
+        if rows:
+            self.dialect.insert_rows(self.connection, self.tables[name], rows)
+            self.counts[name] += len(rows)
+
+    def inlined(self, part: FrozenInlined) -> None:
+        """Make a table of inlined rows or deletes, with its rows."""
+        self.connection.execute(CreateTable(part.table))
+        if part.rows:
+            self.dialect.insert_rows(self.connection, part.table, part.rows)
+        if part.schema_version is not None:
+            self.counts[INLINED] += len(part.rows)
+            registered = {
+                "table_id": part.table_id,
+                "table_name": part.table.name,
+                "schema_version": part.schema_version,
+            }
+            self._insert("inlined_data_tables", [registered])
+
+
+def check_installed(path: str, format_: ExportFormat) -> None:
+    """Check that a file of the format can be made here, before anything is read.
+
+    Raises:
+        CatalogUnavailableError: DuckDB is not installed.
+    """
+    open_engine(URL.create(format_.value, database=path)).dispose()
+
+
+@contextmanager
+def _opened(file: Path, format_: ExportFormat) -> Iterator[tuple[CatalogDialect, Connection]]:
+    """Open a file."""
+    engine = open_engine(parse_url(f"{format_.value}:///{file}"))
+    try:
+        dialect = dialect_of(engine, None)
+        with engine.connect() as connection:
+            yield dialect, connection
+    finally:
+        engine.dispose()
+
+
+def mark_of(file: Path) -> FrozenMark | None:
+    """Return of what a file is a frozen catalog; None: it is none, or cannot be opened here.
+
+    It is whatever was found at the target of an export.
+    """
+    with file.open("rb") as opened:
+        is_sqlite = opened.read(len(_SQLITE)) == _SQLITE
+    metadata = catalog_tables(DEFAULT)["metadata"]
+    query = select(metadata.c.value).where(metadata.c.key == FROZEN)
+    try:
+        format_ = ExportFormat.SQLITE if is_sqlite else ExportFormat.DUCKDB
+        with _opened(file, format_) as (dialect, connection):
+            dialect.has_table(connection, metadata.name, None)  # or something in its place
+            text = connection.execute(query).scalar()
+    except (DBAPIError, CatalogUnavailableError, UntrustedValueError):
+        return None
+    return None if text is None else FrozenMark.parse(text)
+
+
+_SQLITE = b"SQLite format 3\0"
+
+
+# Where the files of a frozen lake lie, if they are copied: all below one folder, by relative paths.
+
+
+_FILE_IDS = {"data_file": "data_file_id", "delete_file": "delete_file_id"}
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPaths:
+    """The tables of the snapshot by their ids; ``copies`` becomes all files by their places."""
+
+    data_path: str
+    tables: dict[int, TableRow]
+    copies: dict[str, CopiedFile] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, connection: Connection, catalog: Catalog, at: int) -> CopiedPaths:
+        """Return the paths of a snapshot."""
+        rows = read.table_rows(connection, catalog.tables, at)
+        return cls(catalog.data_path, {one.id: one for one in rows})
+
+    def changed(self, name: str) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+        """Return what becomes of the rows of a catalog table, None where nothing does."""
+        match name:
+            case "schema" | "table":
+                return lambda row: {**row, **_directory(name, row)}
+            case "data_file" | "delete_file":
+                return lambda row: {**row, **self._file(row, name)}
+            case _:
+                return None
+
+    def _file(self, row: dict[str, Any], kind: str) -> dict[str, Any]:
+        """Note the copy of a file, and return where it lies.
+
+        Raises:
+            UntrustedValueError: the path leads elsewhere than it says.
+        """
+        table = self.tables[row["table_id"]]
+        path = CatalogPath(row["path"], row["path_is_relative"] is not False)
+        source = path.below(table.root(self.data_path), f"Table {table.qualified}")
+        name = row["path"] if path.is_relative else _new_name(row["path"], kind, row[_FILE_IDS[kind]])
+        self.copies[self._root(table) + name] = CopiedFile(source, row["file_size_bytes"])
+        return {"path": name, "path_is_relative": True}
+
+    def _root(self, table: TableRow) -> str:
+        return _relative("schema", table.schema.id, table.schema.path) + _relative(
+            "table", table.id, table.path
+        )
+
+
+def _directory(kind: str, row: dict[str, Any]) -> dict[str, Any]:
+    path = CatalogPath(row["path"], row["path_is_relative"] is not False)
+    return {"path": _relative(kind, row[f"{kind}_id"], path), "path_is_relative": True}
+
+
+def _relative(kind: str, id_: int, path: CatalogPath) -> str:
+    return (path.path or "") if path.is_relative else f"{kind}-{id_}/"
+
+
+def _new_name(path: str, kind: str, id_: int) -> str:
+    """Return the name of the copy of a file that lies elsewhere: its own may be another's here."""
+    return f"added-{kind.replace('_', '-')}-{id_}{posixpath.splitext(path)[1]}"
+
 
 log = logger(__name__)
 _ROWS_AT_ONCE = 10_000

@@ -6,22 +6,25 @@ together with a table's flush makes that table be read again; nothing of it has 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sqlalchemy import and_, exists, func, literal, or_, select, table, union_all
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import check_stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import Stage, check_stage
 from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
-from airflow_provider_ducklake.lake.catalog.committing.planned import Stage
+from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
 from airflow_provider_ducklake.lake.catalog.ledger import jobs
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
-from airflow_provider_ducklake.lake.catalog.upkeep.flush_plan import (
-    find_flush,
-    rows_to_flush,
-    tables_with_inlined_data,
+from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files, read_snapshots
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
+    inlined_batches,
+    inlined_delete_snapshots,
+    inlined_of,
 )
+from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import rows_of_layout
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table, which_partitionings
 from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
@@ -32,7 +35,12 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.planning.upkeep.compaction import FlushPlan, FlushResult, plan_layout
+from airflow_provider_ducklake.lake.planning.upkeep.compaction import (
+    FlushPlan,
+    FlushResult,
+    LayoutToFlush,
+    plan_layout,
+)
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import job_directory
 from airflow_provider_ducklake.lake.spec.versions import Feature
@@ -44,18 +52,108 @@ from airflow_provider_ducklake.lake.transaction.changes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, Table
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import LayoutToFlush
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
+    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        CommittedSnapshot,
+        DataFileId,
+        Snapshot,
+        TableSnapshot,
+    )
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import Change, FlushedFile
 
     Commit = Callable[[Sequence[Stage], Sequence[str]], CommittedSnapshot | None]
+
+
+# Read the inlined rows and deletes of tables that are to be flushed.
+
+
+_TABLES_AT_ONCE = 200
+_DYNAMIC = re.compile(r"ducklake_inlined_(?:data_(\d{1,19})_\d{1,19}|delete_(\d{1,19}))\Z")
+
+
+def tables_with_inlined_data(
+    connection: Connection, catalog: Catalog, snapshot: Snapshot, schema: SchemaPath | None
+) -> list[QualifiedName]:
+    """Return the names of the tables, of a schema or of all, of which the catalog holds rows or deletes."""
+    metadata_schema = catalog.tables.metadata_schema
+    asked = []
+    for name in sorted(catalog.dialect.table_names(connection, metadata_schema)):
+        if found := _DYNAMIC.match(name):
+            rows = table(name, schema=metadata_schema)
+            has_rows = exists(select(literal(1)).select_from(rows))
+            asked.append(select(literal(int(found[1] or found[2])).label("table_id")).where(has_rows))
+    filled = {
+        table_id
+        for part in in_parts(asked, _TABLES_AT_ONCE)
+        for table_id in connection.execute(union_all(*part)).scalars()
+    }
+    return [
+        row.qualified
+        for row in read.table_rows(connection, catalog.tables, snapshot.id)
+        if row.id in filled and (schema is None or row.schema.name.folded == schema.folded)
+    ]
+
+
+def find_flush(connection: Connection, catalog: Catalog, found: TableSnapshot) -> FlushPlan:
+    """Return what is to be flushed of a table: all of its snapshot and before."""
+    marks = inlined_delete_snapshots(connection, catalog, found.table_id, found.snapshot.id)
+    files = tuple(_files(connection, catalog, found, marks))
+    return FlushPlan(found, tuple(_layouts(connection, catalog, found)), files, marks)
+
+
+def _layouts(connection: Connection, catalog: Catalog, found: TableSnapshot) -> Iterator[LayoutToFlush]:
+    inlined = inlined_of(connection, catalog, found)
+    partitionings = which_partitionings(catalog.tables, found.table_id).ask(connection)
+    for layout in inlined.layouts:
+        rows = rows_of_layout(connection, catalog, found.table_id, layout.schema_version, found.snapshot.id)
+        if rows is not None:
+            spec = partitionings.at(layout.begin, inlined.columns)
+            yield LayoutToFlush(rows.upto, inlined.columns.at(layout.begin), spec)
+
+
+def _files(
+    connection: Connection,
+    catalog: Catalog,
+    found: TableSnapshot,
+    marks: Mapping[DataFileId, Mapping[int, int]],
+) -> Iterator[LiveDataFile]:
+    """Yield the live data files that have marks.
+
+    Those of files that ended stay as they are until these expire, and so do those of a file with two delete
+    files, which is for ``Lake.repair`` to mend.
+    """
+    file_id = catalog.tables["data_file"].c.data_file_id
+    for part in in_parts(marks):
+        only = file_id.in_(part)
+        for file in read_files.data_files(connection, catalog, found, only=only, stats_of=()):
+            if not file.older_delete_files:
+                yield file
+
+
+def rows_to_flush(
+    connection: Connection, catalog: Catalog, found: TableSnapshot, schema_version: int
+) -> Iterator[InlinedRows]:
+    """Yield the rows of an inlined table but those that had ended before the oldest snapshot there is.
+
+    Those are of no snapshot, and of no change between two of them.
+    """
+    ids = catalog.tables["snapshot"].c.snapshot_id
+    oldest = connection.execute(select(func.min(ids))).scalar_one()
+
+    def is_known(rows: Table) -> ColumnElement[bool]:
+        ended = rows.c.end_snapshot
+        return and_(rows.c.begin_snapshot <= found.snapshot.id, or_(ended.is_(None), ended >= oldest))
+
+    yield from inlined_batches(connection, catalog, found, schema_version, is_known)
+
 
 log = logger(__name__)
 _TRIES = 10

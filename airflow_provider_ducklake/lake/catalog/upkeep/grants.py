@@ -6,20 +6,23 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.lake.catalog.database.role_rights import rights_on, rights_on_inlined
-from airflow_provider_ducklake.lake.catalog.dialects.added_columns import AddColumn
-from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted
+from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url, shown
+from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
+from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import AddColumn
+from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted, rights_on, rights_on_inlined
 from airflow_provider_ducklake.lake.catalog.ledger import (
     applications,
     commit_keys,
     consumers,
     document_keys,
     jobs,
-    restore_log,
     watermarks,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot.read_tags import tag_table
-from airflow_provider_ducklake.lake.catalog.upkeep import data_path_mark
+from airflow_provider_ducklake.lake.catalog.ledger import restores as restore_log
+from airflow_provider_ducklake.lake.catalog.open_lake import translated
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import tag_table
+from airflow_provider_ducklake.lake.catalog.upkeep import cleanup as data_path_mark
+from airflow_provider_ducklake.lake.errors import CatalogRefusedError
 from airflow_provider_ducklake.lake.spec.versions import Role
 
 if TYPE_CHECKING:
@@ -27,10 +30,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sqlalchemy import Connection, Table
+    from sqlalchemy.engine import URL
     from sqlalchemy.sql.elements import CompilerElement
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.versions import RoleNames
+
 
 # The provider's own tables, and what a writer does to them.
 _OWN: tuple[tuple[Callable[[str | None], Table], tuple[str, ...]], ...] = (
@@ -89,3 +94,31 @@ def _text(catalog: Catalog, statement: CompilerElement) -> str:
     options: dict[str, Any] = {"compile_kwargs": {"literal_binds": True}}
     text = str(statement.compile(dialect=catalog.dialect.engine.dialect, **options))
     return text.strip() % ()  # a % in a name is doubled
+
+
+# Check the privileges of a catalog database's user without leaving anything behind.
+
+
+_WHY = (
+    "tasks create tables there: those of a new lake, those called airflow_ducklake_…, and those for rows in "
+    "the catalog"
+)
+
+
+def check_creates_tables(url: str | URL, metadata_schema: str | None = None) -> None:
+    """Refuse a user who may not create tables where a lake's are, or would be; only PostgreSQL tells.
+
+    Raises:
+        CatalogRefusedError: says what the database says.
+        CatalogUnavailableError: the database cannot be reached, or refuses the login.
+    """
+    parsed = parse_url(url)
+    dialect = dialect_of(open_engine(parsed), metadata_schema)
+    try:
+        with translated(dialect):
+            dialect.try_to_create_table(metadata_schema)
+    except CatalogRefusedError as error:
+        reason = f"{error.reason}; {_WHY}"
+        raise CatalogRefusedError(shown(parsed), reason, error.statement, error.way_out) from None
+    finally:
+        dialect.engine.dispose()

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from airflow_provider_ducklake.lake.catalog.database.questions import in_parts, streamed
+from airflow_provider_ducklake.lake.catalog.database.connect import in_parts, streamed
 from airflow_provider_ducklake.lake.catalog.ledger import jobs
 from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.file_paths import (
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
     may_mislead,
     named_files,
     scheduled_files,
     table_directories,
 )
-from airflow_provider_ducklake.lake.catalog.upkeep.data_path_mark import check_mark, leave_mark, mark_names
+from airflow_provider_ducklake.lake.catalog.upkeep.cleanup import check_mark, leave_mark, mark_names
 from airflow_provider_ducklake.lake.errors import SharedDataPathError, StorageError
 from airflow_provider_ducklake.lake.planning.upkeep.files import (
     LakeFiles,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.storage.files.writing import Upload
 
 log = logger(__name__)

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
     which_file_stats,
     which_partition_values,
 )
-from airflow_provider_ducklake.lake.catalog.verify.paths import table_roots
+from airflow_provider_ducklake.lake.catalog.verify.files import table_roots
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.lake.spec.log_lines import logger
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Row, Table
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.verify.columns import Columns
+    from airflow_provider_ducklake.lake.catalog.verify.definitions import Columns
     from airflow_provider_ducklake.lake.catalog.verify.look import Look
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location

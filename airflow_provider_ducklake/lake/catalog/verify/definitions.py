@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, exists, func, literal, or_, select, union_all
+from sqlalchemy import ColumnElement, and_, case, exists, func, literal, or_, select, union_all
 
+from airflow_provider_ducklake.lake.catalog.database.connect import asked, superfluous, telling
+from airflow_provider_ducklake.lake.catalog.database.tables import is_needed
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
+    bare_table,
+    inlined_delete_name,
+    inlined_delete_table,
+)
+from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import schema_of
 from airflow_provider_ducklake.lake.catalog.verify.look import lacking
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidTypeError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.lake.spec.partitioning import Transform
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, catalog_name, parse_type
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from sqlalchemy import Connection, Row, Table
+
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.catalog.verify.look import Look
+    from airflow_provider_ducklake.lake.spec.schema import TableSchema
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+
 
 _CHILDREN = {"list": (1, 1), "map": (2, 2), "struct": (1, 10_000)}  # least and most
 _OTHER_SPELLINGS = frozenset({"timestamp_us"})  # that the reference reads and never writes
@@ -281,3 +297,126 @@ def _is_transform(text: str) -> bool:
     except DuckLakeError:
         return False
     return True
+
+
+# The columns that tables have had at each snapshot, read at once.
+
+
+_NESTED = ("list", "struct", "map")
+
+
+class Columns:
+    """Every row of ``ducklake_column`` of the tables looked at."""
+
+    def __init__(self, look: Look) -> None:
+        self._rows: dict[int, list[Row[Any]]] = {}
+        self._layouts: dict[tuple[int, int], TableSchema | None] = {}
+        self._turns: dict[int, list[int]] = {}
+        column = look.tables["column"]
+        query = (
+            select(column)
+            .where(look.chosen(column.c.table_id))
+            .order_by(column.c.column_order, column.c.column_id)
+        )
+        for row in look.all(query):
+            self._rows.setdefault(row.table_id, []).append(row)
+
+    def types(self, table_id: int) -> dict[ColumnId, tuple[DuckLakeType, ...]]:
+        """Return the types that each column without fields has had, those we know, the newest last."""
+        found: dict[ColumnId, dict[DuckLakeType, None]] = {}
+        for row in sorted(self._rows.get(table_id, ()), key=lambda one: one.begin_snapshot):
+            if row.column_type not in _NESTED and is_known_type(row.column_type):
+                found.setdefault(ColumnId(row.column_id), {})[parse_type(row.column_type)] = None
+        return {column_id: tuple(types) for column_id, types in found.items()}
+
+    def at(self, table_id: int, snapshot: int) -> TableSchema | None:
+        """Return the columns that a table had at a snapshot; None where they make no schema."""
+        place = bisect_right(self._turns_of(table_id), snapshot)
+        if (table_id, place) not in self._layouts:
+            self._layouts[table_id, place] = _schema(self._rows.get(table_id, ()), snapshot)
+        return self._layouts[table_id, place]
+
+    def _turns_of(self, table_id: int) -> list[int]:
+        if table_id not in self._turns:
+            rows = self._rows.get(table_id, ())
+            begins = {row.begin_snapshot for row in rows}
+            ends = {row.end_snapshot for row in rows if row.end_snapshot is not None}
+            self._turns[table_id] = sorted(begins | ends)
+        return self._turns[table_id]
+
+
+def _schema(rows: Sequence[Row[Any]], at: int) -> TableSchema | None:
+    visible = [
+        row
+        for row in rows
+        if row.begin_snapshot <= at and (row.end_snapshot is None or at < row.end_snapshot)
+    ]
+    try:
+        return schema_of(visible)
+    except (DuckLakeError, IndexError):
+        return None
+
+
+# Check that the catalog's own tables have no columns of a newer version: DuckDB inserts by position.
+
+
+def check_columns(look: Look) -> Iterator[Finding]:
+    """Yield the tables and columns that the catalog's version does not have."""
+    schema = look.tables.metadata_schema
+    found = look.catalog.dialect.which_columns(tuple(telling()), schema).ask(look.connection)
+    for name in superfluous(found, look.tables):
+        yield Finding(
+            FindingCode.COLUMNS_TOO_NEW,
+            f"The catalog has {name}, which is not in DuckLake {look.tables.version.value}, its version: "
+            "DuckDB inserts by position, and fails.",
+            {"name": name},
+        )
+
+
+# Check that no row lacks a value that every writer gives it: such a row cannot be read.
+
+
+def missing_values(connection: Connection, catalog: Catalog) -> Iterator[Finding]:
+    """Yield the columns of the catalog that are NULL in some rows, and the inlined tables with such rows."""
+    found = list(_in_catalog(connection, catalog))
+    yield from found or _in_inlined(connection, catalog)  # of which rows of the catalog say the names
+
+
+def _in_catalog(connection: Connection, catalog: Catalog) -> Iterator[Finding]:
+    for kind, table in catalog.tables.items():
+        numbers = (func.count(case((one.is_(None), 1))).label(one.name) for one in table.c if is_needed(one))
+        query = select(*numbers).where(_has_none(table))
+        for column, number in connection.execute(query).one()._asdict().items():
+            if number:
+                yield _missing(f"{table.name}.{column} is NULL", number, kind=kind, column=column)
+
+
+def _in_inlined(connection: Connection, catalog: Catalog) -> Iterator[Finding]:
+    counts = [
+        select(literal(one.name).label("name"), func.count().label("number")).where(_has_none(one))
+        for one in _inlined_tables(connection, catalog)
+    ]
+    for row in asked(connection, counts):
+        if row.number:
+            yield _missing(f"{row.name} lacks a row id, file id or begin_snapshot", row.number, name=row.name)
+
+
+def _inlined_tables(connection: Connection, catalog: Catalog) -> Iterator[Table]:
+    tables = catalog.tables
+    existing = catalog.dialect.table_names(connection, tables.metadata_schema)
+    registered = connection.execute(select(tables["inlined_data_tables"].c.table_name).distinct())
+    for name in registered.scalars():
+        if name in existing:
+            yield bare_table(name, tables)
+    for table_id in connection.execute(select(tables["table"].c.table_id).distinct()).scalars():
+        if inlined_delete_name(table_id) in existing:
+            yield inlined_delete_table(table_id, tables.metadata_schema)
+
+
+def _has_none(table: Table) -> ColumnElement[bool]:
+    return or_(*(one.is_(None) for one in table.c if is_needed(one)))
+
+
+def _missing(what: str, number: int, **objects: Any) -> Finding:  # noqa: ANN401 - names
+    sentence = f"{what} in {number} rows: nothing else was checked."
+    return Finding(FindingCode.VALUE_MISSING, sentence, {**objects, "rows": number})

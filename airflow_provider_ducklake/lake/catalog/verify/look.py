@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, select, true
 
-from airflow_provider_ducklake.lake.catalog.database.questions import streamed
+from airflow_provider_ducklake.lake.catalog.database.connect import streamed
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.catalog.snapshot.read import all_schema_parents
+from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, schema_circles
 from airflow_provider_ducklake.lake.spec.tags import FROZEN
 
 if TYPE_CHECKING:
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Column, FromClause, Join, Row, Select
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+
 
 _LATER = 2**62  # than any snapshot
 MOST_OF_A_KIND = 1000  # findings of one question: who has more of a kind has one cause for all of them
@@ -101,3 +104,19 @@ def _names(connection: Connection, tables: CatalogTables) -> dict[int, str]:
         row.table_id: str(QualifiedName(paths.get(row.schema_id, SchemaPath(("",))), row.table_name))
         for row in rows
     }
+
+
+# Check that no schema lies in itself: such a one has no full name, and neither has what lies in it.
+
+
+def check_schema_circles(connection: Connection, tables: CatalogTables) -> Iterator[Finding]:
+    """Yield each circle of schemas that lie in each other."""
+    rows = all_schema_parents(connection, tables)
+    names = {schema_id: name for schema_id, _, name in rows}
+    for circle in schema_circles({schema_id: parent for schema_id, parent, _ in rows}):
+        listed = ", ".join(f"{names[one]!r} (id {one})" for one in circle)
+        yield Finding(
+            FindingCode.SCHEMA_CIRCLE,
+            f"The schemas {listed} lie in each other: parent_schema_id leads round in a circle.",
+            {"schema_id": min(circle)},
+        )

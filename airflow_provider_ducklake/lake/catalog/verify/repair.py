@@ -24,11 +24,11 @@ from sqlalchemy import (
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.schema import DropTable
 
-from airflow_provider_ducklake.lake.catalog.dialects.retry import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.lake.catalog.effects.statistics import no_bounds
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.effects.files import no_bounds
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import has_inlined_rows
+from airflow_provider_ducklake.lake.catalog.verify.files import full_paths
 from airflow_provider_ducklake.lake.catalog.verify.look import Look, look_at
-from airflow_provider_ducklake.lake.catalog.verify.paths import full_paths
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Executable
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
 
 log = logger(__name__)
 

@@ -6,24 +6,30 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import find_table
-from airflow_provider_ducklake.lake.catalog.verify.catalog_columns import check_columns
-from airflow_provider_ducklake.lake.catalog.verify.columns import Columns
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import find_table
 from airflow_provider_ducklake.lake.catalog.verify.contents import Contents, check_contents
-from airflow_provider_ducklake.lake.catalog.verify.definitions import check_definitions
-from airflow_provider_ducklake.lake.catalog.verify.file_rows import check_file_rows
-from airflow_provider_ducklake.lake.catalog.verify.history import check_counters, check_snapshots, check_tags
-from airflow_provider_ducklake.lake.catalog.verify.inlined import check_inlined
-from airflow_provider_ducklake.lake.catalog.verify.inlined_statistics import check_inlined_statistics
-from airflow_provider_ducklake.lake.catalog.verify.lifetimes import check_lifetimes, check_single
-from airflow_provider_ducklake.lake.catalog.verify.live_row_ids import check_live_row_ids
-from airflow_provider_ducklake.lake.catalog.verify.look import look_at
-from airflow_provider_ducklake.lake.catalog.verify.partitions import note_partitions
-from airflow_provider_ducklake.lake.catalog.verify.paths import check_paths, misleading_paths
-from airflow_provider_ducklake.lake.catalog.verify.row_ids import check_row_ids, numbered_twice
-from airflow_provider_ducklake.lake.catalog.verify.schema_circles import check_schema_circles
-from airflow_provider_ducklake.lake.catalog.verify.statistics import Known, check_statistics
-from airflow_provider_ducklake.lake.catalog.verify.values import missing_values
+from airflow_provider_ducklake.lake.catalog.verify.definitions import (
+    Columns,
+    check_columns,
+    check_definitions,
+    missing_values,
+)
+from airflow_provider_ducklake.lake.catalog.verify.files import check_file_rows, check_paths, misleading_paths
+from airflow_provider_ducklake.lake.catalog.verify.history import (
+    check_counters,
+    check_lifetimes,
+    check_single,
+    check_snapshots,
+    check_tags,
+)
+from airflow_provider_ducklake.lake.catalog.verify.inlined import check_inlined, check_inlined_statistics
+from airflow_provider_ducklake.lake.catalog.verify.look import check_schema_circles, look_at
+from airflow_provider_ducklake.lake.catalog.verify.row_ids import (
+    check_live_row_ids,
+    check_row_ids,
+    numbered_twice,
+)
+from airflow_provider_ducklake.lake.catalog.verify.statistics import Known, check_statistics, note_partitions
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.catalog.verify.contents import Locate, Reading
     from airflow_provider_ducklake.lake.catalog.verify.look import Look
     from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding

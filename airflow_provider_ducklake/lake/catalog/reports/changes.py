@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, or_, select, true
@@ -18,27 +19,25 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
     live_delete_file,
 )
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import which_columns
-from airflow_provider_ducklake.lake.catalog.snapshot.read_mappings import name_mappings
-from airflow_provider_ducklake.lake.catalog.snapshot.table_snapshot import load_table
+from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import name_mappings
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
 from airflow_provider_ducklake.lake.errors import ChangesExpiredError
-from airflow_provider_ducklake.lake.planning.reading.scan import (
-    ChangeFeedPlan,
-    FileHistory,
-    may_hold_changes,
-)
+from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, FileHistory, may_hold_changes
 from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
+    import pyarrow as pa
     from sqlalchemy import ColumnElement, Connection
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.opened import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.files import LiveDeleteFile
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord
 
 
@@ -151,3 +150,42 @@ def _rewrites(connection: Connection, catalog: Catalog, table: TableSnapshot, st
 
 def _rewrites_files(records: Iterable[ChangeRecord], table_id: int) -> bool:
     return any(one.kind is ChangeKind.REWRITE_DELETE and one.object_id == table_id for one in records)
+
+
+# Report how the rows of a table changed between two snapshots.
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFeed:
+    """The changes of a table between two snapshots, both included; ``plan`` says what is to be read."""
+
+    plan: ChangeFeedPlan
+    _locate: Callable[[str], Location]
+
+    def read_arrow(self) -> pa.Table:
+        """Return the changes, sorted by snapshot and row id.
+
+        Columns: ``snapshot_id`` and ``rowid`` (int64), ``change_type`` (``insert``, ``delete``,
+        ``update_preimage``, ``update_postimage``), then the table's as of the end snapshot.
+
+        Raises:
+            StorageError: a file is missing or damaged.
+        """
+        from airflow_provider_ducklake.lake.storage.rows.table_reader import read_changes  # noqa: PLC0415 - heavy
+
+        return read_changes(self.plan, self._locate)
+
+    def insertions(self) -> pa.Table:
+        """Return the rows that came, also by updates, without ``change_type``."""
+        return self._of("insert", "update_postimage")
+
+    def deletions(self) -> pa.Table:
+        """Return the rows that went, also by updates, without ``change_type``."""
+        return self._of("delete", "update_preimage")
+
+    def _of(self, *kinds: str) -> pa.Table:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        changes = self.read_arrow()
+        return changes.filter(pc.is_in(changes.column(2), value_set=pa.array(kinds))).remove_column(2)

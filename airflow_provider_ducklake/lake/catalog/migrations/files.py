@@ -1,18 +1,20 @@
-"""Merged files of catalogs before 0.4: the catalog says which rows are whose, since then the file does.
+"""Delete files of catalogs before 0.4: each ends the previous one and repeats its rows.
 
-DuckDB 1.3.2 and 1.4.4 write both. A file that does not say it, or says something else, is copied under a new
-name with a column that does, before the catalog forgets. Where no snapshot is left that could tell the rows
-apart, the file stays as it is.
+A reader of 1.0 reads the rows right, but DuckDB 1.5.5 repeats the earlier deletes in the change feed of a
+range of snapshots. So the files of a chain become one, which says of each row which snapshot deleted it, as
+1.0 has it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, select, update
 
-from airflow_provider_ducklake.lake.catalog.snapshot.places import Place, table_folders
+from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
+from airflow_provider_ducklake.lake.catalog.snapshot.read import Place, table_folders
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import file_key, stamped_max
 from airflow_provider_ducklake.lake.errors import CatalogError
 from airflow_provider_ducklake.lake.planning.upkeep.migration import snapshot_counts
@@ -23,12 +25,173 @@ from airflow_provider_ducklake.lake.spec.versions import SpecVersion
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from pyarrow import Table
     from sqlalchemy import Connection, Row
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.spec.files import FileKey
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.parquet.opening import Written
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A delete file and the snapshots that begin and end it."""
+
+    id: int
+    place: Place
+    format: str
+    begin: int
+    end: int | None
+    size: int
+    encryption_key: FileKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteChain:
+    """The delete files of a data file, each beginning where the one before ends; two at least."""
+
+    data_file_id: int
+    data_file: Place
+    row_count: int  # of the data file
+    files: tuple[DeleteFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedDeletes:
+    """The one delete file of a chain; without a ``place`` its files do not repeat each other, and stay."""
+
+    of: DeleteChain
+    place: Place | None = None
+    written: Written | None = None
+
+
+def read_delete_chains(connection: Connection, tables: CatalogTables) -> tuple[DeleteChain, ...]:
+    """Return the chains of a catalog of the version that ``tables`` has; there are none since 0.4."""
+    if tables.version >= SpecVersion.V0_4:
+        return ()
+    deletes, data = tables["delete_file"], tables["data_file"]
+    several = select(deletes.c.data_file_id).group_by(deletes.c.data_file_id).having(func.count() > 1)
+    rows = connection.execute(
+        select(
+            deletes,
+            data.c.record_count,
+            data.c.path.label("data_path"),
+            data.c.path_is_relative.label("data_path_is_relative"),
+        )
+        .join(data, data.c.data_file_id == deletes.c.data_file_id)
+        .where(deletes.c.data_file_id.in_(several))
+        .order_by(deletes.c.data_file_id, deletes.c.begin_snapshot)
+    ).all()
+    folders = table_folders(connection, tables) if rows else {}
+    found = []
+    for data_file_id, group in groupby(rows, key=lambda row: row.data_file_id):
+        chain = list(group)
+        if chain[0].table_id not in folders:
+            continue  # rows of no table
+        folder = folders[chain[0].table_id]
+        data_file = Place(CatalogPath(chain[0].data_path, chain[0].data_path_is_relative), folder)
+        files = tuple(
+            DeleteFile(
+                row.delete_file_id,
+                Place(CatalogPath(row.path, row.path_is_relative), folder),
+                row.format,
+                row.begin_snapshot,
+                row.end_snapshot,
+                row.file_size_bytes,
+                file_key(row.encryption_key),
+            )
+            for row in chain
+        )
+        if all(one.end == other.begin for one, other in pairwise(files)):
+            found.append(DeleteChain(data_file_id, data_file, chain[0].record_count, files))
+    return tuple(found)
+
+
+def deletes_of(chain: DeleteChain, data_path: str, locate: Callable[[str], Location]) -> Table | None:
+    """Return the rows of a chain's one delete file; None: its files do not repeat each other.
+
+    Raises:
+        StorageError: a delete file is missing or damaged.
+        UnsupportedFeatureError: a delete file is encrypted in another way.
+    """
+    from airflow_provider_ducklake.lake.storage.deletes.deletes import joined_deletes  # noqa: PLC0415 - heavy
+
+    return joined_deletes(
+        [
+            (
+                locate(file.place.full(data_path)).with_key(file.encryption_key),
+                file.format,
+                file.begin,
+                chain.row_count,
+            )
+            for file in chain.files
+        ]
+    )
+
+
+def join_chain(
+    chain: DeleteChain, data_file: Place, data_path: str, locate: Callable[[str], Location]
+) -> JoinedDeletes:
+    """Write the one delete file of a chain, beside the last; ``data_file`` is where its data file will lie.
+
+    Raises:
+        StorageError: a delete file is missing or damaged, or the new one cannot be written.
+        UnsupportedFeatureError: a delete file is encrypted in another way.
+    """
+    from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file  # noqa: PLC0415 - heavy
+
+    deleted = deletes_of(chain, data_path, locate)
+    if deleted is None:
+        return JoinedDeletes(chain)
+    new = chain.files[-1].place.beside("-delete.parquet")
+    written = write_delete_file(locate(new.full(data_path)), data_file.full(data_path), deleted)
+    return JoinedDeletes(chain, new, written)
+
+
+def put_joined(connection: Connection, tables: CatalogTables, joined: Iterable[JoinedDeletes]) -> None:
+    """Put the new files into the rows of the last ones; the rows of those before go."""
+    deletes = tables["delete_file"]
+    statement = (
+        update(deletes)
+        .where(deletes.c.delete_file_id == bindparam("id"))
+        .values(
+            begin_snapshot=bindparam("begin"),
+            path=bindparam("new_path"),
+            format="parquet",
+            file_size_bytes=bindparam("size"),
+            footer_size=bindparam("footer"),
+            encryption_key=bindparam("key"),
+            partial_max=bindparam("newest"),
+        )
+    )
+    written = [(one.of.files, one) for one in joined]
+    rows = [
+        {
+            "id": files[-1].id,
+            "begin": files[0].begin,
+            "new_path": one.place.path.path,
+            "size": one.written.file_size_bytes,
+            "footer": one.written.footer_size,
+            "key": key_text(one.written.encryption_key),
+            "newest": files[-1].begin,
+        }
+        for files, one in written
+        if one.place is not None and one.written is not None
+    ]
+    if not rows:
+        return
+    connection.execute(statement, rows)
+    gone = [file.id for files, one in written if one.place is not None for file in files[:-1]]
+    for ids in in_parts(gone):
+        connection.execute(deletes.delete().where(deletes.c.delete_file_id.in_(ids)))
+
+
+# Merged files of catalogs before 0.4: the catalog says which rows are whose, since then the file does.
+#
+# DuckDB 1.3.2 and 1.4.4 write both. A file that does not say it, or says something else, is copied under a
+# new name with a column that does, before the catalog forgets. Where no snapshot is left that could tell
+# the rows apart, the file stays as it is.
 
 
 @dataclass(frozen=True, slots=True)

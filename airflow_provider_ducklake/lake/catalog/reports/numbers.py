@@ -1,0 +1,396 @@
+"""Count the rows of a table from the catalog, and find the files that must be read for the rest.
+
+The counts of files and delete files are exact. What they do not say: which rows of a file came later than the
+snapshot, which of its deletes did, and whether a delete file and the catalog delete the same row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, case, false, func, literal, null, or_, select
+
+from airflow_provider_ducklake.lake.catalog.database.connect import asked
+from airflow_provider_ducklake.lake.catalog.database.tables import maybe
+from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_marks, read_inlined
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import bare_table, inlined_delete_table
+from airflow_provider_ducklake.lake.catalog.snapshot.read import Place, table_folders, visible
+from airflow_provider_ducklake.lake.catalog.snapshot.read_files import file_key
+from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.reading.pruning import (
+    ColumnHistory,
+    InexactError,
+    bounds_of_files,
+    exact,
+    widened,
+)
+from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
+from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
+from airflow_provider_ducklake.lake.spec.schema import TableSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    import pyarrow as pa
+    from sqlalchemy import ColumnElement, Connection, Select, Table
+
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
+    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+    from airflow_provider_ducklake.lake.planning.reading.pruning import Bounds
+    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
+    from airflow_provider_ducklake.lake.spec.files import FileKey, LiveDataFile, LiveDeleteFile
+    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+
+
+# Information about tables and their files from the catalog alone, as the reference lists it.
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A row of ``ducklake_table_info``, with the schema's name and the number of rows kept in the catalog.
+
+    Sizes are bytes; inlined deletes are not counted.
+    """
+
+    schema_name: str
+    table_name: str
+    schema_id: int
+    table_id: int
+    table_uuid: str
+    file_count: int
+    file_size_bytes: int
+    delete_file_count: int
+    delete_file_size_bytes: int
+    inlined_row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A row of ``ducklake_list_files``: absolute paths, sizes in bytes; keys do not show."""
+
+    data_file: str
+    data_file_size_bytes: int
+    data_file_footer_size: int | None
+    data_file_encryption_key: FileKey | None
+    delete_file: str | None
+    delete_file_size_bytes: int | None
+    delete_file_footer_size: int | None
+    delete_file_encryption_key: FileKey | None
+
+
+def table_infos(
+    connection: Connection, catalog: Catalog, at: int, name: QualifiedName | None = None
+) -> list[TableInfo]:
+    """Return what is known of the tables at a snapshot, or of the one of that name, sorted by name."""
+    rows = read.table_rows(connection, catalog.tables, at, name)
+    ids = {row.id for row in rows}
+    only = None if name is None else ids
+    data, deletes = (_files(connection, catalog, one, at, only) for one in ("data_file", "delete_file"))
+    inlined = inlined_row_counts(connection, catalog, ids, at)
+    return [
+        TableInfo(
+            str(row.schema.name) if row.schema.parent is not None else row.schema.name.name,
+            row.name,
+            row.schema.id,
+            row.id,
+            row.uuid,
+            *data.get(row.id, (0, 0)),
+            *deletes.get(row.id, (0, 0)),
+            inlined.get(row.id, 0),
+        )
+        for row in rows
+    ]
+
+
+def _files(
+    connection: Connection, catalog: Catalog, kind: str, at: int, only: Collection[int] | None
+) -> dict[int, tuple[int, int]]:
+    """Return the number and size of the visible files of each of the tables (None: of all) that has any."""
+    file = catalog.tables[kind]
+    size = func.sum(file.c.file_size_bytes, type_=file.c.file_size_bytes.type)
+    query = (
+        select(file.c.table_id, func.count(), size).where(read.visible(file, at)).group_by(file.c.table_id)
+    )
+    if only is not None:
+        query = query.where(file.c.table_id.in_(only))
+    return {table_id: (count, int(size or 0)) for table_id, count, size in connection.execute(query)}
+
+
+def inlined_row_counts(
+    connection: Connection, catalog: Catalog, table_ids: Collection[int], at: int
+) -> dict[int, int]:
+    """Return the number of rows in the catalog at a snapshot of each of the tables that has any."""
+    registry, schema = catalog.tables["inlined_data_tables"], catalog.tables.metadata_schema
+    registered = connection.execute(select(registry.c.table_id, registry.c.table_name).distinct()).all()
+    existing = catalog.dialect.table_names(connection, schema) if registered else set()
+    counts = []
+    for table_id, name in registered:
+        if table_id in table_ids and name in existing:
+            rows = bare_table(name, catalog.tables)
+            is_live = or_(rows.c.end_snapshot.is_(None), rows.c.end_snapshot > at)
+            count = select(literal(table_id).label("table_id"), func.count().label("number"))
+            counts.append(count.select_from(rows).where(rows.c.begin_snapshot <= at, is_live))
+    found: dict[int, int] = {}
+    for row in asked(connection, counts):
+        found[row.table_id] = found.get(row.table_id, 0) + row.number
+    return found
+
+
+def listed_files(found: TableSnapshot) -> list[ListedFile]:
+    """Return the files of a table that was loaded with them."""
+    return [_listed(file, file.delete_file) for file in found.files or ()]
+
+
+def _listed(file: LiveDataFile, delete: LiveDeleteFile | None) -> ListedFile:
+    return ListedFile(
+        data_file=file.path,
+        data_file_size_bytes=file.file_size_bytes,
+        data_file_footer_size=file.footer_size,
+        data_file_encryption_key=file.encryption_key,
+        delete_file=delete.path if delete is not None else None,
+        delete_file_size_bytes=delete.file_size_bytes if delete is not None else None,
+        delete_file_footer_size=delete.footer_size if delete is not None else None,
+        delete_file_encryption_key=delete.encryption_key if delete is not None else None,
+    )
+
+
+def count_rows(connection: Connection, catalog: Catalog, table: TableSnapshot) -> tuple[int, ScanPlan]:
+    """Return the number of rows that the catalog knows, and the plan for reading those that it does not."""
+    at, table_id = table.snapshot.id, table.table_id
+    marks = _marks(connection, catalog, table)
+    doubtful = _doubtful(catalog, table, marks)
+    known = _rows_in_files(connection, catalog, table, doubtful)
+    known -= _marked_rows(connection, catalog, table, marks, doubtful)
+    known += inlined_row_counts(connection, catalog, {table.table_id}, table.snapshot.id).get(
+        table.table_id, 0
+    )
+    files = read_files.data_files(connection, catalog, table, only=doubtful, stats_of=())
+    deletes = {}
+    if files and marks is not None:
+        deletes = inlined_delete_marks(connection, catalog, table_id, at)
+    return known, ScanPlan(replace(table, files=files), files, (), (), deletes)
+
+
+def _marks(connection: Connection, catalog: Catalog, table: TableSnapshot) -> Table | None:
+    marks = inlined_delete_table(table.table_id, catalog.tables.metadata_schema)
+    return marks if catalog.dialect.has_table(connection, marks.name, marks.schema) else None
+
+
+def _doubtful(catalog: Catalog, table: TableSnapshot, marks: Table | None) -> ColumnElement[bool]:
+    """Return the condition on data files whose number of rows only they themselves know."""
+    file, deletes, at = catalog.tables["data_file"], catalog.tables["delete_file"].alias(), table.snapshot.id
+    deleted_from = select(deletes.c.data_file_id).where(
+        deletes.c.table_id == table.table_id, visible(deletes, at)
+    )
+
+    def is_in(files: Select[Any]) -> ColumnElement[bool]:
+        return file.c.data_file_id.in_(files)
+
+    several = deleted_from.group_by(deletes.c.data_file_id).having(func.count() > 1)
+    conditions: list[ColumnElement[bool]] = [is_in(several)]
+    if "partial_max" in file.c:
+        # a flush does not say of which snapshots its deletes are, only of which its rows
+        unsaid = is_in(deleted_from.where(deletes.c.partial_max.is_(None)))
+        conditions += [
+            and_(file.c.partial_max.is_not(None), file.c.partial_max > at),  # never NULL: it is negated
+            is_in(deleted_from.where(deletes.c.partial_max > at)),
+            and_(file.c.partial_max.is_not(None), unsaid),
+        ]
+    if "partial_file_info" in file.c:
+        conditions.append(file.c.partial_file_info.is_not(None))
+    if marks is not None:
+        marked = select(marks.c.file_id).where(marks.c.begin_snapshot <= at)
+        conditions.append(and_(is_in(deleted_from), is_in(marked)))
+    return or_(false(), *conditions)
+
+
+def _rows_in_files(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, doubtful: ColumnElement[bool]
+) -> int:
+    """Return the number of rows of all files but the doubtful ones, less those in their delete files."""
+    file, deletes, at = catalog.tables["data_file"], catalog.tables["delete_file"], table.snapshot.id
+    deleted = and_(deletes.c.data_file_id == file.c.data_file_id, visible(deletes, at))
+    left = file.c.record_count - func.coalesce(deletes.c.delete_count, 0)
+    query = (
+        select(maybe(func.sum(left, type_=file.c.record_count.type)))
+        .select_from(file.outerjoin(deletes, deleted))
+        .where(file.c.table_id == table.table_id, visible(file, at), ~doubtful)
+    )
+    return int(connection.execute(query).scalar() or 0)
+
+
+def _marked_rows(
+    connection: Connection,
+    catalog: Catalog,
+    table: TableSnapshot,
+    marks: Table | None,
+    doubtful: ColumnElement[bool],
+) -> int:
+    """Return the number of rows of the other files that are deleted in the catalog."""
+    if marks is None:
+        return 0
+    file, at = catalog.tables["data_file"], table.snapshot.id
+    certain = select(file.c.data_file_id).where(
+        file.c.table_id == table.table_id, visible(file, at), ~doubtful
+    )
+    rows = select(marks.c.file_id, marks.c.row_id).where(
+        marks.c.begin_snapshot <= at, marks.c.file_id.in_(certain)
+    )
+    return connection.execute(select(func.count()).select_from(rows.distinct().subquery())).scalar_one()
+
+
+# The smallest and largest value of a column, if the catalog knows them exactly.
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBounds:
+    """The least and the greatest value of a column, of its Arrow type; null scalars where it has no value."""
+
+    min: pa.Scalar
+    max: pa.Scalar
+
+
+def column_bounds(
+    connection: Connection, catalog: Catalog, table: TableSnapshot, name: str
+) -> ColumnBounds | None:
+    """Return the bounds of a top-level column; None where the catalog does not say them exactly.
+
+    Raises:
+        ColumnNotFoundError: no such column.
+    """
+    from airflow_provider_ducklake.lake.storage.parquet.arrow_types import from_physical  # noqa: PLC0415 - heavy
+
+    column = table.schema.find(name, str(table.name))
+    try:
+        found = _bounds(connection, catalog, table, column)
+    except InexactError:
+        return None
+    low, high = from_physical(column.type, found if found is not None else [None, None])
+    return ColumnBounds(low, high)
+
+
+def _bounds(connection: Connection, catalog: Catalog, table: TableSnapshot, column: Column) -> Bounds:
+    at = table.snapshot.id
+    history = _history(connection, catalog, table, column)
+    files = read_files.data_files(connection, catalog, table, stats_of=(column.id,))
+    found = bounds_of_files(history, files, at)
+    marked = inlined_delete_marks(connection, catalog, table.table_id, at)
+    if any(file.id in marked for file in files):
+        raise InexactError
+    inlined = read_inlined(connection, catalog, table)
+    return widened(found, _of_inlined(inlined, column))
+
+
+def _history(connection: Connection, catalog: Catalog, table: TableSnapshot, column: Column) -> ColumnHistory:
+    rows = catalog.tables["column"]
+    query = (
+        select(rows.c.column_type, func.min(rows.c.begin_snapshot).label("since"))
+        .where(rows.c.table_id == table.table_id, rows.c.column_id == column.id)
+        .where(rows.c.begin_snapshot <= table.snapshot.id)
+        .group_by(rows.c.column_type)
+    )
+    found = connection.execute(query).all()
+    return ColumnHistory(column, min(row.since for row in found), frozenset(row.column_type for row in found))
+
+
+def _of_inlined(parts: Sequence[InlinedRows], column: Column) -> Bounds:
+    from airflow_provider_ducklake.lake.storage.parquet.arrow_types import values_of  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415
+
+    rows = inlined_in_schema(parts, TableSchema((column,)))
+    found: Bounds = None
+    for value in values_of(rows.column(0), column.type):
+        if value is not None:
+            found = widened(found, exact(value, value))
+    return found
+
+
+# Which clients wrote a lake, as far as they left their names.
+#
+# DuckDB leaves its name where it made the catalog and in the footers of its files, and none in snapshots.
+
+
+_SIGNATURES = {'%"airflow"%': "airflow_provider_ducklake", "%ducklakepy%": "ducklakepy"}
+
+
+@dataclass(frozen=True, slots=True)
+class LakeClient:
+    """A client that wrote to a lake, by the name that it left, and where it did.
+
+    ``snapshot_id`` is the newest snapshot that is known to have something of it.
+    """
+
+    name: str
+    where: str
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A data file, and the snapshot that it came with."""
+
+    path: str
+    snapshot_id: int
+    encryption_key: FileKey | None = None
+
+
+def clients_in_catalog(connection: Connection, tables: CatalogTables) -> list[LakeClient]:
+    """Return who made the catalog, and who left a name in snapshots."""
+    metadata, changes = tables["metadata"], tables["snapshot_changes"]
+    made = connection.execute(select(metadata.c.value).where(metadata.c.key == "created_by")).scalars()
+    found = [LakeClient(name, "made the catalog", 0) for name in made]
+    if "commit_extra_info" not in changes.c:
+        return found
+    signed = [(changes.c.commit_extra_info.like(like), literal(name)) for like, name in _SIGNATURES.items()]
+    name = case(*signed, else_=null()).label("name")
+    rows = connection.execute(
+        select(name, func.max(changes.c.snapshot_id))
+        .where(changes.c.commit_extra_info.is_not(None))
+        .group_by(name)
+    )
+    found += [LakeClient(one, "committed snapshots", at) for one, at in rows if one is not None]
+    return found
+
+
+def newest_files(connection: Connection, catalog: Catalog, count: int) -> list[WrittenFile]:
+    """Return the newest data files that clients of the lake wrote: none that was added from elsewhere."""
+    file = catalog.tables["data_file"]
+    query = select(
+        file.c.table_id, file.c.begin_snapshot, file.c.path, file.c.path_is_relative, file.c.encryption_key
+    )
+    is_own = file.c.mapping_id.is_(None) if "mapping_id" in file.c else literal(value=True)
+    rows = connection.execute(query.where(is_own).order_by(file.c.data_file_id.desc()).limit(count)).all()
+    folders = table_folders(connection, catalog.tables)
+    return [
+        WrittenFile(
+            Place(CatalogPath(row.path, row.path_is_relative), folders[row.table_id]).full(catalog.data_path),
+            row.begin_snapshot,
+            file_key(row.encryption_key),
+        )
+        for row in rows
+        if row.table_id in folders
+    ]
+
+
+def clients_of_files(files: Iterable[WrittenFile], locate: Callable[[str], Location]) -> list[LakeClient]:
+    """Return who wrote files, by their footers; one that cannot be read says nothing."""
+    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.parquet.footer import read_metadata  # noqa: PLC0415
+
+    def writer(file: WrittenFile) -> tuple[str | None, int]:
+        try:
+            location = locate(file.path).with_key(file.encryption_key)
+            return read_metadata(location)[0].created_by, file.snapshot_id
+        except (StorageError, UnsupportedFeatureError):
+            return None, file.snapshot_id
+
+    newest: dict[str, int] = {}
+    for name, snapshot_id in in_threads(writer, files):
+        if name:
+            newest[name] = max(snapshot_id, newest.get(name, 0))
+    return [LakeClient(name, "wrote data files", snapshot_id) for name, snapshot_id in newest.items()]
