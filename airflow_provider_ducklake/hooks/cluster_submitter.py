@@ -94,7 +94,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:  # noqa: ARG002
         """Not how these jobs are run: they are started, and attended by whoever finds them."""
-        raise AssertionError("a DetachedSubmitter is run by writes/detached.py")
+        raise AssertionError("a DetachedSubmitter is run by writes/run.py")
 
     def attend(self, is_held: Callable[[], bool]) -> None:
         """See ``DetachedSubmitter``."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
     from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.writes.merge import Merge
+    from airflow_provider_ducklake.lake.writes.row_changes import Merge
 
 
 class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
@@ -133,7 +133,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Merge:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from airflow_provider_ducklake.lake.writes.merge import Merge  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.row_changes import Merge  # noqa: PLC0415 - heavy
 
         return Merge(
             self.table,

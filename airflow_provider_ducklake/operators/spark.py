@@ -155,7 +155,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _give_up(self, context: Context) -> None:
-        from airflow_provider_ducklake.lake.writes.detached import give_up_all  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.run import give_up_all  # noqa: PLC0415 - heavy
 
         with (
             closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,

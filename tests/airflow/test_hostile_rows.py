@@ -43,7 +43,8 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
 )
 from airflow_provider_ducklake.lake.storage.files import writing as sealing
 from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable
-from airflow_provider_ducklake.lake.writes import detached, staged
+from airflow_provider_ducklake.lake.writes import run as detached
+from airflow_provider_ducklake.lake.writes import staged
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from airflow_provider_ducklake.lake.writes.insert import Insert

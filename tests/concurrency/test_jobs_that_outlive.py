@@ -27,11 +27,9 @@ from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows, InsertChoice
-from airflow_provider_ducklake.lake.writes.detached import take
 from airflow_provider_ducklake.lake.writes.insert import Insert, stage
-from airflow_provider_ducklake.lake.writes.merge import Merge
-from airflow_provider_ducklake.lake.writes.row_changes import Delete, Update
-from airflow_provider_ducklake.lake.writes.run import run
+from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update
+from airflow_provider_ducklake.lake.writes.run import run, take
 from airflow_provider_ducklake.lake.writes.sql import Sql
 from airflow_provider_ducklake.lake.writes.staged import commit_staged
 from airflow_provider_ducklake.lake.writes.verb import (

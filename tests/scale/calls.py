@@ -10,8 +10,7 @@ import pyarrow as pa
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, Consumer
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows
-from airflow_provider_ducklake.lake.writes.merge import Merge
-from airflow_provider_ducklake.lake.writes.row_changes import Delete, Update
+from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update
 from airflow_provider_ducklake.lake.writes.verb import Commit
 from tests.scale.models import FIRST_ROW_AT, TABLE, Model
 

@@ -25,8 +25,14 @@ from airflow_provider_ducklake.lake.spec.log_lines import counted, logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.storage.files.filesystem import delete_file
 from airflow_provider_ducklake.lake.writes.arguments import names_of, parse_at, parse_count, parse_size
-from airflow_provider_ducklake.lake.writes.detached import attending, finish_earlier, forget
-from airflow_provider_ducklake.lake.writes.run import check, ran, remove_files
+from airflow_provider_ducklake.lake.writes.run import (
+    attending,
+    check,
+    finish_earlier,
+    forget,
+    ran,
+    remove_files,
+)
 from airflow_provider_ducklake.lake.writes.verb import MAY_RUN
 
 if TYPE_CHECKING:

@@ -48,8 +48,15 @@ from airflow_provider_ducklake.lake.writes.arguments import (
     SchemaEvolution,
     names_of,
 )
-from airflow_provider_ducklake.lake.writes.detached import begin, forget
-from airflow_provider_ducklake.lake.writes.run import announce_replaced, check, discard, release, replacing
+from airflow_provider_ducklake.lake.writes.run import (
+    announce_replaced,
+    begin,
+    check,
+    discard,
+    forget,
+    release,
+    replacing,
+)
 from airflow_provider_ducklake.lake.writes.verb import MAY_RUN, Commit, Write, added, numbers
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from airflow_provider_ducklake.lake.writes.arguments import (
 )
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from airflow_provider_ducklake.lake.writes.insert import Insert
-from airflow_provider_ducklake.lake.writes.merge import Merge
-from airflow_provider_ducklake.lake.writes.row_changes import Delete, Update
+from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update
 from airflow_provider_ducklake.lake.writes.run import run
 from airflow_provider_ducklake.lake.writes.sql import Sql
 from airflow_provider_ducklake.lake.writes.verb import Commit, Results

@@ -31,8 +31,14 @@ from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_a
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.storage.files import writing as sealing
 from airflow_provider_ducklake.lake.storage.files.filesystem import exists
-from airflow_provider_ducklake.lake.writes.detached import attending, finish_earlier, forget
-from airflow_provider_ducklake.lake.writes.run import check, ran, remove_files
+from airflow_provider_ducklake.lake.writes.run import (
+    attending,
+    check,
+    finish_earlier,
+    forget,
+    ran,
+    remove_files,
+)
 from airflow_provider_ducklake.lake.writes.verb import MAY_RUN, added, numbers
 
 if TYPE_CHECKING:
