@@ -28,7 +28,7 @@ TABLE = "fresh_sales"
 by_seven = DeadlineAlert(
     reference=DeadlineReference.DAGRUN_LOGICAL_DATE,  # 05:00, whenever the run really starts
     interval=timedelta(hours=2),
-    callback=AsyncCallback("airflow_provider_ducklake.triggers.freshness.report_freshness", {"table": TABLE}),
+    callback=AsyncCallback("airflow_provider_ducklake.triggers.snapshot.report_freshness", {"table": TABLE}),
 )
 
 with DAG(

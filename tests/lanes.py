@@ -58,7 +58,9 @@ LANES = {
         "files that others wrote, each through every door; needs npm and Maven Central",
         ("spark/sources", "spark/reading", "storage/parquet"),
     ),
-    "services": Lane("scheduler, triggerer, API server as processes", ("triggers", "sensors", "hooks/watch")),
+    "services": Lane(
+        "scheduler, triggerer, API server as processes", ("triggers", "sensors", "hooks/events")
+    ),
     "browser": Lane(
         "Airflow's pages in a browser; needs chromium", ("hooks", "assets", "operators/base", "docs/images")
     ),

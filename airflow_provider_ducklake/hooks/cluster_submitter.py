@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_ducklake.hooks.clusters.cluster_manager import State
-from airflow_provider_ducklake.hooks.clusters.known import as_arguments, can_be_sent, manager_of, why_none
-from airflow_provider_ducklake.hooks.clusters.standalone import ARCHIVE, FETCHED, JAVA_CLASS, Standalone
+from airflow_provider_ducklake.hooks.clusters import (
+    ARCHIVE,
+    FETCHED,
+    JAVA_CLASS,
+    Standalone,
+    State,
+    as_arguments,
+    can_be_sent,
+    manager_of,
+    why_none,
+)
 from airflow_provider_ducklake.hooks.links import history_url
-from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter
+from airflow_provider_ducklake.hooks.spark_submit import SparkSubmitter
 from airflow_provider_ducklake.lake.errors import ClusterUnavailableError, InvalidInputError, SparkJobError
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip
@@ -27,7 +35,7 @@ from airflow_provider_ducklake.lake.writes.verb import DetachedSubmitter, JobGoe
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from airflow_provider_ducklake.hooks.clusters.cluster_manager import Application, ClusterManager
+    from airflow_provider_ducklake.hooks.clusters import Application, ClusterManager
     from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 

@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
+from airflow_provider_ducklake.hooks.connection import (
+    ConnectionSettings,
+    check_lake,
+    check_migration,
+    newest_version,
+    read_settings,
+    version_of_new_lake,
+)
 from airflow_provider_ducklake.hooks.connection_form import (
     CATALOG_TYPES,
     CONNECTION_TYPE,
@@ -17,14 +25,7 @@ from airflow_provider_ducklake.hooks.connection_form import (
     form_widgets,
     hook_field_behaviour,
 )
-from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings, read_settings
 from airflow_provider_ducklake.hooks.task import LogsInLines
-from airflow_provider_ducklake.hooks.version_pins import (
-    check_lake,
-    check_migration,
-    newest_version,
-    version_of_new_lake,
-)
 from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     CatalogUnavailableError,
@@ -147,7 +148,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
     def _observed(self, lake: Lake) -> Lake:
         """Have Airflow told of the tables that are read and written."""
         if self.hook_lineage:
-            from airflow_provider_ducklake.hooks.hook_lineage import HookLineage  # noqa: PLC0415 - not for operators
+            from airflow_provider_ducklake.hooks.lineage import HookLineage  # noqa: PLC0415 - not for operators
 
             lake.observe(HookLineage(DuckLakeHook(self.ducklake_conn_id)))
         return lake
@@ -247,7 +248,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
         DuckDB takes the password of a PostgreSQL catalog from the environment variable ``PGPASSWORD``, that
         of a MySQL catalog from ``MYSQL_PWD``, or from a secret: ``CREATE SECRET (TYPE postgres, …)``.
         """
-        from airflow_provider_ducklake.hooks.connection_settings import attach_statement  # noqa: PLC0415 - not always
+        from airflow_provider_ducklake.hooks.connection import attach_statement  # noqa: PLC0415 - not always
 
         return attach_statement(self.settings(), alias)
 

@@ -16,16 +16,16 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.assets.ducklake import table_of
-from airflow_provider_ducklake.hooks.connection_settings import read_settings
+from airflow_provider_ducklake.assets.ducklake import SCHEME, table_of
+from airflow_provider_ducklake.hooks.connection import read_settings
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.hook_lineage import NAME
 from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     InvalidInputError,
     InvalidNameError,
     NotFoundError,
 )
+from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import children_of
 from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
@@ -36,13 +36,70 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Asset
 
-    from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings
+    from airflow_provider_ducklake.hooks.connection import ConnectionSettings
     from airflow_provider_ducklake.hooks.task import Done
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+
+
+# Tell Airflow's hook lineage which tables a task reads and writes through a hook.
+#
+# For tasks of users: OpenLineage, say, shows what the collector was given. Operators report their own
+# tables (``hooks/lineage.py``), and their hooks tell nothing. No task may fail or wait for it: each table
+# is told once in each direction, no more than ``_MOST`` of them, and nothing where nobody reads it.
+
+
+log = logger(__name__)
+
+NAME = "ducklake_table"  # key of an asset's extra: the table as the catalog spells it, which a URI does not
+_MOST = 100  # tables in each direction, which is as many as the collector takes unless configured otherwise
+
+
+class HookLineage:
+    """The ``LakeObserver`` of a hook's lake.
+
+    The collector keeps the hook to the end of the process, so it is one that has opened no lake.
+    """
+
+    def __init__(self, hook: DuckLakeHook) -> None:
+        self._hook = hook
+        self._read: set[FoldedName] = set()
+        self._written: set[FoldedName] = set()
+
+    def has_read(self, table: QualifiedName) -> None:
+        """Tell of a table that was read."""
+        self._tell("add_input_asset", table, self._read)
+
+    def has_written(self, tables: Sequence[QualifiedName]) -> None:
+        """Tell of tables that a snapshot changed."""
+        for table in tables:
+            self._tell("add_output_asset", table, self._written)
+
+    def _tell(self, how: str, table: QualifiedName, told: set[FoldedName]) -> None:
+        if table.folded in told or len(told) >= _MOST:
+            return
+        told.add(table.folded)
+        try:
+            collector = _collector()
+            if collector is not None:
+                getattr(collector, how)(
+                    context=self._hook,
+                    scheme=SCHEME,
+                    asset_kwargs={"table": table.parts, "ducklake_conn_id": self._hook.ducklake_conn_id},
+                    asset_extra={NAME: str(table)},
+                )
+        except Exception as error:  # noqa: BLE001 - the rows are read, or there, whoever is told
+            log.warning("No hook lineage of table %s: %s", table, error)
+
+
+def _collector() -> Any | None:  # noqa: ANN401 - Airflow's
+    from airflow_provider_ducklake.hooks.compat import hook_lineage_collector  # noqa: PLC0415 - not for DAG files
+
+    return hook_lineage_collector()
+
 
 Facets = Any  # OpenLineage's classes are there only where it is installed
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.hooks import before_submit
+from airflow_provider_ducklake.hooks import spark_submit as before_submit
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.lake.errors import InvalidInputError, SparkJobError, UnsupportedFeatureError
 

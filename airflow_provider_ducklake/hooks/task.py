@@ -5,14 +5,17 @@ Airflow shows the lines of an operator's own logger wherever it runs, and not th
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_URL, uuid5
 
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, conf
 
 from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
@@ -29,9 +32,16 @@ from airflow_provider_ducklake.lake.errors import (
     ZombieCommitError,
 )
 from airflow_provider_ducklake.lake.spec.log_lines import in_line
+from airflow_provider_ducklake.lake.spec.snapshots import FIRST_GENERATION, CommitKey, Consumer, OnClear
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from airflow.sdk import BaseOperator, Context
+
+    from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.spec.snapshots import JsonValue
 
 
 @dataclass
@@ -170,3 +180,162 @@ def verbs_logged_by(log: Any) -> Iterator[None]:  # noqa: ANN401 - Airflow's log
         _VERBS.removeHandler(handler)
         _VERBS.setLevel(before[0])
         _VERBS.propagate = before[1]
+
+
+# The identity of a task's commit: the same in all its retries, a new one each time it is cleared.
+
+
+_NAMESPACE_LENGTH = 12
+_AIRFLOWS_DEFAULT_URL = "http://localhost:8080/"  # what Airflow's own links begin with where none is set
+
+
+@dataclass(frozen=True, slots=True)
+class _CommitsOfTry:
+    """The commits that a try has looked up, and those that it has made: each a lake and a key."""
+
+    looked_up: set[tuple[str, str]] = field(default_factory=set)
+    made: set[tuple[str, str]] = field(default_factory=set)
+
+
+_try_of_process: dict[str, _CommitsOfTry] = {}  # by its id; Airflow's context has no place that lasts a try
+
+
+def _commits_of(try_id: str) -> _CommitsOfTry:
+    """Return the commits of the try that this process runs, and forget those of any before."""
+    if try_id not in _try_of_process:
+        _try_of_process.clear()
+    return _try_of_process.setdefault(try_id, _CommitsOfTry())
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIdentity:
+    """The key of a task's commit, and what its snapshot says of the task.
+
+    ``starts_over``: nothing can have been committed under the key in this run, so that a commit found there
+    was made by a run of the same name that has been deleted since. ``try_id`` is another one for each try.
+    ``lake_id`` tells in which lake the commit is made.
+    """
+
+    key: CommitKey
+    starts_over: bool
+    extra: dict[str, JsonValue]
+    try_id: str = ""
+    lake_id: str = ""
+
+    @property
+    def task(self) -> str:
+        """The DAG's and the task's id, with the index of a mapped task, and an operator that it executes.
+
+        No two tasks have the same: ids have dots, but neither slashes nor colons.
+        """
+        airflow: Any = self.extra["airflow"]
+        between = "/" if "." in airflow["dag_id"] else "."
+        mapped = f"[{airflow['map_index']}]" if airflow["map_index"] >= 0 else ""
+        executed = f":{airflow['operator']}" if "operator" in airflow else ""
+        return f"{airflow['dag_id']}{between}{airflow['task_id']}{mapped}{executed}"
+
+    @property
+    def message(self) -> str:
+        """What a snapshot says of itself where nobody says more: the DAG's and the task's id."""
+        airflow: Any = self.extra["airflow"]
+        return f"{airflow['dag_id']}.{airflow['task_id']}"
+
+    def attempt_id(self, try_number: int) -> str:
+        """Return the id under which a try of the task keeps its files: the tries after it know it."""
+        names = [*self.key.names, self.key.generation, try_number]
+        return str(uuid5(NAMESPACE_URL, json.dumps(names)))
+
+    def consumer(self, name: str | None = None) -> Consumer:
+        """Return who consumes changes: the task, unless there is a name that tasks may share."""
+        if name is not None:
+            return Consumer(name)
+        airflow: Any = self.extra["airflow"]
+        return Consumer(self.task, airflow["namespace"])
+
+    @contextmanager
+    def made_once(self, lake: Lake) -> Iterator[CommitIdentity]:
+        """Make the one commit of this try that the key names in a lake; what failed before may go on.
+
+        Yields the identity for it, which starts over only if the try has not looked the commit up before.
+
+        Raises:
+            InvalidInputError: it was made already. A retry could not tell it from a second one.
+        """
+        airflow: Any = self.extra["airflow"]
+        commits, commit = _commits_of(self.try_id), (lake.lake_id(), self.key.digest)
+        if commit in commits.made:
+            operator = airflow.get("operator", airflow["task_id"])
+            raise InvalidInputError(
+                f"The operator {operator!r} has already been executed in this try of task "
+                f"{airflow['task_id']!r}: a retry could not find the right commit. Give each operator that "
+                "one task executes its own task_id, or map the task."
+            )
+        starts_over = self.starts_over and commit not in commits.looked_up
+        yield replace(self, starts_over=starts_over, lake_id=commit[0])
+        commits.made.add(commit)
+
+    def keyed_commit(
+        self, lake: Lake, on_clear: OnClear = OnClear.REPLACE, *, makes_snapshot: bool = True
+    ) -> KeyedCommit:
+        """Look up what was committed under the key; from now on what is found there is of this run.
+
+        Raises:
+            UntrustedValueError: a record names a snapshot that does not say that it is this commit.
+            ZombieCommitError: a later generation of the same task has committed.
+        """
+        keyed = lake.keyed_commit(
+            self.key, on_clear, starts_over=self.starts_over, makes_snapshot=makes_snapshot
+        )
+        _commits_of(self.try_id).looked_up.add((self.lake_id, self.key.digest))
+        return keyed
+
+
+def generation(try_number: int, max_tries: int, retries: int | None) -> int:
+    """Return the number of the first try since the task was last cleared; all its retries share it.
+
+    Clearing a task raises ``max_tries`` to the tries so far and ``retries`` more. Where the author changed
+    ``retries`` meanwhile the result is off, yet it is never above the try and never falls from try to try of
+    the same ``retries``: rows may be replaced then, and are not added twice.
+    """
+    first_try = max_tries - (retries or 0) + 1
+    return max(FIRST_GENERATION, min(first_try, try_number))
+
+
+def default_namespace() -> str:
+    """Return what tells this Airflow from others that run a DAG of the same name on the same lake."""
+    base_url = conf.get("api", "base_url", fallback=None) or _AIRFLOWS_DEFAULT_URL
+    return hashlib.sha256(base_url.rstrip("/").encode()).hexdigest()[:_NAMESPACE_LENGTH]
+
+
+def commit_identity(
+    context: Context, operator: BaseOperator, namespace: str | None = None, part: int = 0
+) -> CommitIdentity:
+    """Return the identity of a commit that an operator makes in a running task.
+
+    A task may execute others than its own operator, which are told apart by their own ``task_id``. ``part``
+    numbers the commits of one operator that makes more.
+    """
+    ti: Any = context["ti"]
+    namespace = namespace or default_namespace()
+    names: tuple[str | int, ...] = (namespace, ti.dag_id, ti.run_id, ti.task_id, ti.map_index, part)
+    is_own = operator.task_id == ti.task_id
+    retries = operator.retries if is_own else ti.task.retries
+    key = CommitKey(
+        names if is_own else (*names, operator.task_id), generation(ti.try_number, ti.max_tries, retries)
+    )
+    logical_date = context.get("logical_date")
+    airflow: dict[str, JsonValue] = {
+        "dag_id": ti.dag_id,
+        "run_id": ti.run_id,
+        "task_id": ti.task_id,
+        "map_index": ti.map_index,
+        "try_number": ti.try_number,
+        "logical_date": logical_date.isoformat() if logical_date is not None else None,
+        "log_url": ti.log_url,
+        "namespace": namespace,
+        "part": part,
+        "generation": key.generation,
+    }
+    if not is_own:
+        airflow["operator"] = operator.task_id
+    return CommitIdentity(key, ti.try_number == 1, {"airflow": airflow}, f"{ti.id} {ti.try_number}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.asset_events import announce, declare
-from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.events import announce, declare
+from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
+    from airflow_provider_ducklake.hooks.task import CommitIdentity
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.spec.files import DataFile
     from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot

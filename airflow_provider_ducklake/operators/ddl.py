@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.asset_events import announce
-from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity, commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.events import announce
+from airflow_provider_ducklake.hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
 from airflow_provider_ducklake.lake.writes.arguments import parse_flag

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors
 from airflow_provider_ducklake.lake.writes.arguments import parse_at, parse_flag
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.task import CommitIdentity
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import FlushResult
 

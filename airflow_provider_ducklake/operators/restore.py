@@ -6,10 +6,9 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.asset_events import announce, declare
-from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.hooks.events import announce, declare
+from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors, verbs_logged_by
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.writes.arguments import parse_at, parse_flag
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
+    from airflow_provider_ducklake.hooks.task import CommitIdentity
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult
 

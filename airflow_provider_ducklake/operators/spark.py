@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import TaskDeferred
 
-from airflow_provider_ducklake.hooks.asset_events import announce
-from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.events import announce
 from airflow_provider_ducklake.hooks.links import SparkApplicationLink
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
-from airflow_provider_ducklake.hooks.spark_submitter import SparkSubmitter, Submission
-from airflow_provider_ducklake.hooks.task import Done, no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.hooks.spark_submit import SparkSubmitter, Submission
+from airflow_provider_ducklake.hooks.task import (
+    Done,
+    commit_identity,
+    no_retry_on_user_errors,
+    verbs_logged_by,
+)
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, OnClear
 from airflow_provider_ducklake.lake.writes.arguments import parse_word
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.task import CommitIdentity
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.lake.writes.verb import Attempt, Submitter, Verb

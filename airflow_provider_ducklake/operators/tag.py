@@ -6,9 +6,8 @@ from contextlib import closing
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.commit_identity import commit_identity
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
+from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.writes.arguments import is_template, parse_at, parse_flag, parse_word
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+    from airflow_provider_ducklake.hooks.task import CommitIdentity
     from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.spec.tags import TagResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.asset_events import declare
+from airflow_provider_ducklake.hooks.events import declare
 from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
     from airflow_provider_ducklake.hooks.lineage import Flow
+    from airflow_provider_ducklake.hooks.task import CommitIdentity
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.writes.row_changes import Update
 

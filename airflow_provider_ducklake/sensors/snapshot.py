@@ -15,10 +15,9 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from airflow_provider_ducklake.hooks.asset_events import declare_read
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.events import Watch, declare_read
 from airflow_provider_ducklake.hooks.task import LogsInLines, ShownByName, no_retry_on_user_errors
-from airflow_provider_ducklake.hooks.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_ducklake.hooks.clusters.cluster_manager import Application, State
-from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments
+from airflow_provider_ducklake.hooks.clusters import Application, State, as_arguments, from_arguments
 from airflow_provider_ducklake.hooks.task import LogsInLines
 from airflow_provider_ducklake.lake.errors import ClusterUnavailableError
-from airflow_provider_ducklake.triggers.threads import in_own_thread
+from airflow_provider_ducklake.triggers.watcher import in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from typing import Self
 
-    from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager
+    from airflow_provider_ducklake.hooks.clusters import ClusterManager
     from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
 
 _POLL_INTERVAL = 10.0  # seconds
@@ -33,7 +32,7 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
     A manager that cannot be asked is waited for. If a person ends the deferred task (Airflow 3.3), the
     application is stopped, and what it wrote is removed.
 
-    :param manager: the manager to ask, as ``hooks/clusters/known.py`` makes it; nothing in it is secret.
+    :param manager: the manager to ask, as ``hooks/clusters.py`` makes it; nothing in it is secret.
     :param application: what the manager calls the application.
     :param job_id: the job that it runs.
     :param ducklake_conn_id: the connection of the lake that it writes to.

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider_ducklake.hooks.compat import ACK_STREAMS, asset_state, store_name
+from airflow_provider_ducklake.hooks.compat import ACK_STREAMS, SharedStreamProducer, asset_state, store_name
+from airflow_provider_ducklake.hooks.ducklake import connection_of, open_catalog
+from airflow_provider_ducklake.hooks.events import Looked, Watch, start_of
 from airflow_provider_ducklake.hooks.task import LogsInLines, explained, is_incurable
-from airflow_provider_ducklake.hooks.watch import Looked, Watch, start_of
-from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError
-from airflow_provider_ducklake.triggers.poller import Interest, LakePoller
-from airflow_provider_ducklake.triggers.watcher import AssetStore, LakeStore, TableWatcher
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, NotFoundError
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.triggers.watcher import (
+    AssetStore,
+    Interest,
+    LakePoller,
+    LakeStore,
+    TableWatcher,
+    in_own_thread,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable
-    from datetime import datetime
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 
-    from airflow_provider_ducklake.hooks.compat import SharedStreamProducer
-    from airflow_provider_ducklake.triggers.poller import Polled
-    from airflow_provider_ducklake.triggers.stream import Round
+    from airflow.sdk import Connection
+
+    from airflow_provider_ducklake.hooks.compat import AdvanceItem
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.triggers.watcher import Polled
+
 
 _POLL_INTERVAL = 10.0  # seconds
 
@@ -119,8 +133,6 @@ class DuckLakeSnapshotTrigger(LogsInLines, BaseEventTrigger):
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
         """Return the polls of a lake, which all its watchers share."""
-        from airflow_provider_ducklake.triggers.stream import PollStream  # noqa: PLC0415 - not in every Airflow
-
         return PollStream(kwargs["ducklake_conn_id"], kwargs["poll_interval"])
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Round]) -> AsyncIterator[TriggerEvent]:
@@ -240,3 +252,121 @@ def _passes(error: Exception) -> bool:
     """Whether waiting may cure an error: a driver that is not installed here stays so."""
     is_missing_driver = isinstance(error.__cause__, ImportError)
     return isinstance(error, DuckLakeError) and not is_incurable(error) and not is_missing_driver
+
+
+# What to say when a table is not loaded in time: the callback of a ``DeadlineAlert``.
+#
+# The triggerer imports a callback by its name, from what is installed there or lies in the plugins folder:
+# it does not find a function of a DAG file.
+#
+# *Source:* ``airflow/triggers/callback.py`` of Airflow 3.3.2, ``airflow/triggers/deadline.py`` of 3.1.1.
+
+
+log = logger(__name__)
+
+REPORT = f"{__name__}.report_freshness"  # what AsyncCallback takes
+
+
+@dataclass(frozen=True, slots=True)
+class LastChange:
+    """The newest snapshot that changed a table's rows; if it has expired, the oldest that there is."""
+
+    snapshot_id: int
+    time: datetime
+    is_expired: bool
+
+
+async def report_freshness(
+    table: str, ducklake_conn_id: str = "ducklake_default", *, context: Mapping[str, Any]
+) -> str:
+    """Log as a warning, and return, since when a table's rows are unchanged and what its run is doing.
+
+    ``AsyncCallback(REPORT, {"table": "sales.orders"})`` has Airflow call it when the deadline is missed;
+    ``context`` is what Airflow adds.
+
+    Raises:
+        DuckLakeError: the lake cannot be opened.
+    """
+    connection = await connection_of(ducklake_conn_id)
+    text = described(table, await in_own_thread(_look, connection, table), context["dag_run"])
+    log.warning("%s", text)
+    return text
+
+
+def _look(connection: Connection, table: str) -> LastChange | None:
+    with closing(open_catalog(connection)) as lake:
+        return last_change(lake, table)
+
+
+def last_change(lake: Lake, table: str) -> LastChange | None:
+    """Return when a table's rows last changed; None: there is no such table."""
+    try:
+        lake.table_snapshot(table)
+    except NotFoundError:
+        return None
+    snapshots = lake.snapshots()
+    number = bisect_left(snapshots, 1, key=lambda one: int(_is_unchanged(lake, table, one.id)))
+    found = snapshots[number]
+    is_expired = number == 0 and _is_unchanged(lake, table, found.id - 1)
+    return LastChange(int(found.id), found.time, is_expired)
+
+
+def _is_unchanged(lake: Lake, table: str, after: int) -> bool:
+    return lake.table_changes(table, after, ("data",)) is None
+
+
+def described(table: str, last: LastChange | None, dag_run: Mapping[str, Any]) -> str:
+    """Return the report; ``dag_run`` is Airflow's, as its REST API shows it.
+
+    >>> run = {"dag_run_id": "r1", "state": "running", "run_after": "2026-11-25T05:00:00Z"}
+    >>> described("orders", LastChange(7, datetime(2026, 11, 24, 5, 9, tzinfo=UTC), False), run)
+    'orders is not fresh: unchanged since snapshot 7 of 2026-11-24 05:09:00 UTC. The run r1, due at \
+2026-11-25 05:00:00 UTC, is running.'
+    """
+    due = datetime.fromisoformat(dag_run["run_after"])
+    run = f"The run {dag_run['dag_run_id']}, due at {_shown(due)}, is {dag_run['state']}."
+    if last is None:
+        return f"{table} is not fresh: it does not exist. {run}"
+    changed = f"snapshot {last.snapshot_id} of {_shown(last.time)}"
+    if last.is_expired:
+        return f"{table} is not fresh: unchanged since before {changed}. {run}"
+    if last.time < due:
+        return f"{table} is not fresh: unchanged since {changed}. {run}"
+    return f"{table} is fresh: changed last by {changed}. But it is late: {run[0].lower()}{run[1:]}"
+
+
+def _shown(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+# The polls of a lake as the stream that its watchers share, on Airflow 3.3.
+
+
+@dataclass(slots=True)
+class Round:
+    """A poll, and what is to be called when the events that were made of it are stored."""
+
+    polled: Polled
+    when_stored: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+
+
+class PollStream(SharedStreamProducer):
+    """Yields the polls; Airflow says of each when all that came of it is stored."""
+
+    def __init__(self, conn_id: str, interval: float) -> None:
+        self._conn_id = conn_id
+        self._interval = interval
+
+    async def open_stream(self) -> AsyncIterator[tuple[Round, Round]]:
+        """Yield each poll twice: for the watchers, and for ``advance``."""
+        async with LakePoller.shared(self._conn_id, self._interval) as poller:
+            async for polled in poller.polls():
+                one = Round(polled)
+                yield one, one
+
+    async def advance(self, batch: Sequence[AdvanceItem]) -> None:
+        """Have watchers forget their events of these polls, unless one of them may not have been stored."""
+        for item in batch:
+            if item.outcome.failed == 0:
+                for stored in item.broker_payload.when_stored:
+                    await stored()

@@ -31,7 +31,7 @@ from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
-from airflow_provider_ducklake.triggers import poller
+from airflow_provider_ducklake.triggers import watcher as poller
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.any_version import CAN_RESCHEDULE_IN_PROCESS, DagBag
 from tests.airflow.conftest import SetConnection, connection_fields

@@ -18,7 +18,7 @@ from sqlalchemy import select
 
 from airflow_provider_ducklake.assets.ducklake import create_asset, table_of, uri_of
 from airflow_provider_ducklake.hooks import compat
-from airflow_provider_ducklake.hooks.asset_events import announce
+from airflow_provider_ducklake.hooks.events import announce
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport, event_of

@@ -2,14 +2,14 @@
 
 import pytest
 
-from airflow_provider_ducklake.hooks import before_submit
-from airflow_provider_ducklake.hooks.cluster_driver import (
+from airflow_provider_ducklake.hooks import spark_submit as before_submit
+from airflow_provider_ducklake.hooks.spark_submit import (
+    SubmitSettings,
     check_submission,
     needs_of_driver,
     secrets_of_upload,
     told_on_the_way,
 )
-from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 
 S3 = "s3://lake/files/main/t/ducklake-1/"

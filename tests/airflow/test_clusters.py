@@ -10,14 +10,19 @@ from uuid import uuid4
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_ducklake.hooks.clusters import cluster_manager
-from airflow_provider_ducklake.hooks.clusters import kubernetes as kubernetes_manager
-from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager, State
-from airflow_provider_ducklake.hooks.clusters.known import as_arguments, from_arguments, manager_of
-from airflow_provider_ducklake.hooks.clusters.kubernetes import Kubernetes
-from airflow_provider_ducklake.hooks.clusters.standalone import Standalone
-from airflow_provider_ducklake.hooks.clusters.yarn import Yarn
-from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
+from airflow_provider_ducklake.hooks import clusters as cluster_manager
+from airflow_provider_ducklake.hooks import clusters as kubernetes_manager
+from airflow_provider_ducklake.hooks.clusters import (
+    ClusterManager,
+    Kubernetes,
+    Standalone,
+    State,
+    Yarn,
+    as_arguments,
+    from_arguments,
+    manager_of,
+)
+from airflow_provider_ducklake.hooks.spark_submit import SubmitSettings
 from airflow_provider_ducklake.lake.errors import (
     ClusterUnavailableError,
     InvalidInputError,

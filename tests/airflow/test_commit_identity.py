@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from airflow.sdk import BaseOperator
 
-from airflow_provider_ducklake.hooks.commit_identity import commit_identity, default_namespace, generation
+from airflow_provider_ducklake.hooks.task import commit_identity, default_namespace, generation
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.planning.writing.write import WriteResult, append_to_existing, plan_write

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+from airflow_provider_ducklake.hooks.task import CommitIdentity
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk import Connection
 from airflow.sdk.log import redact
 
-from airflow_provider_ducklake.hooks.connection_settings import ConnectionSettings, read_settings
+from airflow_provider_ducklake.hooks.connection import ConnectionSettings, read_settings
 from airflow_provider_ducklake.lake.errors import InvalidOptionError
 
 SECRET = "s3cr3t/ p@ss"

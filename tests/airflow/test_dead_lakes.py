@@ -10,9 +10,8 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CatalogUnavailableError
-from airflow_provider_ducklake.triggers import poller
-from airflow_provider_ducklake.triggers.poller import LakePoller
-from airflow_provider_ducklake.triggers.threads import LakeThreads, in_own_thread
+from airflow_provider_ducklake.triggers import watcher as poller
+from airflow_provider_ducklake.triggers.watcher import LakePoller, LakeThreads, in_own_thread
 from tests.reference.silent import dropping_server, silent_server
 
 INTERVAL = 0.2

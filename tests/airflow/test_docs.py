@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_ducklake.hooks.connection_settings import read_settings
+from airflow_provider_ducklake.hooks.connection import read_settings
 from tests.airflow.dags import parse
 
 DOCS = Path(__file__).parents[2] / "docs"

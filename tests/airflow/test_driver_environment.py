@@ -7,7 +7,7 @@ import sys
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from airflow_provider_ducklake.hooks.spark_submitter import give_to_driver
+from airflow_provider_ducklake.hooks.spark_submit import give_to_driver
 from tests.airflow.spark_submit import SparkSubmit
 
 

@@ -8,7 +8,7 @@ from airflow.sdk import Connection
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL
 
-from airflow_provider_ducklake.hooks.connection_settings import (
+from airflow_provider_ducklake.hooks.connection import (
     ConnectionSettings,
     attach_statement,
     read_settings,

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.triggers.freshness import described, last_change
+from airflow_provider_ducklake.triggers.snapshot import described, last_change
 from tests.airflow.test_snapshot_sensor import commit_to
 
 RUN = {"dag_run_id": "r1", "state": "running", "run_after": "2026-11-25T05:00:00Z"}

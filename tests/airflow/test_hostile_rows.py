@@ -22,9 +22,7 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager
-from airflow_provider_ducklake.hooks.clusters.standalone import Standalone
-from airflow_provider_ducklake.hooks.clusters.yarn import Yarn
+from airflow_provider_ducklake.hooks.clusters import ClusterManager, Standalone, Yarn
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger import document_keys
 from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob

@@ -46,4 +46,4 @@ def test_a_dag_file_loads_nothing_heavy(record_property):
     record_property("modules added", ", ".join(added))
     assert set(OPERATORS) <= set(added)
     assert [name for name in added if name.split(".")[0] in HEAVY | {"airflow"}] == OF_LINKS
-    assert [name for name in added if ".catalog" in name or ".storage" in name] == []
+    assert [name for name in added if ".lake.catalog" in name or ".lake.storage" in name] == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_ducklake.hooks.connection_settings import read_settings
+from airflow_provider_ducklake.hooks.connection import read_settings
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from tests.airflow.dags import parse

@@ -21,9 +21,9 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.hooks.commit_identity import default_namespace
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.hooks.spark_installation import installation
+from airflow_provider_ducklake.hooks.task import default_namespace
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknownError,

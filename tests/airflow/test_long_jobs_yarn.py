@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_ducklake.hooks.clusters.cluster_manager import State
-from airflow_provider_ducklake.hooks.clusters.yarn import Yarn as Manager
+from airflow_provider_ducklake.hooks.clusters import State
+from airflow_provider_ducklake.hooks.clusters import Yarn as Manager
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.airflow.long_jobs import (

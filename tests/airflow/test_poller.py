@@ -11,9 +11,9 @@ from typing import Any
 import psycopg
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.triggers import poller
-from airflow_provider_ducklake.triggers.poller import LakePoller
+from airflow_provider_ducklake.triggers import watcher as poller
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
+from airflow_provider_ducklake.triggers.watcher import LakePoller
 from tests.reference.postgres import libpq
 
 INTERVAL = 0.2

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+from airflow_provider_ducklake.hooks.task import CommitIdentity
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spark.job.request import Action, Clause, RowChangeSource

@@ -8,8 +8,8 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_provider_ducklake.hooks.spark_installation import installation
-from airflow_provider_ducklake.hooks.spark_store import check_store, missing_packages
-from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings, submit_settings
+from airflow_provider_ducklake.hooks.spark_submit import SubmitSettings, submit_settings
+from airflow_provider_ducklake.hooks.storage import check_store, missing_packages
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, SqlSource

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+from airflow_provider_ducklake.hooks.task import CommitIdentity
 from airflow_provider_ducklake.lake.catalog.database.connect import WRITES
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, TransactionConflictError

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
+from airflow_provider_ducklake.hooks.task import CommitIdentity
 from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction

@@ -18,8 +18,8 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.hooks.commit_identity import CommitIdentity
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
+from airflow_provider_ducklake.hooks.task import CommitIdentity
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.hooks.before_submit import mismatch
+from airflow_provider_ducklake.hooks.spark_submit import mismatch
 
 
 def _install(folder: Path, **versions: str) -> None:

@@ -5,30 +5,37 @@ Secrets reach a driver in the environment of its process alone, never in an argu
 
 from __future__ import annotations
 
+import getpass
 import os
+import re
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.hooks import before_submit, cluster_driver, spark_store
+from airflow_provider_ducklake.hooks import storage as spark_store
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.hooks.links import application_said_in, history_url
-from airflow_provider_ducklake.hooks.submit_settings import submit_settings
+from airflow_provider_ducklake.hooks.spark_installation import installation, jar_of, settings_in
 from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     InvalidInputError,
+    SourceNotFoundError,
     SparkJobError,
     StorageError,
 )
 from airflow_provider_ducklake.lake.spark.job.package_zip import application_file, package_zip
+from airflow_provider_ducklake.lake.spark.job.request import datasets_of
 from airflow_provider_ducklake.lake.spark.output.log import JobLog
 from airflow_provider_ducklake.lake.spec.log_lines import lasting, logger
+from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri, is_local
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,11 +43,314 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection, Context
 
-    from airflow_provider_ducklake.hooks.clusters.cluster_manager import ClusterManager
+    from airflow_provider_ducklake.hooks.clusters import ClusterManager
     from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
-    from airflow_provider_ducklake.hooks.submit_settings import SubmitSettings
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
     from airflow_provider_ducklake.lake.writes.verb import Results
+
+
+# Errors of a job that can be found before Spark is started.
+
+
+_WILDCARDS = frozenset("*?[]{}\\")
+
+
+def check_master(master: str, deploy_mode: str) -> None:
+    """Refuse what Spark, or Airflow's hook of it, would refuse.
+
+    Raises:
+        InvalidInputError: this master runs no Python job in cluster mode, or needs a package here.
+    """
+    if master.startswith("k8s://") and not _has_kubernetes():
+        raise InvalidInputError(
+            f"The master is {master}, and Airflow submits to Kubernetes only with its provider for that. "
+            "Install apache-airflow-providers-cncf-kubernetes where the task runs."
+        )
+    if deploy_mode == "cluster" and master.startswith("local"):
+        raise InvalidInputError(
+            f"deploy_mode is 'cluster', but the master {master} runs Python jobs in client mode only. Set "
+            "deploy_mode='client' in the task or its Spark connection."
+        )
+
+
+def _has_kubernetes() -> bool:
+    try:
+        return find_spec("airflow.providers.cncf.kubernetes.kube_client") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def check_sources(request: JobRequest, master: str, storage_options: Mapping[str, Any]) -> None:
+    """Look for the sources' files, as far as this process sees what Spark will see.
+
+    That is in the lake's own bucket, and on local disks where Spark runs on this machine.
+
+    Raises:
+        SourceNotFoundError: names the first that does not exist.
+    """
+    from airflow_provider_ducklake.lake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
+
+    for name, dataset in datasets_of(request.source).items():
+        path = dataset.path
+        if path is None or _WILDCARDS & set(path) or not _is_seen(path, request.directory, master):
+            continue
+        try:
+            found = exists(path, storage_options)
+        except StorageError:  # Spark may have other rights
+            continue
+        if not found:
+            raise SourceNotFoundError(name, path)
+
+
+def _is_seen(path: str, lake: str, master: str) -> bool:
+    """Whether the path means the same file here; Spark knows more schemes, and its own relative paths."""
+    if path.startswith("/"):
+        return master.startswith("local")
+    return "://" in path and _bucket(path) == _bucket(lake)
+
+
+def _bucket(path: str) -> str:
+    return "/".join(hadoop_uri(path).split("/")[:3])
+
+
+def mismatch() -> str | None:
+    """Return what is wrong with the installed PySpark, None where nothing is.
+
+    ``pyspark-client``, which Airflow's Spark provider installs, overwrites hundreds of ``pyspark``'s files.
+    It is not released with each version of ``pyspark``, so its own is the one that both have.
+    """
+    try:
+        full, client = version("pyspark"), version("pyspark-client")
+    except PackageNotFoundError:  # spark-submit is somebody else's
+        return None
+    if full == client:
+        return None
+    return (
+        f"Where this task runs, pyspark is {full} and pyspark-client is {client}. They install the same "
+        "files, so one breaks the other. Install airflow-provider-ducklake-spark[pyspark], which pins both "
+        "to the tested version, or install both in the same version: pip install --force-reinstall "
+        f"pyspark=={client} pyspark-client=={client}."
+    )
+
+
+# What a driver in cluster mode needs of its own: it first reads the job's request in the lake's store.
+#
+# *Sources:* "Running on Kubernetes" and "Running on YARN" in Spark's guide.
+
+
+_UPLOAD = "spark.kubernetes.file.upload.path"
+_IMAGE = "spark.kubernetes.container.image"
+_TEMPLATE = "spark.kubernetes.driver.podTemplateFile"
+_OF_IMAGE = "local://"
+_MOUNT = re.compile(r"spark\.kubernetes\.driver\.volumes\.\w+\.[^.]+\.mount\.path\Z")
+# Its client for that cannot do with the Netty of Spark 4.2, unless it is Amazon's bundle of 660 MB.
+_FAST_COPY = "spark.hadoop.fs.s3a.optimized.copy.from.local.enabled"
+# By which Hadoop's S3A, and Amazon's own tools, know who they are.
+_VARIABLES = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
+# Settings that give pods or containers credentials of their own.
+_CREDENTIALS = re.compile(
+    r"spark\.kubernetes\.authenticate\.(?:driver\.)?serviceAccountName"
+    r"|spark\.kubernetes\.(?:driver\.secretKeyRef|driverEnv)\.(?:AWS|GOOGLE|AZURE)_"
+    r"|spark\.yarn\.appMasterEnv\.(?:AWS|GOOGLE|AZURE)_"
+    r"|spark\.hadoop\.hadoop\.security\.credential\.provider\.path\Z"
+)
+
+
+def check_submission(settings: SubmitSettings, application: str) -> None:
+    """Refuse what Spark cannot submit to Kubernetes; see the settings that its guide asks for.
+
+    Raises:
+        InvalidInputError: a setting is missing.
+    """
+    if settings.has_driver_here or not settings.is_kubernetes or not settings.knows_conf:
+        return
+    if _IMAGE not in settings.conf and "spark.kubernetes.driver.container.image" not in settings.conf:
+        raise InvalidInputError(
+            f"On Kubernetes Spark needs an image, and no setting names one. Add conf {{{_IMAGE!r}: "
+            "'registry.example.com/spark-lake:4.2.0'}, an image of Spark with pyarrow."
+        )
+    if not application.startswith(_OF_IMAGE) and _UPLOAD not in settings.conf:
+        raise InvalidInputError(
+            "In cluster mode on Kubernetes the driver's pod fetches what is submitted from a store. Add conf "
+            f"{{{_UPLOAD!r}: 's3a://bucket/spark-uploads/'}}, a place that this machine may write and the "
+            "pods may read."
+        )
+
+
+def needs_of_driver(
+    directory: str, settings: SubmitSettings, storage_options: Mapping[str, Any]
+) -> str | None:
+    """Return what a driver on another machine needs to open ``directory``; None where that is nothing."""
+    if settings.has_driver_here:
+        return None
+    parts = [*(_on_disk if is_local(directory) else _in_store)(directory, settings, storage_options)]
+    return " ".join(["In cluster mode the driver runs on another machine.", *parts]) if parts else None
+
+
+def _on_disk(directory: str, settings: SubmitSettings, _options: object) -> Iterator[str]:
+    yield (
+        f"It reads and writes the lake's files at {directory}, so that directory must be the same there, and "
+        f"the driver must run as the user of this task ({getpass.getuser()}, uid {os.geteuid()}), who alone "
+        "may read a job's documents."
+    )
+    if settings.is_kubernetes and not _is_mounted(directory, settings):
+        yield (
+            "No setting mounts it into the driver's pod. Add conf {'spark.kubernetes.driver.volumes."
+            "persistentVolumeClaim.lake.mount.path': '…', 'spark.kubernetes.driver.volumes."
+            "persistentVolumeClaim.lake.options.claimName': '…'}, and the same for the executor."
+        )
+    elif settings.is_yarn:
+        yield (
+            "YARN runs containers as the user of its NodeManagers, unless its LinuxContainerExecutor is set "
+            "up: then as the user who submits."
+        )
+
+
+def _is_mounted(directory: str, settings: SubmitSettings) -> bool:
+    mounts = [value for name, value in settings.conf.items() if _MOUNT.match(name)]
+    return _TEMPLATE in settings.conf or any(directory.startswith(f"{one.rstrip('/')}/") for one in mounts)
+
+
+def _in_store(directory: str, settings: SubmitSettings, storage_options: Mapping[str, Any]) -> Iterator[str]:
+    has_own = _TEMPLATE in settings.conf or any(map(_CREDENTIALS.match, settings.conf))
+    if not storage_options or has_own:
+        return
+    yield (
+        "It gets no credentials of the connection, since they would be seen on the way. It opens "
+        f"{directory} with credentials of its own: {_way(directory, settings)}."
+    )
+
+
+def _way(directory: str, settings: SubmitSettings) -> str:
+    if settings.is_kubernetes and hadoop_uri(directory).startswith("s3a://"):
+        return (
+            "those of conf {'spark.kubernetes.authenticate.driver.serviceAccountName': '…'}, or of "
+            "{'spark.kubernetes.driver.secretKeyRef.AWS_ACCESS_KEY_ID': '<secret>:<key>'} and the same for "
+            "AWS_SECRET_ACCESS_KEY; the executors need them, too"
+        )
+    if settings.is_yarn:
+        return (
+            "the role of its machine, or a Hadoop credential store (conf {'spark.hadoop.hadoop.security."
+            "credential.provider.path': 'jceks://hdfs/…'}) and AWS_ACCESS_KEY_ID and its like in the "
+            "environment of the containers"
+        )
+    return "the role of its machine or pod, or variables such as AWS_ACCESS_KEY_ID in its environment"
+
+
+def told_on_the_way(
+    directory: str, settings: SubmitSettings, storage_options: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return settings of ours for a driver on another machine: where the store is, and nothing secret."""
+    from airflow_provider_ducklake.lake.storage.files.filesystem import address_as_environment  # noqa: PLC0415 - not for DAG files
+
+    prefixes = {"k8s": "spark.kubernetes.driverEnv.", "yarn": "spark.yarn.appMasterEnv."}
+    prefix = prefixes.get("yarn" if settings.is_yarn else settings.master.partition("://")[0])
+    if settings.has_driver_here or is_local(directory) or prefix is None:
+        return {}
+    given = {prefix + name: value for name, value in address_as_environment(storage_options).items()}
+    if hadoop_uri(settings.conf.get(_UPLOAD, "")).startswith("s3a://"):
+        given[_FAST_COPY] = "false"
+    return given
+
+
+def secrets_of_upload(
+    directory: str, settings: SubmitSettings, storage_options: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return variables by which ``spark-submit`` itself opens the lake's bucket, if it uploads files there.
+
+    Nothing of its environment goes into a pod. On YARN it would: into a file of the staging directory.
+    """
+    upload = hadoop_uri(settings.conf.get(_UPLOAD, ""))
+    bucket = hadoop_uri(directory).split("/")[:3]
+    if not settings.is_kubernetes or bucket[0] != "s3a:" or upload.split("/")[:3] != bucket:
+        return {}
+    return {name: str(storage_options[key]) for name, key in _VARIABLES.items() if storage_options.get(key)}
+
+
+# What a job is submitted with, as far as it can be known where the task runs: settings, packages, jars.
+
+
+_COORDINATES = 3  # group, artifact, version
+# Of these it is known what they bring.
+_KNOWN = ("hadoop-aws", "hadoop-azure", "gcs-connector", "bundle", "s3-transfer-manager")
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitSettings:
+    """Settings by their names, and what is on Spark's class path.
+
+    ``artifacts`` are the versions of what packages and jars bring, ``bundled`` those of Spark's own folder on
+    this machine, and ``hadoop`` is its Hadoop's, if the driver runs here. ``is_whole`` is whether such a
+    driver can find no classes but these, ``knows_conf`` whether there are no settings elsewhere.
+    """
+
+    master: str
+    deploy_mode: str = "client"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    bundled: Mapping[str, str] = field(default_factory=dict)
+    hadoop: str | None = None
+    is_whole: bool = False
+    knows_conf: bool = False
+
+    @property
+    def has_driver_here(self) -> bool:
+        """Whether the driver runs on the machine of the task."""
+        return self.deploy_mode == "client"
+
+    @property
+    def is_kubernetes(self) -> bool:
+        """Whether the cluster is one of Kubernetes."""
+        return self.master.startswith("k8s://")
+
+    @property
+    def is_yarn(self) -> bool:
+        """Whether the cluster is one of YARN."""
+        return self.master.startswith("yarn")
+
+    def has(self, artifact: str) -> bool:
+        """Whether an artifact is known to be on the class path."""
+        return artifact in self.artifacts or artifact in self.bundled
+
+
+def submit_settings(operator: SparkSubmitOperator, master: str, deploy_mode: str) -> SubmitSettings:
+    """Return what an operator's job is submitted with."""
+    spark = installation(getattr(operator, "_spark_binary", None) or "spark-submit")
+    of_file = settings_in(operator.properties_file) if operator.properties_file else spark.defaults
+    conf = {**(of_file or {}), **{str(name): str(value) for name, value in (operator.conf or {}).items()}}
+    named = [*_packages(operator, conf), *map(jar_of, _jars(operator, conf))]
+    artifacts = {one[0]: one[1] for one in named if one is not None}
+    knows_conf = of_file is not None and (bool(operator.properties_file) or bool(spark.jars))
+    if deploy_mode != "client":
+        return SubmitSettings(master, deploy_mode, conf, artifacts, knows_conf=knows_conf)
+    nothing_else = None not in named and artifacts.keys() <= set(_KNOWN)
+    return SubmitSettings(
+        master,
+        deploy_mode,
+        conf,
+        artifacts,
+        spark.jars,
+        spark.hadoop,
+        is_whole=nothing_else and knows_conf and spark.is_whole,
+        knows_conf=knows_conf,
+    )
+
+
+def _packages(operator: SparkSubmitOperator, conf: Mapping[str, str]) -> Iterator[tuple[str, str] | None]:
+    for package in _listed(",", operator.packages, conf.get("spark.jars.packages")):
+        coordinates = package.split(":")
+        yield (coordinates[1], coordinates[2]) if len(coordinates) >= _COORDINATES else None
+
+
+def _jars(operator: SparkSubmitOperator, conf: Mapping[str, str]) -> Iterator[str]:
+    yield from _listed(",", operator.jars, conf.get("spark.jars"))
+    yield from _listed(":", operator.driver_class_path, conf.get("spark.driver.extraClassPath"))
+
+
+def _listed(separator: str, *texts: str | None) -> Iterator[str]:
+    for text in texts:
+        yield from filter(None, map(str.strip, (text or "").split(separator)))
+
 
 log = logger(__name__)
 
@@ -192,7 +502,7 @@ class SparkSubmitter:
 
     def ready(self) -> None:
         """Refuse a Spark connection that could run no job; see ``Submitter``."""
-        before_submit.check_master(_master_of(self.connection()), self.deploy_mode())
+        check_master(_master_of(self.connection()), self.deploy_mode())
 
     def resolve(self, source: Any) -> Any:  # noqa: ANN401 - as users give it
         """Complete a jdbc source by the Airflow connection that it names; see ``Submitter``."""
@@ -202,11 +512,11 @@ class SparkSubmitter:
         """Look for what the job would fail at, and say what may be wrong; see ``Submitter``."""
         _check_deploy_mode(self._passwords, self.deploy_mode())
         settings = self._with_packages(request)
-        before_submit.check_sources(request, settings.master, storage_options)
-        cluster_driver.check_submission(settings, self.operator.application)
+        check_sources(request, settings.master, storage_options)
+        check_submission(settings, self.operator.application)
         warnings = [
             *spark_store.check_store(request, settings, storage_options),
-            cluster_driver.needs_of_driver(request.directory, settings, storage_options),
+            needs_of_driver(request.directory, settings, storage_options),
         ]
         for warning in filter(None, warnings):
             self.operator.log.warning("%s", warning)
@@ -243,8 +553,8 @@ class SparkSubmitter:
         """
         from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
 
-        if mismatch := before_submit.mismatch():
-            self.operator.log.warning("%s", mismatch)
+        if (problem := mismatch()) is not None:
+            self.operator.log.warning("%s", problem)
         arguments = self._document_key(request.directory)
         uri = job_io.write_request(request, storage_options, is_sealed=arguments is not None)
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:
@@ -295,7 +605,7 @@ class SparkSubmitter:
         one.application_args = arguments
         one.py_files = ",".join(filter(None, [zip_file, one.py_files]))
         settings = self.settings()
-        given = cluster_driver.told_on_the_way(request.directory, settings, storage_options)
+        given = told_on_the_way(request.directory, settings, storage_options)
         one.conf = {"spark.log.level": "WARN", **given, **(one.conf or {})}
         one._hook = None  # noqa: SLF001 - the hook of an earlier job would submit that one
         submission.job_log, submission.log = JobLog(), one.log
@@ -312,7 +622,7 @@ class SparkSubmitter:
         from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment  # noqa: PLC0415 - as well
 
         if not settings.has_driver_here:
-            return cluster_driver.secrets_of_upload(request.directory, settings, storage_options)
+            return secrets_of_upload(request.directory, settings, storage_options)
         is_remote = "://" in request.directory
         of_store = as_environment(storage_options) if is_remote else {}
         of_documents = sealing.as_environment(request.directory)

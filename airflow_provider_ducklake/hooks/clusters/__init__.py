@@ -1,1 +1,0 @@
-"""How the managers of Spark clusters are asked about applications."""
