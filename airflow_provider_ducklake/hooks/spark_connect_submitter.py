@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.hooks import spark_submit as before_submit
+from airflow_provider_ducklake.hooks import spark_submit
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.lake.errors import InvalidInputError, SparkJobError, UnsupportedFeatureError
 
@@ -75,7 +75,7 @@ class SparkConnectSubmitter:
             )
         host, _ = self._address()
         master = "local" if host in ("localhost", "127.0.0.1", "::1") else "sc"
-        before_submit.check_sources(request, master, storage_options)
+        spark_submit.check_sources(request, master, storage_options)
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Run the job's own code on a session of its own; see ``Submitter``."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.hooks import storage as spark_store
+from airflow_provider_ducklake.hooks import storage
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.hooks.links import application_said_in, history_url
 from airflow_provider_ducklake.hooks.spark_installation import installation, jar_of, settings_in
@@ -515,7 +515,7 @@ class SparkSubmitter:
         check_sources(request, settings.master, storage_options)
         check_submission(settings, self.operator.application)
         warnings = [
-            *spark_store.check_store(request, settings, storage_options),
+            *storage.check_store(request, settings, storage_options),
             needs_of_driver(request.directory, settings, storage_options),
         ]
         for warning in filter(None, warnings):
@@ -526,7 +526,7 @@ class SparkSubmitter:
         settings = self.settings()
         if not self.submission.adds_packages:
             return settings
-        added = spark_store.missing_packages(request, settings)
+        added = storage.missing_packages(request, settings)
         if not added:
             return settings
         self.operator.packages = ",".join(filter(None, [self.operator.packages, *added]))
@@ -575,12 +575,12 @@ class SparkSubmitter:
 
     def _document_key(self, directory: str) -> list[str] | None:
         """Return the arguments by which the driver opens a sealed request; None: it cannot."""
-        from airflow_provider_ducklake.lake.storage.files import writing as sealing  # noqa: PLC0415 - no DAG file needs it
+        from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - no DAG file needs it
 
         if self.settings().has_driver_here:  # it gets the key by its environment
             return []
-        file = sealing.file_of(directory)
-        if file is None and sealing.key_of(directory) is not None:
+        file = writing.file_of(directory)
+        if file is None and writing.key_of(directory) is not None:
             self.operator.log.warning(
                 "In cluster mode the keys of the lake's files are in the job's documents in %s, for whoever "
                 "may read there. Put a document_key_file into the extra of the lake's connection, a file "
@@ -618,14 +618,14 @@ class SparkSubmitter:
         self, request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
     ) -> dict[str, str]:
         """Return the environment of ``spark-submit`` on this machine, which nobody else is to see."""
-        from airflow_provider_ducklake.lake.storage.files import writing as sealing  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - not for DAG files
         from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment  # noqa: PLC0415 - as well
 
         if not settings.has_driver_here:
             return secrets_of_upload(request.directory, settings, storage_options)
         is_remote = "://" in request.directory
         of_store = as_environment(storage_options) if is_remote else {}
-        of_documents = sealing.as_environment(request.directory)
+        of_documents = writing.as_environment(request.directory)
         return {**self._python(settings), **self._passwords.variables, **of_store, **of_documents}
 
     def _python(self, settings: SubmitSettings) -> dict[str, str]:

@@ -227,9 +227,9 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )
         if submitter.deploy_mode() != "client":
-            from airflow_provider_ducklake.lake.storage.files import writing as sealing  # noqa: PLC0415 - not for DAG files
+            from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - not for DAG files
 
-            sealing.expect_drivers_without_key()
+            writing.expect_drivers_without_key()
         elif not (self.deferrable or self.wants_durable):
             return submitter
         from airflow_provider_ducklake.hooks.cluster_submitter import detached  # noqa: PLC0415 - not for DAG files

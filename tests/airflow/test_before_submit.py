@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.hooks import spark_submit as before_submit
+from airflow_provider_ducklake.hooks import spark_submit
 from airflow_provider_ducklake.hooks.spark_submit import (
     SubmitSettings,
     check_submission,
@@ -21,7 +21,7 @@ CLAIM = "spark.kubernetes.driver.volumes.persistentVolumeClaim.lake.mount.path"
 
 
 def test_only_what_this_process_sees_as_spark_does_is_looked_for(tmp_path):
-    seen = before_submit._is_seen
+    seen = spark_submit._is_seen
 
     assert seen(str(tmp_path), S3, "local[2]")
     assert not seen(str(tmp_path), S3, "spark://master:7077")

@@ -10,8 +10,7 @@ from uuid import uuid4
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_ducklake.hooks import clusters as cluster_manager
-from airflow_provider_ducklake.hooks import clusters as kubernetes_manager
+from airflow_provider_ducklake.hooks import clusters
 from airflow_provider_ducklake.hooks.clusters import (
     ClusterManager,
     Kubernetes,
@@ -190,7 +189,7 @@ ASKED = {
 def test_a_manager_that_never_ends_its_answer_is_none_after_the_limit(
     ask, begin, again, kubernetes, monkeypatch
 ):
-    for module in (cluster_manager, kubernetes_manager):
+    for module in (clusters, clusters):
         monkeypatch.setattr(module, "ANSWER_SECONDS", 1)
     with (
         talking_server(lambda connection: connection.sendall(begin), again) as port,
@@ -200,7 +199,7 @@ def test_a_manager_that_never_ends_its_answer_is_none_after_the_limit(
 
 
 def test_a_manager_whose_answer_is_too_long_is_none(monkeypatch):
-    monkeypatch.setattr(cluster_manager, "_ANSWER_BYTES", 10_000)
+    monkeypatch.setattr(clusters, "_ANSWER_BYTES", 10_000)
     with (
         talking_server(lambda connection: connection.sendall(HEAD + b"\r\n{"), b" " * 8192) as port,
         pytest.raises(ClusterUnavailableError, match="longer than 10000 bytes"),

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import CatalogUnavailableError
-from airflow_provider_ducklake.triggers import watcher as poller
+from airflow_provider_ducklake.triggers import watcher
 from airflow_provider_ducklake.triggers.watcher import LakePoller, LakeThreads, in_own_thread
 from tests.reference.silent import dropping_server, silent_server
 
@@ -79,7 +79,7 @@ async def beside(dead: list[str], seconds: float, enough: int | None) -> int:
 def polls(dead: list[str], seconds: float, enough: int | None = None) -> int:
     """Count them on a loop of its own; threads that hang do not keep it from ending."""
     found = asyncio.run(beside(dead, seconds, enough))
-    assert poller._POLLERS == {}
+    assert watcher._POLLERS == {}
     return found
 
 
@@ -128,7 +128,7 @@ def test_threads_that_hang_are_counted_and_use_up_no_more_than_their_lakes_own()
 def test_a_poll_that_is_not_answered_in_time_is_an_error_of_that_poll(sqlite_catalog, connect, monkeypatch):
     connect(sqlite_catalog)
     Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path).close()
-    monkeypatch.setattr(poller, "_PATIENCE", 0.3)
+    monkeypatch.setattr(watcher, "_PATIENCE", 0.3)
     hang = threading.Event()
 
     async def error_of(question: Callable[[Lake], object]) -> tuple[Exception, float]:

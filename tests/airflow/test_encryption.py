@@ -15,7 +15,7 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger import document_keys
 from airflow_provider_ducklake.lake.errors import CatalogError, InvalidOptionError, StorageError
-from airflow_provider_ducklake.lake.storage.files import writing as sealing
+from airflow_provider_ducklake.lake.storage.files import writing
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded
@@ -175,7 +175,7 @@ def document_key(catalog) -> str:
 
 def test_two_keys_for_documents_are_refused_with_what_to_do(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
-        key = document_keys.ensure(lake._lake.catalog, sealing.new_key())
+        key = document_keys.ensure(lake._lake.catalog, writing.new_key())
         with closing(sqlite3.connect(sqlite_catalog.location)) as connection:
             connection.execute("INSERT INTO airflow_ducklake_document_key VALUES (2, 'abc')")
             connection.commit()

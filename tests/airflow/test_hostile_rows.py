@@ -39,7 +39,7 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
     Consumption,
     OnClear,
 )
-from airflow_provider_ducklake.lake.storage.files import writing as sealing
+from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable
 from airflow_provider_ducklake.lake.writes import run as detached
 from airflow_provider_ducklake.lake.writes import staged
@@ -223,8 +223,8 @@ def consume(lake: Lake) -> object:
 def seal(lake: Lake) -> None:
     """Learn the key by which documents are sealed, and seal one."""
     nowhere = f"/nowhere/{uuid4()}/"
-    sealing.learn(nowhere, document_keys.ensure(lake._lake.catalog, sealing.new_key()))
-    sealing.sealed(f"{nowhere}x", b"x")
+    writing.learn(nowhere, document_keys.ensure(lake._lake.catalog, writing.new_key()))
+    writing.sealed(f"{nowhere}x", b"x")
 
 
 def verbs_of(scene: Scene) -> dict[str, dict[str, Verb]]:
@@ -297,7 +297,7 @@ def made(folder: Path, server: Server, kind: str) -> Scene:
         lake.tag("q3")
         lake.writes.note_watermark(CONSUMER, "{}")
         consume(lake)
-        document_keys.ensure(lake._lake.catalog, sealing.new_key())
+        document_keys.ensure(lake._lake.catalog, writing.new_key())
         scene.staged_uri = job_io.stage_uri(stage(lake, "o", rows_of(5)).directory)
         with pytest.raises(JobGoesOn) as going:
             insert(lake, scene, replace(scene.cluster, goes_on=True), "try 1")

@@ -33,7 +33,7 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
 )
 from airflow_provider_ducklake.lake.spec.log_lines import size
-from airflow_provider_ducklake.lake.storage.files import writing as sealing
+from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
@@ -762,7 +762,7 @@ def test_the_key_of_documents_is_for_drivers_here_alone(
         insert(source=rows, deploy_mode=deploy_mode, durable=False)
 
     environment = submit.calls[0].environment
-    assert (sealing.VARIABLE in environment) is (deploy_mode == "client")
+    assert (writing.VARIABLE in environment) is (deploy_mode == "client")
 
 
 @pytest.mark.usefixtures("erp")

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.triggers import watcher as poller
+from airflow_provider_ducklake.triggers import watcher
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from airflow_provider_ducklake.triggers.watcher import LakePoller
 from tests.reference.postgres import libpq
@@ -63,7 +63,7 @@ def test_many_who_wait_share_one_statement_per_poll(postgres_catalog, connect):
         async def polls_of_many() -> tuple[list[str], int]:
             waiting = [asyncio.create_task(first_event(one)) for one in waiting_for(tables, since)]
             await asyncio.sleep(0)
-            (shared,) = poller._POLLERS.values()
+            (shared,) = watcher._POLLERS.values()
             calm = 0
             while calm < 10:
                 await asyncio.sleep(INTERVAL / 4)
@@ -81,7 +81,7 @@ def test_many_who_wait_share_one_statement_per_poll(postgres_catalog, connect):
 
     assert polls >= 5
     assert abs(len(sent) - polls) <= 1, sent[:5]
-    assert poller._POLLERS == {}
+    assert watcher._POLLERS == {}
 
 
 def test_no_connection_is_open_between_polls(postgres_catalog, connect):

@@ -25,7 +25,7 @@ import sqlalchemy.dialects.postgresql.psycopg
 import sqlalchemy.dialects.sqlite.pysqlite  # noqa: F401
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.storage.parquet import writer as parquet_writer  # noqa: F401
+from airflow_provider_ducklake.lake.storage.parquet import writer  # noqa: F401
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 
 SPACE = 1_000_000  # between the numbers of two writers

@@ -4,7 +4,7 @@ python -m tests.interop.faulty_flush
 """
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.storage.deletes import deletes as merged_deletes  # noqa: F401 - imported late otherwise
+from airflow_provider_ducklake.lake.storage.deletes import deletes  # noqa: F401 - imported late otherwise
 from airflow_provider_ducklake.lake.storage.moving import flush_files  # noqa: F401 - imported late otherwise
 from tests.concurrency.faulty_writer import Outcome, serve
 

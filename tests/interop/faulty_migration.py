@@ -6,7 +6,7 @@ A scenario is the version to migrate to.
 """
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.storage.moving import restored as stamped_copy  # noqa: F401 - imported late otherwise
+from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: F401 - imported late otherwise
 from tests.concurrency.faulty_writer import Outcome, serve
 
 

@@ -24,7 +24,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.storage.foreign import delta as delta_table
+from airflow_provider_ducklake.lake.storage.foreign import delta
 from tests.interop.footers import CODEC, chunks_of, edited
 from tests.interop.iceberg_source import plain
 from tests.reference.duckdb_lake import open_lake
@@ -582,7 +582,7 @@ def test_a_vector_in_the_log_without_content_is_refused(lake, folder, text):
 
 def test_where_deltalake_breaks_down_is_an_error_of_ours(lake, folder, monkeypatch):
     with_vector(folder, "i", "")
-    monkeypatch.setattr(delta_table, "check_log", lambda *_: None)
+    monkeypatch.setattr(delta, "check_log", lambda *_: None)
 
     with pytest.raises(StorageError, match="deltalake broke down at it"):
         add(lake, folder)
@@ -595,7 +595,7 @@ def test_what_ends_a_process_goes_through(lake, folder, monkeypatch, end):
         raise end
 
     write(folder, i=[1])
-    monkeypatch.setattr(delta_table, "check_log", check)
+    monkeypatch.setattr(delta, "check_log", check)
 
     with pytest.raises(end):
         add(lake, folder)

@@ -36,7 +36,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from airflow_provider_ducklake.lake.catalog.drafting import add_files as add_table
+from airflow_provider_ducklake.lake.catalog.drafting import add_files
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
@@ -48,7 +48,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.storage.foreign import iceberg as lake_file_io
+from airflow_provider_ducklake.lake.storage.foreign import iceberg
 from tests.interop.iceberg_source import (
     append,
     changed,
@@ -940,7 +940,7 @@ def test_odd_metadata_is_read_or_is_an_error_of_ours(lake, tmp_path):
     append(table, id=[1, 2, 3], name=["a", "b", "c"])
     path = local(table.metadata_location)
     document = json.loads(path.read_text())
-    source = add_table.Source(str(path), "iceberg")
+    source = add_files.Source(str(path), "iceberg")
     outcomes = Counter()
     for odd in odd_documents(document):
         path.write_text(json.dumps(odd))
@@ -949,10 +949,10 @@ def test_odd_metadata_is_read_or_is_an_error_of_ours(lake, tmp_path):
     assert outcomes["read"] > 50 and outcomes["refused"] > 50  # noqa: PT018 - both of them happen
 
 
-def outcome(lake: Lake, source: add_table.Source) -> str:
+def outcome(lake: Lake, source: add_files.Source) -> str:
     """Read a table's metadata; any other error than ours fails the test."""
     try:
-        add_table.read_source(lake.writes._lake, source)
+        add_files.read_source(lake.writes._lake, source)
     except DuckLakeError:
         return "refused"
     return "read"
@@ -1015,7 +1015,7 @@ def test_sources_that_are_none(lake, tmp_path):
 
 @pytest.mark.parametrize("name", ["v2.metadata.json", "v2.gz.metadata.json"])
 def test_metadata_that_is_too_long_is_refused_before_it_is_all_there(lake, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(lake_file_io, "_MOST_BYTES", 2**22)
+    monkeypatch.setattr(iceberg, "_MOST_BYTES", 2**22)
     folder = tmp_path / "ice" / "metadata"
     folder.mkdir(parents=True)
     if "gz" in name:

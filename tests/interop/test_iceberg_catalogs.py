@@ -17,8 +17,7 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.storage.foreign import iceberg as lake_file_io
-from airflow_provider_ducklake.lake.storage.foreign import iceberg_catalog
+from airflow_provider_ducklake.lake.storage.foreign import iceberg, iceberg_catalog
 from tests.interop.iceberg_source import append, local, new_table
 from tests.reference.silent import silent_server, talking_server
 
@@ -165,7 +164,7 @@ def test_the_metadata_file_of_a_sql_catalog_is_read_within_limits(lake, tmp_path
     append(table, id=[1, 2])
     with local(table.metadata_location).open("a") as file:
         file.write(" " * 2**16)
-    monkeypatch.setattr(lake_file_io, "_MOST_BYTES", 2**16)
+    monkeypatch.setattr(iceberg, "_MOST_BYTES", 2**16)
 
     with pytest.raises(StorageError, match=f"{local(table.metadata_location).name}: it has more than 65536"):
         add(lake, sql_catalog(tmp_path))

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event, text
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.catalog.migrations import migrate as migrating
+from airflow_provider_ducklake.lake.catalog.migrations import migrate
 from airflow_provider_ducklake.lake.errors import (
     CatalogError,
     StorageError,
@@ -310,8 +310,8 @@ def test_files_merged_meanwhile_are_copied_as_well(old):
                 merge_once_more(old)
             return lake.locate(path)
 
-        files = migrating.Files(locate, lambda: None)
-        result = migrating.migrate(lake._lake.catalog, files, dry_run=False, backup=False)
+        files = migrate.Files(locate, lambda: None)
+        result = migrate.migrate(lake._lake.catalog, files, dry_run=False, backup=False)
 
     assert result.files == 3
     with open_lake(old.catalog) as reference:

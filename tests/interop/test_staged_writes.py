@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.codec import FORMAT_VERSION
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot
-from airflow_provider_ducklake.lake.storage.files import writing as sealing
+from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.writes.staged import commit_writes, discard, read_staged, tidy_up
 from airflow_provider_ducklake.lake.writes.verb import Commit
 from tests.interop.staging import rows_of, stage
@@ -474,7 +474,7 @@ def test_of_a_damaged_staged_write_that_was_committed_only_the_documents_go(sqli
 def test_sealed_documents_count_only_in_the_directory_for_which_their_job_was_registered(
     sqlite_catalog, lake, monkeypatch
 ):
-    monkeypatch.setattr(sealing, "_known", {lake.data_path: sealing._Known(bytes(32))})
+    monkeypatch.setattr(writing, "_known", {lake.data_path: writing._Known(bytes(32))})
     staged = stage(lake, "orders", rows_of(1))
     copied = f"{lake.table_snapshot('lines').root}{Path(staged.directory).name}/"
     shutil.copytree(staged.directory, copied)

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, TableNotFoundError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import MENDABLE, NOTES, Finding, FindingCode
-from airflow_provider_ducklake.lake.storage.moving import compact as shared_row_ids
+from airflow_provider_ducklake.lake.storage.moving import compact
 from tests.interop import corpus, planted
 from tests.reference.duckdb_lake import open_lake
 
@@ -123,7 +123,7 @@ def test_the_examples_of_the_guide_run(whole, tmp_path):
 
 
 def test_row_ids_are_compared_a_window_at_a_time(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(shared_row_ids, "_WINDOW", 4)
+    monkeypatch.setattr(compact, "_WINDOW", 4)
     assert not codes_of(whole.lake.catalog)
     for number, corruption in enumerate(planted.CORRUPTIONS):
         if corruption.code is FindingCode.ROW_ID_TWICE:

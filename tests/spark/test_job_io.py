@@ -45,7 +45,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     StructType,
     parse_type,
 )
-from airflow_provider_ducklake.lake.storage.files import writing as sealing
+from airflow_provider_ducklake.lake.storage.files import writing
 
 JOB_ID = "0190f3c1-0000-7000-8000-000000000001"
 
@@ -313,10 +313,10 @@ def test_the_jobs_error_is_raised_by_the_reader(tmp_path):
 @pytest.fixture
 def learn(monkeypatch):
     """Have this process have a key from some moment on."""
-    monkeypatch.setattr(sealing, "_known", {})
-    monkeypatch.setattr(sealing, "_drivers", sealing._Drivers())
-    monkeypatch.delenv(sealing.VARIABLE, raising=False)
-    return lambda directory: sealing.learn(f"{directory}/", sealing.new_key())
+    monkeypatch.setattr(writing, "_known", {})
+    monkeypatch.setattr(writing, "_drivers", writing._Drivers())
+    monkeypatch.delenv(writing.VARIABLE, raising=False)
+    return lambda directory: writing.learn(f"{directory}/", writing.new_key())
 
 
 @pytest.mark.parametrize("forged", ["_DONE", "part-00000.json"])

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ducklake.hooks.connection_form import CATALOG_TYPES
-from airflow_provider_ducklake.lake.catalog.database import connect
-from airflow_provider_ducklake.lake.catalog.database import tables as column_types
+from airflow_provider_ducklake.lake.catalog.database import connect, tables
 from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
 from airflow_provider_ducklake.lake.catalog.dialects.duckdb import DuckDbDialect
@@ -73,7 +72,7 @@ def test_each_database_has_its_dialect(name, database, tmp_path):
 
 
 def test_each_table_of_the_databases_has_them_all():
-    assert set(column_types._STORAGE) == set(DIALECTS)
+    assert set(tables._STORAGE) == set(DIALECTS)
     opened = {one.driver.partition("+")[0] for one in connect._DATABASES.values()}
     assert opened == set(DIALECTS)
 

@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.ledger import restores as restore_log
+from airflow_provider_ducklake.lake.catalog.ledger import restores
 from airflow_provider_ducklake.lake.catalog.reports import watch
 from airflow_provider_ducklake.lake.catalog.reports.changes import ChangeFeed, check_complete, find_changes
 from airflow_provider_ducklake.lake.catalog.reports.health import LakeHealth, health
@@ -27,7 +27,6 @@ from airflow_provider_ducklake.lake.catalog.reports.numbers import (
 )
 from airflow_provider_ducklake.lake.catalog.reports.watch import commit_reports, reported
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots as read_tags
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import registered
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import aware
 from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted, find_scan, find_table, load_table
@@ -117,7 +116,7 @@ class LakeReads:
     def tags(self) -> list[Tag]:
         """Return the tags of the lake, in the order of their snapshots."""
         with self._lake.reading() as connection:
-            return read_tags.tags(connection, self._lake.catalog)
+            return read_snapshots.tags(connection, self._lake.catalog)
 
     def _first_snapshot(self, connection: Connection, start: int | datetime | str) -> Snapshot:
         if isinstance(start, datetime):
@@ -497,7 +496,7 @@ class LakeReads:
     def restored_tables(self) -> tuple[RestoredTable, ...]:
         """Return what restores did to tables, whether their snapshots are there or not."""
         with self._lake.reading() as connection:
-            return restore_log.restores(connection, self._lake.catalog)
+            return restores.restores(connection, self._lake.catalog)
 
     def insertions(
         self, table: TableName, start: int | datetime | str, end: int | datetime | str

@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, job_directory
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
-from airflow_provider_ducklake.lake.storage.files import writing as sealing
+from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.storage.files.filesystem import exists
 from airflow_provider_ducklake.lake.writes.run import (
     attending,
@@ -136,7 +136,7 @@ def stream(
 def _commit(verb: Stream, lake: Lake, info: CommitInfo, job_ids: Sequence[str] = ()) -> list[CommittedBatch]:
     """Commit what is staged, and release the jobs that did it."""
     table, checkpoint = lake.table_snapshot(verb.table), verb.directory
-    sealing.learn(checkpoint, sealing.key_of(table.root), sealing.file_of(table.root))
+    writing.learn(checkpoint, writing.key_of(table.root), writing.file_of(table.root))
     owner = StreamOwner(str(table.name), table.table_uuid, verb.task)
     stream_io.claim(checkpoint, owner, lake.storage_options)
     committed = []

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet import modules as thrift
+from airflow_provider_ducklake.lake.storage.parquet import modules
 from airflow_provider_ducklake.lake.storage.parquet.modules import read_struct
 from airflow_provider_ducklake.lake.storage.parquet.opening import (
     Annotations,
@@ -75,7 +75,7 @@ def test_a_footer_of_more_values_than_memory_has_room_for_is_refused(monkeypatch
     list_of_structs = bytes([0x19, 0xFC, 0xC0, 0x84, 0x3D]) + bytes(1_000_000) + b"\0"
     footer, _ = read_struct(list_of_structs)
     assert len(footer[1].value.values) == 1_000_000
-    monkeypatch.setattr(thrift, "_MOST_VALUES", 999_999)
+    monkeypatch.setattr(modules, "_MOST_VALUES", 999_999)
 
     with pytest.raises(StorageError, match="more than 999999 values"):
         read_struct(list_of_structs)

@@ -35,10 +35,9 @@ from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
     with_retries,
 )
 from airflow_provider_ducklake.lake.catalog.effects import effects_of
-from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs
-from airflow_provider_ducklake.lake.catalog.ledger import restores as restore_log
+from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs, restores
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot import read as read_counters
+from airflow_provider_ducklake.lake.catalog.snapshot.read import check_counters, which_counters
 from airflow_provider_ducklake.lake.errors import CommitStateUnknownError, TransactionConflictError
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.options import Options
@@ -227,7 +226,7 @@ def _notes(
         state = _begin(connection, catalog, planned, answers)
         for change in planned.changes:
             yield from effects_of(change, state, catalog.tables)
-        yield from restore_log.record_effects(catalog, planned.changes, state)
+        yield from restores.record_effects(catalog, planned.changes, state)
     if planned.consumed is not None:
         consumers.check_unchanged(planned.consumed, answers["consumed"])
         yield from consumers.record_effects(catalog, planned.consumed, _now(answers["progress"]))
@@ -266,7 +265,7 @@ def _attempt_locked(
             for change in deletes.changes_for(state.snapshot_id)
             for effect in effects_of(change, state, tables)
         ]
-        effects.extend(restore_log.record_effects(catalog, planned.changes, state))
+        effects.extend(restores.record_effects(catalog, planned.changes, state))
         if planned.keyed is not None:
             effects.append(commit_keys.record_effect(catalog, planned.keyed.key, state))
         if planned.consumed is not None:
@@ -307,9 +306,7 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
         bases = [one.upto for one in planned.consumed.ranges]
     questions: dict[str, Question[Any]] = {
         "progress": read_snapshots.which_progress(catalog.tables, min(bases), catalog.dialect.clock),
-        "counters": read_counters.which_counters(
-            catalog.tables, definitions=changes_definitions(planned.changes)
-        ),
+        "counters": which_counters(catalog.tables, definitions=changes_definitions(planned.changes)),
         **questions_of(catalog, planned.needs),
     }
     if planned.keyed is not None:
@@ -347,7 +344,7 @@ def _earlier(
         )
     tables = {record.table_id for record in now.replaced}
     base = max((stage.base for stage in planned.stages), default=0)
-    for one in restore_log.restores(connection, catalog) if tables and base else ():
+    for one in restores.restores(connection, catalog) if tables and base else ():
         # one that changed nothing is noted for the next snapshot
         if one.table_id in tables and base < one.restored_at <= head:
             ours, name = "replace the rows it had added", f"table {one.table_id}"
@@ -365,7 +362,7 @@ def _begin(
         since = [one for one in progress.newer if one.id > stage.base]
         _check_since(stage, head, since)
         check_overlap(connection, catalog, stage, head, since)
-    read_counters.check_counters(head, answers["counters"])
+    check_counters(head, answers["counters"])
     facts = locked_facts(connection, catalog, head.id, planned.needs, answers)
     check_changes(changes, facts)
     return CommitState(head, _now(progress), facts, catalog_changes=changes_catalog(changes, facts))

@@ -25,8 +25,7 @@ from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
     insert,
     with_retries,
 )
-from airflow_provider_ducklake.lake.catalog.ledger import own_tables
-from airflow_provider_ducklake.lake.catalog.ledger import restores as restore_log
+from airflow_provider_ducklake.lake.catalog.ledger import own_tables, restores
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
 from airflow_provider_ducklake.lake.spec.snapshots import (
     FIRST_GENERATION,
@@ -198,7 +197,7 @@ def replay(
 ) -> Replay:
     """Return what the records of a key mean for its next commit; see ``replay_of``."""
     is_again = any(record.generation != key.generation for record in found)
-    return replay_of(found, key, on_clear, restore_log.restores(connection, catalog) if is_again else ())
+    return replay_of(found, key, on_clear, restores.restores(connection, catalog) if is_again else ())
 
 
 def start_over(catalog: Catalog, key: CommitKey, found: Iterable[CommitRecord]) -> None:

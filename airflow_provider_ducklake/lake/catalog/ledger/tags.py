@@ -14,7 +14,6 @@ from sqlalchemy import select
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
 from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, own_tables
 from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots as read_tags
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import tag_table
 from airflow_provider_ducklake.lake.errors import TagExistsError, TagNotFoundError
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
@@ -78,9 +77,9 @@ def untag(catalog: Catalog, name: str, key: CommitKey | None = None) -> TagResul
             if (done := _done(connection, catalog, name, key)) is not None:
                 return done
             read_snapshots.check_version(connection, catalog.tables)
-            found = read_tags.find_tag(connection, catalog, name)
+            found = read_snapshots.find_tag(connection, catalog, name)
             if found is None:
-                raise TagNotFoundError(name, [one.name for one in read_tags.tags(connection, catalog)])
+                raise TagNotFoundError(name, [one.name for one in read_snapshots.tags(connection, catalog)])
             _forget(connection, catalog, name)
             _record(connection, catalog, key, found.snapshot_id)
             connection.commit()
@@ -101,7 +100,7 @@ def _done(connection: Connection, catalog: Catalog, name: str, key: CommitKey | 
 def _tag(
     connection: Connection, catalog: Catalog, request: TagRequest, snapshot: Snapshot, key: CommitKey | None
 ) -> TagResult:
-    before = read_tags.find_tag(connection, catalog, request.name)
+    before = read_snapshots.find_tag(connection, catalog, request.name)
     if before is not None and before.snapshot_id == snapshot.id:
         return TagResult(request.name, snapshot.id, is_earlier=True)
     if before is not None and not request.replace and not _is_own(connection, catalog, before, key):

@@ -14,8 +14,7 @@ from airflow_provider_ducklake.lake.catalog.drafting.rows import (
     end_files,
     read_targets,
 )
-from airflow_provider_ducklake.lake.catalog.ledger import jobs
-from airflow_provider_ducklake.lake.catalog.ledger import restores as restore_log
+from airflow_provider_ducklake.lake.catalog.ledger import jobs, restores
 from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult, find_restore
 from airflow_provider_ducklake.lake.catalog.restoring.read_restore import with_statistics
 from airflow_provider_ducklake.lake.errors import CommitStateUnknownError
@@ -66,7 +65,7 @@ def restore(
         return RestoreResult(None, committed=CommittedSnapshot.earlier(keyed.seen.done))
     planned = find_restore(lake.locate, lake.catalog, request)
     if planned.has_changes or planned.unchanged:
-        restore_log.prepare(lake.catalog, dry_run=request.dry_run)
+        restores.prepare(lake.catalog, dry_run=request.dry_run)
     if request.dry_run or not (planned.has_changes or planned.unchanged):
         _log(planned, request)
         return planned.result(dry_run=request.dry_run)

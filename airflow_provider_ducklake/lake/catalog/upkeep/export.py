@@ -303,7 +303,7 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
         UnsupportedFeatureError: inlined rows cannot be exported.
         CatalogUnavailableError: DuckDB is not installed here.
     """
-    from airflow_provider_ducklake.lake.storage.moving import restored as exported_files  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
 
     check_installed(request.path, ExportFormat.of(request.path, request.format))
     with lake.reading() as connection:
@@ -315,10 +315,10 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
         file = Path(scratch) / "catalog"
         made = _make(lake, request, file, lake_id)
         if request.folder is not None and made.paths is not None:
-            exported_files.copy_files(made.paths.copies, request.folder, request.storage_options, lake.locate)
+            restored.copy_files(made.paths.copies, request.folder, request.storage_options, lake.locate)
         replaces = request.overwrite or own is not None
         options, mode = request.storage_options, _mode(lake)
-        if not exported_files.publish(file, request.path, options, mode=mode, replaces=replaces):
+        if not restored.publish(file, request.path, options, mode=mode, replaces=replaces):
             raise ExportExistsError("file", request.path)
     return _summed(_result(lake, request, made.snapshot.id), made)
 
@@ -340,12 +340,12 @@ def _own(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:
     Raises:
         ExportExistsError: there is another file, which is not to be replaced.
     """
-    from airflow_provider_ducklake.lake.storage.moving import restored as exported_files  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
 
-    if not exported_files.is_there(request.path, request.storage_options):
+    if not restored.is_there(request.path, request.storage_options):
         return None
     if request.key is not None:
-        exported_files.fetch(request.path, copy, request.storage_options)
+        restored.fetch(request.path, copy, request.storage_options)
         mark = mark_of(copy)
         if mark is not None and (mark.lake_id, mark.commit_key) == (lake_id, request.key.digest):
             return mark

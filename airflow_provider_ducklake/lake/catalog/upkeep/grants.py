@@ -16,12 +16,12 @@ from airflow_provider_ducklake.lake.catalog.ledger import (
     consumers,
     document_keys,
     jobs,
+    restores,
     watermarks,
 )
-from airflow_provider_ducklake.lake.catalog.ledger import restores as restore_log
 from airflow_provider_ducklake.lake.catalog.open_lake import translated
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import tag_table
-from airflow_provider_ducklake.lake.catalog.upkeep import cleanup as data_path_mark
+from airflow_provider_ducklake.lake.catalog.upkeep import cleanup
 from airflow_provider_ducklake.lake.errors import CatalogRefusedError
 from airflow_provider_ducklake.lake.spec.versions import Role
 
@@ -46,8 +46,8 @@ _OWN: tuple[tuple[Callable[[str | None], Table], tuple[str, ...]], ...] = (
     (document_keys.document_key_table, ("SELECT", "INSERT")),
     (watermarks.watermark_table, ("SELECT", "INSERT", "DELETE")),
     (tag_table, ("SELECT", "INSERT", "DELETE")),
-    (restore_log.restore_table, ("SELECT",)),
-    (data_path_mark.mark_table, ("SELECT",)),
+    (restores.restore_table, ("SELECT",)),
+    (cleanup.mark_table, ("SELECT",)),
 )
 
 
@@ -82,7 +82,7 @@ def _missing(connection: Connection, catalog: Catalog, schema: str) -> Iterator[
         known = catalog.dialect.column_names(connection, table.name, catalog.tables.metadata_schema)
         if not known:
             yield _text(catalog, CreateTable(table, if_not_exists=True))
-            if table.name == restore_log.NAME and (rows := restore_log.first_rows(connection, catalog)):
+            if table.name == restores.NAME and (rows := restores.first_rows(connection, catalog)):
                 yield _text(catalog, table.insert().values(rows))
         else:
             lacking = (column for column in table.columns if column.name not in known)

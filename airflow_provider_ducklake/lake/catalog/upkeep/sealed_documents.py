@@ -18,20 +18,20 @@ def open_documents(lake: OpenLake, key_file: str | None) -> None:
     """
     if not lake.encrypted:
         return
-    from airflow_provider_ducklake.lake.storage.files import writing as sealing  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy
 
     if key_file is not None:
-        sealing.learn_from_file(lake.data_path, key_file)
+        writing.learn_from_file(lake.data_path, key_file)
         return
     with lake.translated():
-        sealing.learn(lake.data_path, document_keys.read(lake.catalog))
+        writing.learn(lake.data_path, document_keys.read(lake.catalog))
 
 
 def seal_documents(lake: OpenLake) -> None:
     """Have documents be sealed from now on."""
     if not lake.encrypted:
         return
-    from airflow_provider_ducklake.lake.storage.files import writing as sealing  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy
 
-    if sealing.file_of(lake.data_path) is None:
-        sealing.learn(lake.data_path, document_keys.ensure(lake.catalog, sealing.new_key()))
+    if writing.file_of(lake.data_path) is None:
+        writing.learn(lake.data_path, document_keys.ensure(lake.catalog, writing.new_key()))

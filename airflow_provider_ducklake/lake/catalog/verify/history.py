@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, func, literal, null, or_, select, union_all
 
 from airflow_provider_ducklake.lake.catalog.database.tables import maybe
-from airflow_provider_ducklake.lake.catalog.snapshot import read as read_counters
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots as read_tags
+from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.lake.catalog.verify.look import lacking
 from airflow_provider_ducklake.lake.errors import CatalogError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
@@ -123,7 +122,7 @@ def _changes_of_none(look: Look) -> Iterator[Finding]:
 
 def check_tags(look: Look) -> Iterator[Finding]:
     """Yield the tags whose snapshots have expired, by a client that does not know tags."""
-    for tag in read_tags.tags(look.connection, look.catalog):
+    for tag in read_snapshots.tags(look.connection, look.catalog):
         if tag.is_lost:
             yield Finding(
                 FindingCode.TAG_WITHOUT_SNAPSHOT,
@@ -135,7 +134,7 @@ def check_tags(look: Look) -> Iterator[Finding]:
 
 def check_counters(look: Look) -> Iterator[Finding]:
     """Yield the counters of the newest snapshot that would give out an id again."""
-    least = read_counters.which_counters(look.tables, definitions=True).ask(look.connection)
+    least = read.which_counters(look.tables, definitions=True).ask(look.connection)
     yield from (
         Finding(
             FindingCode.COUNTER_BEHIND,

@@ -580,8 +580,8 @@ def as_of_column(condition: PathComparison, type_: DuckLakeType) -> Predicate:
     elif not _compares(value.type, type_):
         raise InvalidInputError(
             f"{shown_path(condition.path)} is {_shown_type(type_)} in some rows, which does not compare with "
-            f"{_shown_type(value.type)}. DuckDB refuses that, too: ask for one kind of value, or select the rows "
-            "with Spark's variant_get."
+            f"{_shown_type(value.type)}. DuckDB refuses that, too: ask for one kind of value, or select the "
+            "rows with Spark's variant_get."
         )
     return compare(Column(ONLY, shown_path(condition.path), type_), condition.operator, value)
 

@@ -38,12 +38,8 @@ from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError
 from airflow_provider_ducklake.lake.planning.reading import predicates, scan
 from airflow_provider_ducklake.lake.planning.upkeep import compaction
 from airflow_provider_ducklake.lake.planning.writing import write
-from airflow_provider_ducklake.lake.planning.writing import write as row_changes
 from airflow_provider_ducklake.lake.spark.job import request, results
 from airflow_provider_ducklake.lake.spec import files, options, partitioning, schema, snapshots, sorting
-from airflow_provider_ducklake.lake.spec import files as encryption
-from airflow_provider_ducklake.lake.spec import files as stats
-from airflow_provider_ducklake.lake.spec import snapshots as ids
 from airflow_provider_ducklake.lake.spec.names import identifiers
 from airflow_provider_ducklake.lake.spec.types import geometry
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
@@ -63,9 +59,8 @@ if TYPE_CHECKING:
 
 
 _MODULES: tuple[ModuleType, ...] = (
-    *(predicates, scan, compaction, row_changes, write, request, results),
-    *(encryption, files, ids, options, partitioning, schema, snapshots, sorting, stats, identifiers, changes),
-    geometry,
+    *(predicates, scan, compaction, write, request, results),
+    *(files, options, partitioning, schema, snapshots, sorting, identifiers, changes, geometry),
 )
 # what annotations name; many modules import it for type checkers only
 NAMES = {name: one for module in _MODULES for name, one in vars(module).items()}
@@ -73,7 +68,7 @@ NAMES |= {"Mapping": Mapping, "Sequence": Sequence, "datetime": datetime, "Any":
 
 AS_LIST = {
     *(snapshots.Snapshot, schema.Default, sorting.SortField),
-    *(files.MappedColumn, stats.ColumnStats, row_changes.NewDeletes, changes.RewriteSource),
+    *(files.MappedColumn, files.ColumnStats, write.NewDeletes, changes.RewriteSource),
 }
 TAGS = {
     write.NewTable: "new",
@@ -117,7 +112,7 @@ def _qualified_name(parts: tuple[str, ...]) -> identifiers.QualifiedName:
     return identifiers.QualifiedName.of(parts)
 
 
-def _by_column(found: tuple[stats.ColumnStats, ...]) -> dict[ids.ColumnId, stats.ColumnStats]:
+def _by_column(found: tuple[files.ColumnStats, ...]) -> dict[snapshots.ColumnId, files.ColumnStats]:
     keyed = {one.column_id: one for one in found}
     if len(keyed) != len(found):
         raise ValueError("a column has statistics twice")
@@ -194,12 +189,12 @@ WRITTEN_AS: dict[Any, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = 
     datetime: (str, datetime.isoformat, _in_utc),
     float: (str, repr, _finite),
     identifiers.QualifiedName: (tuple[str, ...], attrgetter("parts"), _qualified_name),
-    encryption.FileKey: (str, attrgetter("text"), encryption.FileKey),
+    files.FileKey: (str, attrgetter("text"), files.FileKey),
     options.Options: (Mapping[str, str], lambda value: value.texts, options.Options),
     partitioning.Transform: (str, str, partitioning.Transform.parse),
     schema.TableSchema: (tuple[schema.Column, ...], lambda value: value.columns, schema.TableSchema),
-    Mapping[ids.ColumnId, stats.ColumnStats]: (
-        *(tuple[stats.ColumnStats, ...], lambda value: value.values(), _by_column),
+    Mapping[snapshots.ColumnId, files.ColumnStats]: (
+        *(tuple[files.ColumnStats, ...], lambda value: value.values(), _by_column),
     ),
 }
 

@@ -31,7 +31,7 @@ from airflow_provider_ducklake.lake.spark.writing.row_order import clustered, or
 from airflow_provider_ducklake.lake.spark.writing.write_arrow import runs
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.storage.files import writing as sealing
+from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.storage.moving.compact import Rewriting, compactor, in_one_file
 from airflow_provider_ducklake.lake.storage.parquet.carriers import carrier_schema, in_carriers
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
@@ -89,10 +89,10 @@ def _task(plan: WritePlan, source: CompactionSource) -> Callable[[str], int]:
     """Return the function that a task runs; it carries plain values, and the job's zip brings the rest."""
     document, staging_id, partition_id = encode(plan, WritePlan), source.staging_id, source.partition_id
     of_driver, directory = secret(), directory_of(source)
-    document_key = sealing.key_of(directory)
+    document_key = writing.key_of(directory)
 
     def run(text: str) -> int:
-        sealing.learn(directory, document_key)
+        writing.learn(directory, document_key)
         alone = CompactionSource(decode(json.loads(text), Compaction), staging_id, partition_id)
         try:
             return compact_bin(alone, decode(document, WritePlan))
@@ -215,10 +215,10 @@ def _write_task(source: CompactionSource, plan: WritePlan) -> BatchFunction:
     encoded, document = json.dumps(encode(source.compaction, Compaction)), encode(plan, WritePlan)
     staging_id, partition_id = source.staging_id, source.partition_id
     directory = directory_of(source)
-    document_key = sealing.key_of(directory)
+    document_key = writing.key_of(directory)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sealing.learn(directory, document_key)
+        writing.learn(directory, document_key)
         told = CompactionSource(decode(json.loads(encoded), Compaction), staging_id, partition_id)
         writer = _BinWriter(told, decode(document, WritePlan))
         for (key,), group in groupby(runs(batches, 1), key=itemgetter(0)):

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.spark.sessions.classic import start_session
 from airflow_provider_ducklake.lake.spark.sessions.settings import reach_buckets, take_texts_as_written
 from airflow_provider_ducklake.lake.spark.sources import of_source
 from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
-from airflow_provider_ducklake.lake.storage.files import writing as sealing
+from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.storage.files.filesystem import has_secrets, process_options, split_scheme
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     log.info("Job request: %s", uri)  # before users' own code: JobLog looks for a driver's line
     try:
         for file in key_file:
-            sealing.learn_from_file("", file)
+            writing.learn_from_file("", file)
         request = job_io.read_request(uri, digest)
     except StorageError as error:
         log.error("%s: %s", SparkJobError.__name__, unreadable_request(uri, error))  # noqa: TRY400 - one line

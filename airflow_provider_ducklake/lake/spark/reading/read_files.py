@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.spark.reading import read_deletes as read_arrow
+from airflow_provider_ducklake.lake.spark.reading import read_deletes
 from airflow_provider_ducklake.lake.spark.reading.read_deletes import numbered, place, spark_path
 from airflow_provider_ducklake.lake.spark.reading.read_layout import layouts
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
@@ -75,7 +75,7 @@ def rows_of(read: Read) -> DataFrame:
     """Return the rows of a plan, unfiltered: its files' and those that lie in the catalog."""
     parts = list(_parts(read))
     if not parts:
-        return read.spark.createDataFrame([], read_arrow.carrier_types(read.columns, read.numbers))
+        return read.spark.createDataFrame([], read_deletes.carrier_types(read.columns, read.numbers))
     return reduce(DataFrame.union, parts)
 
 
@@ -90,12 +90,12 @@ def _parts(read: Read) -> Iterator[DataFrame]:
     if by_arrow:
         plan = replace(read.plan, files=tuple(by_arrow))
         numbers = read.numbers if read.columns else read.names.numbers  # rows without columns have no count
-        rows = read_arrow.rows_of_files(
+        rows = read_deletes.rows_of_files(
             read.spark, plan, read.columns, numbers, storage_options=read.storage_options
         )
         yield rows.select(*names)
     if any(part.rows for part in read.plan.inlined_rows):
-        rows = read_arrow.inlined_rows(read.spark, read.plan, read.columns, read.names.numbers)
+        rows = read_deletes.inlined_rows(read.spark, read.plan, read.columns, read.names.numbers)
         yield rows.select(*names)
 
 
