@@ -350,7 +350,8 @@ def test_a_dry_run_gives_every_reason_and_its_remedy(odd_lake):
     assert "flush the inlined data of main.odd" in odd
     assert "began" in stranger
     assert "does not exist" in missing
-    assert all(one in str(refused.value) for one in plan.refusals)
+    said = str(refused.value)  # which shortens the first of them in its middle
+    assert all(one[:200] in said and one[-50:] in said for one in plan.refusals)
     assert "DuckDB 1.x" in plan.opened_by
 
 

@@ -2,6 +2,7 @@
 
 import random
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -97,6 +98,10 @@ def assert_definition_comes_back(lake, catalog, kind, *, rows_change):
     assert sorted(run(catalog, COMMENTS)) == sorted(comments)
     assert lake.verify() == []
     assert_read_alike(lake, catalog)
+    if kind == "nullability":  # DuckDB 1.5.5 cannot flush such a table: docs/compatibility.md
+        with pytest.raises(duckdb.ConstraintException, match="NOT NULL"):
+            run(catalog, "CALL ducklake_flush_inlined_data('lake')")
+        lake.flush_inlined_data("t")
     counts = run(
         catalog,
         "INSERT INTO t (i) VALUES (500)",
