@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
     from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
     from airflow_provider_ducklake.operators.export_catalog import DuckLakeExportCatalogOperator
-    from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
+    from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeFlushInlinedDataOperator
     from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
     from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
     from airflow_provider_ducklake.operators.maintenance import ducklake_maintenance
     from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
     from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
-    from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+    from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
     from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
     from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
     from airflow_provider_ducklake.operators.tag import DuckLakeTagOperator
@@ -48,10 +48,10 @@ __all__ = [
     "DuckLakeDiscardStagedOperator",
     "DuckLakeExpireSnapshotsOperator",
     "DuckLakeExportCatalogOperator",
+    "DuckLakeFlushInlinedDataOperator",
     "DuckLakeMigrateOperator",
-    "DuckLakeRestoreTableOperator",
+    "DuckLakeRestoreOperator",
     "DuckLakeSparkDeleteOperator",
-    "DuckLakeSparkFlushInlinedDataOperator",
     "DuckLakeSparkInsertOperator",
     "DuckLakeSparkMergeAdjacentFilesOperator",
     "DuckLakeSparkMergeOperator",
@@ -75,9 +75,9 @@ _MODULES = {
     "DuckLakeExpireSnapshotsOperator": "expire_snapshots",
     "DuckLakeExportCatalogOperator": "export_catalog",
     "DuckLakeMigrateOperator": "migrate",
-    "DuckLakeRestoreTableOperator": "restore",
+    "DuckLakeRestoreOperator": "restore",
     "DuckLakeSparkDeleteOperator": "delete",
-    "DuckLakeSparkFlushInlinedDataOperator": "flush_inlined_data",
+    "DuckLakeFlushInlinedDataOperator": "flush_inlined_data",
     "DuckLakeSparkInsertOperator": "insert",
     "DuckLakeSparkMergeAdjacentFilesOperator": "compact",
     "DuckLakeSparkMergeOperator": "merge",

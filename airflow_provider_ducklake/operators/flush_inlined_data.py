@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.events import announce
+from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.writes.arguments import parse_flag, parse_min_rows
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from airflow_provider_ducklake.operators.base import DuckLakeOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import FlushResult
 
 
-class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkOperator):
+class DuckLakeFlushInlinedDataOperator(DuckLakeOperator):
     """Move inlined rows and inlined deletes from the catalog to Parquet files, as one snapshot.
 
     Readers see no difference at any snapshot, and the change feed does not show it. Rows that others insert
     in the meantime stay in the catalog. A retry flushes what is left.
 
-    It needs no cluster: the rows come from the catalog's database, which only the worker reaches, so it
-    writes the files itself, in little memory. It accepts the arguments of ``SparkSubmitOperator``, as all
-    ``DuckLakeSpark…`` operators do, so that they may be in ``default_args``; no Spark job is submitted.
+    It needs no Spark: the rows come from the catalog's database, which only the worker reaches, so the worker
+    writes the files, in little memory.
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``; default: all tables with
         inlined rows or deletes, except those whose option ``auto_compact`` is off. (templated)
@@ -47,7 +49,7 @@ class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkOperator):
         "schema",
         "min_rows",
         "is_dry_run",
-        *DuckLakeSparkOperator.template_fields,
+        *DuckLakeOperator.template_fields,
     )
 
     def __init__(
@@ -57,7 +59,7 @@ class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkOperator):
         schema: str | None = None,
         min_rows: int | str = 0,
         dry_run: bool | str = False,
-        **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
+        **kwargs: Any,  # noqa: ANN401 - Airflow's
     ) -> None:
         super().__init__(**kwargs)
         self.table = table
@@ -65,19 +67,28 @@ class DuckLakeSparkFlushInlinedDataOperator(DuckLakeSparkOperator):
         self.min_rows = min_rows
         self.is_dry_run = dry_run  # "dry_run" is a method of every operator
 
-    def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:  # noqa: ARG002
+    @no_retry_on_user_errors()
+    def execute(self, context: Context) -> dict[str, Any]:
         """Flush, and return what was flushed."""
         min_rows = parse_min_rows(self.min_rows)
         dry_run = parse_flag("dry_run", self.is_dry_run)
-        found = lake.flush_inlined_data(
-            self.table or None,
-            schema=self.schema or None,
-            min_rows=min_rows,
-            info=self.commit_info(identity),
-            dry_run=dry_run,
-        )
+        with (
+            closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,
+            verbs_logged_by(self.log),
+        ):
+            identity = commit_identity(context, self, hook.settings().commit_namespace)
+            lake = hook.lake()
+            found = lake.flush_inlined_data(
+                self.table or None,
+                schema=self.schema or None,
+                min_rows=min_rows,
+                info=CommitInfo("airflow", self.commit_message or identity.message, identity.extra),
+                dry_run=dry_run,
+            )
+            summary = _summary(found, dry_run=dry_run)
+            announce(self, context, lake, () if summary["snapshot_id"] is None else (summary["snapshot_id"],))
         self._report(found, dry_run=dry_run)
-        return _summary(found, dry_run=dry_run)
+        return summary
 
     def _report(self, found: Sequence[FlushResult], *, dry_run: bool) -> None:
         if not found:

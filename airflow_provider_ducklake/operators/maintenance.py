@@ -25,7 +25,7 @@ from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkRewriteDataFilesOperator,
 )
 from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
-from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
+from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeFlushInlinedDataOperator
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator, table_names
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ _COMPACTIONS: Mapping[str, type[DuckLakeSparkCompactionOperator]] = {
     MaintenanceStep.MERGE: DuckLakeSparkMergeAdjacentFilesOperator,
     MaintenanceStep.REWRITE: DuckLakeSparkRewriteDataFilesOperator,
 }
-_OF_TABLES: Mapping[str, type[DuckLakeSparkOperator]] = {
-    MaintenanceStep.FLUSH: DuckLakeSparkFlushInlinedDataOperator,
+_OF_TABLES: Mapping[str, type[DuckLakeSparkOperator | DuckLakeFlushInlinedDataOperator]] = {
+    MaintenanceStep.FLUSH: DuckLakeFlushInlinedDataOperator,
     **_COMPACTIONS,
 }
 
@@ -108,7 +108,7 @@ def ducklake_maintenance(
             raise InvalidInputError(f"arguments has {step!r}, but that step is left out.")
     common = _given(ducklake_conn_id=ducklake_conn_id)
     of_these, acting = _given(tables=tables), _given(dry_run=dry_run)
-    of_table = {**common, **(spark or {}), **_given(max_active_tis_per_dagrun=max_tables_at_once)}
+    of_table = {**common, **_given(max_active_tis_per_dagrun=max_tables_at_once)}
     least = {MaintenanceStep.FLUSH: min_inlined_rows, MaintenanceStep.MERGE: min_files}
     with TaskGroup(group_id) as group:
         before = DuckLakeMaintenanceHealthOperator(task_id="before", **of_these, **common)
@@ -129,9 +129,8 @@ def ducklake_maintenance(
                     **acting,
                     **after,
                 )
-                task = _mapped(
-                    step, plan, {**of_table, **(acting if step == MaintenanceStep.FLUSH else {}), **given}
-                )
+                own = acting if step == MaintenanceStep.FLUSH else spark or {}
+                task = _mapped(step, plan, {**of_table, **own, **given})
                 last >> plan >> task
             last = task
         last >> DuckLakeMaintenanceReportOperator(
@@ -188,7 +187,7 @@ def _default_arguments(step: str, default_args: Mapping[str, Any] | None) -> dic
     names = {
         name
         for class_ in _OF_TABLES[step].__mro__
-        if issubclass(class_, DuckLakeSparkCompactionOperator | DuckLakeSparkFlushInlinedDataOperator)
+        if issubclass(class_, DuckLakeSparkCompactionOperator | DuckLakeFlushInlinedDataOperator)
         for name in signature(class_.__init__).parameters
     }
     given = default_args or {}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult
 
 
-class DuckLakeRestoreTableOperator(DuckLakeOperator):
+class DuckLakeRestoreOperator(DuckLakeOperator):
     """Restore a table, a schema or the whole lake to an older snapshot, as one new snapshot.
 
     Rows with their row ids, columns, names, partition and sort keys, defaults and comments are restored.

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.operators.export_catalog import DuckLakeExportCat
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
-from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.tag import DuckLakeTagOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
@@ -278,14 +278,14 @@ IN_A_TASK = [
     ),
     Mistake(
         "restoring a snapshot that never was",
-        DuckLakeRestoreTableOperator,
+        DuckLakeRestoreOperator,
         {"table": "orders", "at": 999},
         ("999",),
         "the lake holds snapshots",
     ),
     Mistake(
         "restoring a snapshot that has expired",
-        DuckLakeRestoreTableOperator,
+        DuckLakeRestoreOperator,
         {"table": "orders", "at": 1},
         ("1",),
         "may have expired",
@@ -299,7 +299,7 @@ IN_A_TASK = [
     ),
     Mistake(
         "a tag that there is not",
-        DuckLakeRestoreTableOperator,
+        DuckLakeRestoreOperator,
         {"table": "orders", "at": "tag:q3-close"},
         ("'q3-close'",),
         "tag a snapshot with DuckLakeTagOperator",

@@ -27,7 +27,7 @@ from airflow_provider_ducklake.operators.compact import DuckLakeSparkMergeAdjace
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
-from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
@@ -118,7 +118,7 @@ def test_a_task_that_changed_nothing_makes_no_event(lake, conn_id):
 
     dag = run(
         "restore_nothing",
-        lambda: DuckLakeRestoreTableOperator(
+        lambda: DuckLakeRestoreOperator(
             ducklake_conn_id=conn_id, task_id="restore", table="sales.orders", at=at
         ),
     )
@@ -138,7 +138,7 @@ def test_partitions_have_events_where_they_are_an_outlet(lake, conn_id):
 
     run(
         "go_back",
-        lambda: DuckLakeRestoreTableOperator(
+        lambda: DuckLakeRestoreOperator(
             ducklake_conn_id=conn_id, task_id="restore", table="sales.orders", at=before, outlets=[months]
         ),
     )
@@ -184,7 +184,7 @@ def test_mapped_tasks_make_events(lake, conn_id):
     at = lake.current_snapshot().id
     lake.append_arrow("sales.quiet", pa.table({"id": pa.array([1, 2], pa.int32())}))
     with DAG("mapped", start_date=START, schedule=None) as dag:
-        DuckLakeRestoreTableOperator.partial(
+        DuckLakeRestoreOperator.partial(
             ducklake_conn_id=conn_id, task_id="restore", table="sales.quiet"
         ).expand(at=[at])
     assert sync_dag(dag).test().state == "success"

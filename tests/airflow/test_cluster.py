@@ -37,11 +37,11 @@ from airflow_provider_ducklake.operators.compact import (
 )
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
-from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
+from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeFlushInlinedDataOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.maintenance import ducklake_maintenance
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
-from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
@@ -88,11 +88,11 @@ with DAG("cluster", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None, 
             py_files="{folder}/clicks_of_test.py",
             checkpoint="s3://{bucket}/checkpoints/clicks/",
         ),
-        DuckLakeSparkFlushInlinedDataOperator(task_id="flush", table="sales.parts"),
+        DuckLakeFlushInlinedDataOperator(task_id="flush", table="sales.parts"),
         DuckLakeSparkRewriteDataFilesOperator(task_id="rewrite", delete_threshold=0.01, **ORDERS),
         DuckLakeSparkMergeAdjacentFilesOperator(task_id="compact", table="sales.parts"),
         DuckLakeDDLOperator(task_id="alter", sql="ALTER TABLE sales.totals DROP COLUMN price"),
-        DuckLakeRestoreTableOperator(
+        DuckLakeRestoreOperator(
             task_id="restore",
             table="sales.totals",
             at="{{{{ ti.xcom_pull(task_ids='query')['snapshot_id'] }}}}",

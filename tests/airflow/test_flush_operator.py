@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
+from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeFlushInlinedDataOperator
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -36,14 +36,14 @@ def lake(catalog: CatalogDatabase, connect) -> CatalogDatabase:
 
 
 def flush(**arguments: Any) -> dict[str, Any]:
-    operator = DuckLakeSparkFlushInlinedDataOperator(task_id="flush", **arguments)
+    operator = DuckLakeFlushInlinedDataOperator(task_id="flush", **arguments)
     result = operator.execute({"ti": TASK_INSTANCE})
     assert json.loads(json.dumps(result)) == result
     return result
 
 
 def test_what_was_flushed_is_said_and_a_second_try_finds_nothing_left(lake):
-    result = flush(table="main.t", spark_conn_id="of_others", conf={"spark.ui.enabled": "false"})
+    result = flush(table="main.t")
 
     counts = {
         "rows_flushed": 2,

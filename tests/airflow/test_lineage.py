@@ -20,7 +20,7 @@ from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperat
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
-from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
@@ -519,7 +519,7 @@ STARTS: dict[str, tuple[type, dict[str, Any], list[str], list[str]]] = {
         [],
         [f"{LAKE} sales.orders"],
     ),
-    "restore": (DuckLakeRestoreTableOperator, {"table": "orders", "at": 3}, [], [f"{LAKE} main.orders"]),
+    "restore": (DuckLakeRestoreOperator, {"table": "orders", "at": 3}, [], [f"{LAKE} main.orders"]),
     "compaction": (DuckLakeSparkMergeAdjacentFilesOperator, {"table": "orders"}, [], []),
     "health": (DuckLakeTableHealthOperator, {}, [], []),
 }

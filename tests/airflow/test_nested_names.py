@@ -20,12 +20,12 @@ from airflow_provider_ducklake.operators.compact import (
 )
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
-from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
+from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeFlushInlinedDataOperator
 from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.maintenance import DuckLakeMaintenancePlanOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
-from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
 from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
 from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
 from airflow_provider_ducklake.operators.verify import DuckLakeVerifyOperator
@@ -91,8 +91,8 @@ def tasks(rows: str) -> list[BaseOperator]:
             schema=SCHEMA,
             sql="INSERT INTO copies SELECT id, n FROM orders",
         ),
-        DuckLakeSparkFlushInlinedDataOperator(task_id="flush", table=TABLE),
-        DuckLakeSparkFlushInlinedDataOperator(task_id="flush_schema", schema=SCHEMA),
+        DuckLakeFlushInlinedDataOperator(task_id="flush", table=TABLE),
+        DuckLakeFlushInlinedDataOperator(task_id="flush_schema", schema=SCHEMA),
         DuckLakeSparkMergeAdjacentFilesOperator(task_id="merge_files", table=f"{SCHEMA}.empty"),
         DuckLakeSparkRewriteDataFilesOperator(
             task_id="rewrite", table=f"{SCHEMA}.empty", delete_threshold=0.99
@@ -101,8 +101,8 @@ def tasks(rows: str) -> list[BaseOperator]:
         DuckLakeVerifyOperator(task_id="verify", tables=[TABLE]),
         DuckLakeMaintenancePlanOperator(task_id="plan", step="merge", tables=[TABLE]),
         DuckLakeSnapshotSensor(task_id="sensor", table=TABLE, since=0),
-        DuckLakeRestoreTableOperator(task_id="restore", table=TABLE, at=2),
-        DuckLakeRestoreTableOperator(task_id="restore_schema", schema=SCHEMA, at=2, dry_run=True),
+        DuckLakeRestoreOperator(task_id="restore", table=TABLE, at=2),
+        DuckLakeRestoreOperator(task_id="restore_schema", schema=SCHEMA, at=2, dry_run=True),
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
 from tests.airflow.dags import sync_dag, xcom
 from tests.reference.duckdb_lake import open_lake
 
@@ -36,14 +36,14 @@ def lake(sqlite_catalog, connect):
 @pytest.mark.usefixtures("airflow_db")
 def test_a_plan_and_its_execution(lake):
     with DAG("restore", schedule=None, start_date=DAY, params={"at": 2}) as dag:
-        plan = DuckLakeRestoreTableOperator(task_id="plan", table="t", at="{{ params.at }}", dry_run="True")
-        execute = DuckLakeRestoreTableOperator(
+        plan = DuckLakeRestoreOperator(task_id="plan", table="t", at="{{ params.at }}", dry_run="True")
+        execute = DuckLakeRestoreOperator(
             task_id="execute",
             table="main.t",
             at="{{ ti.xcom_pull(task_ids='plan')['as_of'] }}",
             commit_message="bring it back",
         )
-        again = DuckLakeRestoreTableOperator(task_id="again", table="t", at=2)
+        again = DuckLakeRestoreOperator(task_id="again", table="t", at=2)
         plan >> execute >> again
     sync_dag(dag)
     run = dag.test()
@@ -70,7 +70,7 @@ def test_a_plan_and_its_execution(lake):
 @pytest.mark.usefixtures("airflow_db")
 def test_all_that_was_made_since_goes(lake):
     with DAG("restore_all", schedule=None, start_date=DAY) as dag:
-        DuckLakeRestoreTableOperator(task_id="restore", whole_lake="True", at=2)
+        DuckLakeRestoreOperator(task_id="restore", whole_lake="True", at=2)
     sync_dag(dag)
 
     done = xcom(dag.test(), "restore")
@@ -94,7 +94,7 @@ def test_all_that_was_made_since_goes(lake):
     ],
 )
 def test_what_no_retry_cures_fails_for_good(arguments, words):
-    operator = DuckLakeRestoreTableOperator(task_id="restore", **{"dry_run": True, **arguments})
+    operator = DuckLakeRestoreOperator(task_id="restore", **{"dry_run": True, **arguments})
 
     with pytest.raises(AirflowFailException, match=words):
         operator.execute({})

@@ -15,7 +15,7 @@ from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkRewriteDataFilesOperator,
 )
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
-from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeSparkFlushInlinedDataOperator
+from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeFlushInlinedDataOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
@@ -33,7 +33,7 @@ METHODS = {
         DuckLakeSparkMergeAdjacentFilesOperator,
     ),
     LakeSession.rewrite_data_files: (DuckLakeSparkCompactionOperator, DuckLakeSparkRewriteDataFilesOperator),
-    LakeSession.flush_inlined_data: (DuckLakeSparkFlushInlinedDataOperator,),
+    LakeSession.flush_inlined_data: (DuckLakeFlushInlinedDataOperator,),
 }
 ONLY_OPERATORS = {
     "on_clear",  # Airflow's: a task is cleared

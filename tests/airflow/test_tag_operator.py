@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
-from airflow_provider_ducklake.operators.restore import DuckLakeRestoreTableOperator
+from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
 from airflow_provider_ducklake.operators.tag import DuckLakeTagOperator
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 from tests.airflow.dags import FakeTaskInstance, clear, delete_run, run_next_try, start_run, sync_dag, xcom
@@ -183,7 +183,7 @@ def test_snapshots_are_named_by_tags_in_other_tasks(lake):
     found = sensor.poke({}).xcom_value
     assert (found["from_snapshot"], found["to_snapshot"]) == (2, 3)
     context: Any = {"ti": FakeTaskInstance("restore"), "outlet_events": {}}
-    restored = DuckLakeRestoreTableOperator(
+    restored = DuckLakeRestoreOperator(
         task_id="restore", table="orders", at="tag:two-rows", asset_events=False
     ).execute(context)
     assert restored["as_of"] == 2
