@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
@@ -58,7 +58,7 @@ _MIGRATE = "DuckLakeMigrateOperator"
 
 
 class DuckLakeHook(LogsInLines, BaseHook):
-    """Open the lake that a connection of type ``ducklake`` describes.
+    """Open the lake that a connection of type ``ducklake`` describes; the end of a ``with`` block closes it.
 
     :param ducklake_conn_id: the id of the connection, which is read when the lake is first used.
     :param hook_lineage: report to Airflow's hook lineage, if anything reads it (OpenLineage does), the tables
@@ -178,6 +178,12 @@ class DuckLakeHook(LogsInLines, BaseHook):
         if self._lake is not None:
             self._lake.close()
             self._lake = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def transaction(
         self,

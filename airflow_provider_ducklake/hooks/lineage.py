@@ -8,7 +8,7 @@ commit, and only where OpenLineage is there to be told.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -297,7 +297,7 @@ def lineage_at_end(operator: LakeOperator) -> Facets | None:
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - not always installed
 
     try:
-        with closing(DuckLakeHook(operator.ducklake_conn_id, hook_lineage=False)) as hook:
+        with DuckLakeHook(operator.ducklake_conn_id, hook_lineage=False) as hook:
             flow = operator.flow()
             teller = _Teller(hook.lake(), namespace_of(hook.settings()), flow)
             return OperatorLineage(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
@@ -80,7 +79,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Add the files, or return the commit of an earlier try."""
         paths = _paths(self.paths)
-        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             lake = hook.lake()
             with identity.made_once(lake) as once:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
@@ -107,7 +106,7 @@ class DuckLakeAddTableOperator(DuckLakeOperator):
             "storage_options": _texts("storage_options", self.storage_options),
             "allowed_paths": _paths(self.allowed_paths),
         }
-        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             lake = hook.lake()
             with identity.made_once(lake) as once:

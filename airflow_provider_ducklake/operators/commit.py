@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
@@ -71,7 +70,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
         check_given(self.staged)
         with (
-            closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,
+            DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
             verbs_logged_by(self.log),
         ):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
@@ -116,7 +115,7 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
         from airflow_provider_ducklake.lake.writes.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
 
         uris = uris_of_ended(self.staged)
-        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             discarded = discard(hook.lake(), uris) if uris else []
         for uri in discarded:
             self.log.info("Discarded %s", uri)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
@@ -71,7 +70,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
         """Run the statements, or return the commit of an earlier try."""
         creates = parse_flag("create_lake", self.create_lake)
         statements = () if self.sql is None and creates else _parsed(self.sql, NEWEST)
-        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             message = self.commit_message or identity.message
             lake = hook.get_or_create_lake() if creates else hook.lake()

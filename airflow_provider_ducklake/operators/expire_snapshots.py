@@ -26,12 +26,12 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
     """Expire snapshots of a lake, which can then no longer be read.
 
     Files that only expired snapshots used are scheduled for deletion, not deleted. The newest snapshot
-    always stays, and so do tagged ones. ``older_than`` and ``versions`` cannot be combined; without them and
+    always stays, and so do tagged ones. ``older_than`` and ``snapshots`` cannot be combined; without them and
     ``keep_last``, the lake's option ``expire_older_than`` applies.
 
     :param older_than: expire snapshots older than this: a ``timedelta``, a string such as ``"7 days"``, an
         aware ``datetime``, or an ISO time with an offset. (templated)
-    :param versions: expire exactly these snapshot ids, of which none may be tagged. (templated)
+    :param snapshots: expire exactly these snapshot ids, of which none may be tagged. (templated)
     :param keep_last: never expire the newest N snapshots; alone, expire all the others. (templated)
     :param keep: never expire these snapshot ids. (templated)
     :param keep_author: never expire snapshots whose author matches this pattern, such as ``"release-*"``.
@@ -50,7 +50,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
 
     template_fields: Sequence[str] = (
         "older_than",
-        "versions",
+        "snapshots",
         "keep_last",
         "keep",
         "keep_author",
@@ -64,7 +64,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         self,
         *,
         older_than: timedelta | datetime | str | None = None,
-        versions: Collection[int] | str | None = None,
+        snapshots: Collection[int] | str | None = None,
         keep_last: int | str | None = None,
         keep: Collection[int] | str | None = None,
         keep_author: str | None = None,
@@ -75,7 +75,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.older_than = older_than
-        self.versions = versions
+        self.snapshots = snapshots
         self.keep_last = keep_last
         self.keep = keep
         self.keep_author = keep_author
@@ -88,7 +88,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         """Expire, and say what was."""
         arguments: dict[str, Any] = {
             "older_than": parse_age("older_than", self.older_than),
-            "versions": _integers("versions", self.versions),
+            "snapshots": _integers("snapshots", self.snapshots),
             "keep_last": None if self.keep_last is None else _integer("keep_last", self.keep_last),
             "keep": _integers("keep", self.keep) or (),
             "keep_author": self.keep_author,
@@ -105,7 +105,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         """Return what was asked for; those who name snapshots, or count them, have said what they mean."""
         if self.min_retention is not None:
             return parse_span("min_retention", self.min_retention)
-        by_age = self.older_than is not None or (self.versions is None and self.keep_last is None)
+        by_age = self.older_than is not None or (self.snapshots is None and self.keep_last is None)
         return MIN_RETENTION if by_age else NO_FLOOR
 
     def _report(self, result: ExpireResult) -> None:

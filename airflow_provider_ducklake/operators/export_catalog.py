@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
@@ -89,7 +88,7 @@ class DuckLakeExportCatalogOperator(DuckLakeOperator):
             "data_path": self.data_path,
             "overwrite": parse_flag("overwrite", self.overwrite),
         }
-        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             with identity.made_once(hook.lake()) as once:
                 result = hook.lake().export_catalog(

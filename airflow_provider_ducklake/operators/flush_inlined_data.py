@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
@@ -73,7 +72,7 @@ class DuckLakeFlushInlinedDataOperator(DuckLakeOperator):
         min_rows = parse_min_rows(self.min_rows)
         dry_run = parse_flag("dry_run", self.is_dry_run)
         with (
-            closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,
+            DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
             verbs_logged_by(self.log),
         ):
             identity = commit_identity(context, self, hook.settings().commit_namespace)

@@ -206,7 +206,7 @@ class DuckLakeMaintenanceExpireOperator(DuckLakeExpireSnapshotsOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
         """Expire, if it is said what."""
-        if self.older_than is None and self.versions is None and self.keep_last is None:
+        if self.older_than is None and self.snapshots is None and self.keep_last is None:
             with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
                 if lake.effective_options().age("expire_older_than") is None:
                     raise AirflowSkipException(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +58,7 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Migrate, and return what was done."""
         dry_run, backup = parse_flag("dry_run", self.is_dry_run), parse_flag("backup", self.backup)
-        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             result = hook.migrate(self.to_version, dry_run=dry_run, backup=backup)
         self._report(result)
         lists = {name: list(getattr(result, name)) for name in ("steps", "refusals", "locked_out")}

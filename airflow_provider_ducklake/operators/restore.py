@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +90,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
             raise InvalidInputError("at is empty. Give a snapshot id, an aware datetime or a tag.")
         self._check_scope()
         scope: dict[str, Any] = {"table": self.table, "schema": self.schema, "at": at}
-        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             if parse_flag("dry_run", self.is_dry_run):
                 return _summary(hook.lake().restore(**scope, dry_run=True))
             identity = commit_identity(context, self, hook.settings().commit_namespace)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -44,7 +43,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
     are set by the operator. docs/long_jobs.md says what becomes of a job when its task ends before it.
 
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param spark_conn_id: the connection of the Spark cluster; ``conn_id`` means the same.
+    :param spark_conn_id: the connection of the Spark cluster; ``conn_id`` means the same. (templated)
     :param spark_connect_conn_id: the connection of a Spark Connect server (type ``spark_connect``). The job
         runs on that server, without ``spark-submit`` and without a Java on the worker; ``spark_conn_id`` and
         what else is for ``spark-submit`` alone are not used. ``conf`` is set for the job's own session,
@@ -77,6 +76,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     template_fields: Sequence[str] = (
         "ducklake_conn_id",
+        "spark_conn_id",
         "spark_connect_conn_id",
         "commit_message",
         *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
@@ -162,7 +162,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         from airflow_provider_ducklake.lake.writes.run import give_up_all  # noqa: PLC0415 - heavy
 
         with (
-            closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,
+            DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
             verbs_logged_by(self.log),
         ):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
@@ -192,7 +192,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     def _run_and_announce(self, context: Context) -> dict[str, Any]:
         with (
-            closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook,
+            DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
             verbs_logged_by(self.log),
         ):
             settings = hook.settings()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +73,7 @@ class DuckLakeTagOperator(DuckLakeOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Tag or untag, or return what an earlier try did."""
         action = parse_word("action", self.action, TagAction)
-        with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False)) as hook:
+        with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             with identity.made_once(hook.lake()) as once:
                 keyed = once.keyed_commit(hook.lake(), OnClear.APPEND, makes_snapshot=False)

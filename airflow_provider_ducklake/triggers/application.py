@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -112,7 +111,7 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
 
         found = from_arguments(self.manager).stop(self.application)
         self.log.info("%s was stopped: it is %s", self.application, found.state)
-        with closing(DuckLakeHook(self.ducklake_conn_id)) as hook:
+        with DuckLakeHook(self.ducklake_conn_id) as hook:
             job = hook.lake().submitted_job(self.job_id)
             if job is not None:
                 remove(hook.lake(), job)

@@ -299,7 +299,7 @@ def test_flags_without_their_bounds(sqlite_catalog):
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         found = [one for one in lake.verify() if one.code.value == "exact-without-bound"]
-        lake.repair(found, dry_run=False)
+        lake.repair(found)
         assert "exact-without-bound" not in {one.code.value for one in lake.verify()}
 
     assert len(found) == 2
@@ -340,7 +340,7 @@ def test_flags_that_call_a_bound_exact_that_is_none(sqlite_catalog, column, boun
             for part in ("Data file 0 of main.t", f"in column {column}", repr(bound[-2]), "is a value"):
                 assert part in one.sentence
             assert "lake.repair" in one.remedy
-            lake.repair(found, dry_run=False)
+            lake.repair(found)
             said = lake.column_bounds("t", name)
             assert said is None or (said.min.as_py(), said.max.as_py()) == (
                 (1, 2) if name == "i" else ("a", "b")

@@ -89,7 +89,7 @@ VALUES: dict[str, Any] = {
     "arguments": {"target_file_size": "3MB"},
     "incremental": True,
     "targets": {"main.t": "append"},
-    "versions": [3],
+    "snapshots": [3],
     "keep": [3],
     "keep_last": 3,
     "ignore": ["path-twice"],

@@ -75,16 +75,16 @@ def test_keeping_the_newest_expires_all_the_others(lake):
 
 
 def test_chosen_versions_expire(lake):
-    assert expire(versions=[1, 3])["snapshot_ids"] == [1, 3]
+    assert expire(snapshots=[1, 3])["snapshot_ids"] == [1, 3]
     assert snapshot_ids(lake) == [0, 2, 4, 5, 6]
 
 
 def test_versions_that_are_gone_already_are_no_error(sqlite_lake):
     """The retry of a task that was killed after its commit; and a plan that found nothing."""
-    expire(versions=[1, 3])
+    expire(snapshots=[1, 3])
 
-    assert expire(versions=[1, 3])["snapshot_ids"] == []
-    assert expire(versions="[]")["snapshot_ids"] == []
+    assert expire(snapshots=[1, 3])["snapshot_ids"] == []
+    assert expire(snapshots="[]")["snapshot_ids"] == []
     assert len(snapshot_ids(sqlite_lake)) == 5
 
 
@@ -143,7 +143,7 @@ def test_the_lakes_option_counts_where_no_argument_does(sqlite_lake):
     query(sqlite_lake, "CALL lake.set_option('expire_older_than', '00:00:00')")
     with pytest.raises(AirflowFailException, match="younger than min_retention"):
         expire()
-    assert expire(versions=[2])["snapshot_ids"] == [2]
+    assert expire(snapshots=[2])["snapshot_ids"] == [2]
     assert expire(min_retention="0 days")["snapshot_ids"] == [0, 1, 3, 4, 5]
 
 
@@ -171,7 +171,7 @@ def test_pinned_releases_stay(sqlite_lake):
     ("arguments", "said"),
     [
         ({}, "set the lake's option expire_older_than"),
-        ({"older_than": "7 days", "versions": [1]}, ""),
+        ({"older_than": "7 days", "snapshots": [1]}, ""),
         ({"keep_last": 0}, ""),
         ({"keep_last": "two"}, "keep_last is 'two'"),
         ({"keep_last": True}, "keep_last is True"),
@@ -184,12 +184,12 @@ def test_pinned_releases_stay(sqlite_lake):
         ({"older_than": "23 hours"}, "younger than min_retention=1 day"),
         ({"older_than": lambda: datetime.now(UTC)}, "younger than min_retention=1 day"),
         ({"older_than": datetime(2126, 1, 1, tzinfo=UTC)}, "is in the future"),
-        ({"versions": [1, 2], "min_retention": "1 hour"}, "Snapshots [1, 2] are younger"),
+        ({"snapshots": [1, 2], "min_retention": "1 hour"}, "Snapshots [1, 2] are younger"),
         ({"keep_last": 1, "min_retention": "a while"}, "'a while' is not a valid interval"),
         ({"keep_last": 1, "min_retention": 5}, "min_retention is 5"),
         ({"keep_last": 1, "keep": ["x"]}, "keep is 'x'"),
-        ({"versions": "newest"}, "versions is 'newest'"),
-        ({"versions": [1, "x"]}, "versions is 'x'"),
+        ({"snapshots": "newest"}, "snapshots is 'newest'"),
+        ({"snapshots": [1, "x"]}, "snapshots is 'x'"),
         ({"keep_last": 1, "dry_run": "maybe"}, "dry_run is 'maybe'"),
     ],
 )
@@ -222,7 +222,7 @@ def test_arguments_may_be_templates(sqlite_lake):
         )
         execute = DuckLakeExpireSnapshotsOperator(
             task_id="execute",
-            versions="{{ ti.xcom_pull(task_ids='plan')['snapshot_ids'] }}",
+            snapshots="{{ ti.xcom_pull(task_ids='plan')['snapshot_ids'] }}",
             dry_run="{{ params.dry }}",
             params={"dry": False},
         )

@@ -24,7 +24,7 @@ def test_the_newest_change_of_rows_counts_and_nothing_else(lake, sqlite_catalog)
     found = last_change(lake, "orders")
 
     assert (found.snapshot_id, found.is_expired) == (changed, False)
-    assert found.time == lake.snapshot_at(version=changed).time
+    assert found.time == lake.snapshot_at(changed).time
 
 
 def test_of_an_expired_change_only_the_oldest_snapshot_is_known(lake, sqlite_catalog):

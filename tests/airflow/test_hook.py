@@ -111,7 +111,7 @@ def test_a_connection_may_create_its_lake_at_first_use(sqlite_catalog, connect):
     assert not Path(sqlite_catalog.location).exists()
 
     for _ in range(2):
-        with closing(DuckLakeHook()) as hook:
+        with DuckLakeHook() as hook:
             assert hook.lake().current_snapshot().id == 0
 
     with open_lake(sqlite_catalog) as lake:
@@ -201,7 +201,7 @@ def test_the_test_button_is_green_where_all_is_ready_for_a_new_lake(catalog, con
     assert f"the data path {data_path} is writable" in message
     assert "DuckLakeDDLOperator(create_lake=True)" in message
     assert not Path(data_path).exists()
-    with closing(DuckLakeHook()) as hook:
+    with DuckLakeHook() as hook:
         assert hook.get_or_create_lake().data_path == data_path
 
 
@@ -239,7 +239,7 @@ def test_the_test_button_leaves_no_table_and_takes_a_schema_that_is_there(postgr
             connect(theirs, data_path=theirs.data_path, metadata_schema=metadata_schema)
             worked, message = DuckLakeHook().test_connection()
             assert worked, message
-        with closing(DuckLakeHook()) as hook:
+        with DuckLakeHook() as hook:
             hook.get_or_create_lake()
             assert DuckLakeHook().test_connection()[0]
             with create_engine(
@@ -323,7 +323,7 @@ def test_a_driver_that_does_not_load_is_named_with_its_own_extra(set_connection,
 
 @pytest.mark.usefixtures("lake_of_duckdb")
 def test_the_first_line_of_a_log_names_the_lake(catalog):
-    with structlog.testing.capture_logs() as entries, closing(DuckLakeHook()) as hook:
+    with structlog.testing.capture_logs() as entries, DuckLakeHook() as hook:
         hook.lake()
         hook.read_arrow("main.orders")
 

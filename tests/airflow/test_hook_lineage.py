@@ -1,7 +1,6 @@
 """What hooks tell Airflow's collector: each table once, not too many, and its failures reach no task."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -58,12 +57,12 @@ def hook(connect, sqlite_catalog: CatalogDatabase) -> Iterator[DuckLakeHook]:
     """A hook of a lake with the table sales.Orders."""
     conn_id = connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
     with (
-        closing(DuckLakeHook(conn_id, hook_lineage=False)) as one,
+        DuckLakeHook(conn_id, hook_lineage=False) as one,
         one.get_or_create_lake().transaction() as tx,
     ):
         tx.create_schema("sales")
         tx.create_table("sales.Orders", {"i": "int64"})
-    with closing(DuckLakeHook(conn_id)) as one:
+    with DuckLakeHook(conn_id) as one:
         yield one
 
 
@@ -88,7 +87,7 @@ def test_what_a_hook_created_is_told(connect, sqlite_catalog, use):
     collector = use(CountingCollector())
 
     conn_id = connect(sqlite_catalog, data_path=sqlite_catalog.data_path)
-    with closing(DuckLakeHook(conn_id)) as hook, hook.get_or_create_lake().transaction() as tx:
+    with DuckLakeHook(conn_id) as hook, hook.get_or_create_lake().transaction() as tx:
         tx.create_table("new", {"i": "int64"})
 
     assert [one.asset.uri for one in collector.collected_assets.outputs] == [
@@ -115,7 +114,7 @@ def test_a_collector_that_cannot_be_had_fails_no_task(hook, monkeypatch):
 def test_a_hook_of_an_operator_tells_nothing(hook, use):
     collector = use(CountingCollector())
 
-    with closing(DuckLakeHook(hook.ducklake_conn_id, hook_lineage=False)) as silent:
+    with DuckLakeHook(hook.ducklake_conn_id, hook_lineage=False) as silent:
         silent.append_arrow("sales.orders", ROWS)
         silent.read_arrow("sales.orders")
 

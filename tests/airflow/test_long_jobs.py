@@ -7,7 +7,6 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -64,7 +63,7 @@ def lake(postgres_catalog, connect, set_connection, cluster, submit) -> Iterator
     connect(postgres_catalog, data_path=postgres_catalog.data_path)
     extra = {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
     set_connection("spark_default", conn_type="spark", host=cluster.url, extra=extra)
-    with closing(DuckLakeHook()) as hook:
+    with DuckLakeHook() as hook:
         with hook.get_or_create_lake().transaction() as tx:
             tx.create_table("t", {"id": "int32", "name": "varchar"})
         yield hook.lake()
@@ -129,7 +128,7 @@ def test_documents_on_an_encrypted_lake_are_sealed_in_cluster_mode_by_a_key_file
     connect(postgres_catalog, data_path=postgres_catalog.data_path, encrypted=True, **more)
     extra = {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
     set_connection("spark_default", conn_type="spark", host=cluster.url, extra=extra)
-    with closing(DuckLakeHook()) as hook, hook.get_or_create_lake().transaction() as tx:
+    with DuckLakeHook() as hook, hook.get_or_create_lake().transaction() as tx:
         tx.create_table("t", {"id": "int32", "name": "varchar"})
 
     worker = started(**slow)

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -67,7 +66,7 @@ def lake(postgres_catalog, connect, set_connection, cluster, submit, tmp_path, m
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
     monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "kubeconfig"))
-    with closing(DuckLakeHook()) as hook:
+    with DuckLakeHook() as hook:
         with hook.get_or_create_lake().transaction() as tx:
             tx.create_table("t", {"id": "int32", "name": "varchar"})
         yield hook.lake()

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -50,7 +49,7 @@ def lake(postgres_catalog, connect, set_connection, yarn, submit) -> Iterator[La
     connect(postgres_catalog, data_path=postgres_catalog.data_path)
     extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": yarn.address}
     set_connection("spark_default", conn_type="spark", host="yarn", extra=extra)
-    with closing(DuckLakeHook()) as hook:
+    with DuckLakeHook() as hook:
         with hook.get_or_create_lake().transaction() as tx:
             tx.create_table("t", {"id": "int32", "name": "varchar"})
         yield hook.lake()

@@ -52,7 +52,7 @@ class Workshop:
             lake.append_arrow(
                 "orders", pa.table({"id": [1], "name": ["Bern"], "price": pa.array([1], pa.decimal128(9, 2))})
             )
-            lake.expire_snapshots(versions=[1])
+            lake.expire_snapshots(snapshots=[1])
 
     def _settings(self, **fields: Any) -> None:
         self._set(**self.fields | fields)

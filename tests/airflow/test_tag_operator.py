@@ -199,7 +199,7 @@ def test_an_expiry_says_how_many_snapshots_tags_keep(lake, task_log):
         assert (result["snapshot_ids"], result["kept_by_tags"]) == ([0], 1)
         assert f"1 more {said}" in task_log()
     with pytest.raises(AirflowFailException, match="SnapshotTaggedError: versions names tagged snapshots"):
-        DuckLakeExpireSnapshotsOperator(task_id="expire", versions=[1]).execute({})
+        DuckLakeExpireSnapshotsOperator(task_id="expire", snapshots=[1]).execute({})
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_changes_after_a_snapshot_that_is_followed_by_a_gap(lake):
     for _ in range(3):
         add_snapshot(lake)
     newest = lake.current_snapshot().id
-    lake.expire_snapshots(versions=[newest - 1])
+    lake.expire_snapshots(snapshots=[newest - 1])
 
     with pytest.raises(ChangesExpiredError, match=rf"after snapshot {newest - 2} up to snapshot {newest}"):
         lake.changes_after("t", newest - 2)

@@ -93,6 +93,6 @@ def test_nothing_is_committed_on_a_counter_that_is_behind(
         assert time.monotonic() - started < 60
         assert again.current_snapshot() == before
         found = [one for one in again.verify() if one.code is FindingCode.COUNTER_BEHIND]
-        again.repair(found, dry_run=False)
+        again.repair(found)
         verb(again)
         assert {one.code for one in again.verify()} <= HISTORY

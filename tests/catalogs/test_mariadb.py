@@ -106,8 +106,8 @@ def test_times_are_exact_whatever_the_servers_zone(mariadb_catalog):
         with mariadb.admin(int(mariadb_catalog.server["port"])) as admin:
             admin.execute(f"SET GLOBAL time_zone = '{before}'")
 
-    assert lake.snapshot_at(timestamp=first.time) == first
-    assert lake.snapshot_at(timestamp=first.time - timedelta(microseconds=1)).id == 0
+    assert lake.snapshot_at(first.time) == first
+    assert lake.snapshot_at(first.time - timedelta(microseconds=1)).id == 0
     with open_lake(mariadb_catalog.attach_string, read_only=True) as reference:
         assert reference.sql("SELECT snapshot_time FROM ducklake_snapshots('lake')")[1] == (first.time,)
         assert reference.sql(f"SELECT count(*) FROM t AT (TIMESTAMP => '{first.time}')") == [(0,)]

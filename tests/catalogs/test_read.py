@@ -134,7 +134,7 @@ def dated(catalog: CatalogDatabase) -> Iterator[Lake]:
                     .where(snapshot.c.snapshot_id == number)
                     .values(snapshot_time=NOON + timedelta(microseconds=microseconds))
                 )
-        lake.expire_snapshots(versions=[1])
+        lake.expire_snapshots(snapshots=[1])
         yield lake
 
 
@@ -145,8 +145,8 @@ NOON = datetime(2026, 3, 1, 12, 0, 0, 999_998, tzinfo=UTC)  # so that the micros
 def test_a_time_finds_the_newest_snapshot_at_or_before_it_to_the_microsecond(dated, microseconds, expected):
     at = NOON + timedelta(microseconds=microseconds)
 
-    assert dated.snapshot_at(timestamp=at).id == expected
-    assert dated.snapshot_at(timestamp=at.astimezone(timezone_of(hours=-7, minutes=-30))).id == expected
+    assert dated.snapshot_at(at).id == expected
+    assert dated.snapshot_at(at.astimezone(timezone_of(hours=-7, minutes=-30))).id == expected
 
 
 def test_times_that_others_wrote_in_another_form_are_found_too(sqlite_catalog):
@@ -168,7 +168,7 @@ def test_times_that_others_wrote_in_another_form_are_found_too(sqlite_catalog):
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         for seconds, before in ((0, 0), (0.9, 0), (1, 1), (2, 2), (3.4, 2), (3.5, 3), (4.25, 4), (9, 4)):
-            assert lake.snapshot_at(timestamp=noon + timedelta(seconds=seconds)).id == before
+            assert lake.snapshot_at(noon + timedelta(seconds=seconds)).id == before
         for seconds, first in ((0, 1), (1, 1), (1.5, 2), (3.5, 3), (3.6, 4)):
             feed = lake.changes("t0", noon + timedelta(seconds=seconds), 4)
             assert feed.plan.start == (first if seconds else 0)
@@ -181,25 +181,21 @@ def timezone_of(**parts: int):
 
 
 def test_a_version_finds_itself_alone(dated):
-    assert [dated.snapshot_at(version=number).id for number in (0, 2, 5)] == [0, 2, 5]
+    assert [dated.snapshot_at(number).id for number in (0, 2, 5)] == [0, 2, 5]
     for missing in (1, 6, -1):
         with pytest.raises(
             SnapshotNotFoundError, match=f"version {missing}; the lake holds snapshots 0 to 5"
         ):
-            dated.snapshot_at(version=missing)
+            dated.snapshot_at(missing)
     ends = r"timestamp 2026-03-01T12:00:00\.999997.* 0 to 5, made from 2026-03-01 .* to 2026-03-01"
     with pytest.raises(SnapshotNotFoundError, match=ends):
-        dated.snapshot_at(timestamp=NOON - timedelta(microseconds=1))
+        dated.snapshot_at(NOON - timedelta(microseconds=1))
 
 
-def test_a_snapshot_is_asked_for_in_one_way_and_by_an_aware_time(dated):
-    naive = NOON.replace(tzinfo=None)
-    for wrong in ({}, {"version": 1, "timestamp": NOON}, {"timestamp": naive}):
-        with pytest.raises(InvalidInputError):
-            dated.snapshot_at(**wrong)
-    for act in (dated.tables, lambda at: dated.read_arrow("t0", at)):
+def test_a_snapshot_is_asked_for_by_an_aware_time(dated):
+    for act in (dated.snapshot_at, dated.tables, lambda at: dated.read_arrow("t0", at)):
         with pytest.raises(InvalidInputError, match="time zone"):
-            act(naive)
+            act(NOON.replace(tzinfo=None))
 
 
 def test_snapshots_are_those_that_the_reference_lists(catalog):

@@ -89,7 +89,7 @@ WRITER_VERBS = [one for one in VERBS if one.name not in _OF_MAINTAINERS]
 UPKEEP: dict[str, Callable[[PausingLake, Pair], object]] = {
     **{one.name: one.act for one in VERBS if one.name in _OF_MAINTAINERS},
     "create_indexes": lambda lake, _: lake.create_indexes(),
-    "repair": lambda lake, _: lake.repair(lake.verify(), dry_run=False),
+    "repair": lambda lake, _: lake.repair(lake.verify()),
     "cleanup": lambda lake, _: lake.cleanup_old_files(older_than=NOTHING),
     "expire": lambda lake, _: lake.expire_snapshots(keep_last=1),
     "orphans": lambda lake, _: lake.delete_orphaned_files(older_than=NOTHING, sole_owner=True),

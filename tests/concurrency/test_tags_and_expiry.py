@@ -50,7 +50,7 @@ def expire_all(url: str, barrier) -> list[int]:
         barrier.wait()
         for snapshot in range(SNAPSHOTS - 1, -1, -1):
             try:
-                lake.expire_snapshots(versions=[snapshot])
+                lake.expire_snapshots(snapshots=[snapshot])
             except SnapshotTaggedError:
                 refused.append(snapshot)
     return refused
@@ -112,7 +112,7 @@ def test_a_snapshot_that_is_tagged_before_it_expires_by_its_id_is_refused_under_
         after_its_plan(lake, lambda: other.tag("late", 7)),
         pytest.raises(SnapshotTaggedError, match=r"7 \('late'\)"),
     ):
-        lake.expire_snapshots(versions=[6, 7])
+        lake.expire_snapshots(snapshots=[6, 7])
 
     assert len(lake.snapshots()) == SNAPSHOTS + 1
 

@@ -126,7 +126,7 @@ def expire_both(lake: CatalogDatabase, twin: CatalogDatabase, draw: random.Rando
     copy(lake, twin)
     with Lake.connect(twin.sqlalchemy_url) as ours:
         versions = drawn_versions([one.id for one in ours.snapshots()], draw)
-        result = ours.expire_snapshots(versions=versions)
+        result = ours.expire_snapshots(snapshots=versions)
     with open_lake(lake) as reference:
         expired = reference.sql(f"CALL ducklake_expire_snapshots('lake', versions => {versions})")
     assert sorted(row[0] for row in expired) == [one.id for one in result.snapshots]

@@ -94,9 +94,9 @@ def test_expiry_by_version_leaves_the_references_catalog(twins, steps):
             theirs = reference.sql(f"CALL ducklake_expire_snapshots('lake', versions => {versions})")
         with Lake.connect(catalog.sqlalchemy_url) as lake:
             before = dump_catalog(catalog)
-            planned = lake.expire_snapshots(versions=versions, dry_run=True)
+            planned = lake.expire_snapshots(snapshots=versions, dry_run=True)
             assert dump_catalog(catalog) == before
-            ours = lake.expire_snapshots(versions=versions)
+            ours = lake.expire_snapshots(snapshots=versions)
 
         assert [one.id for one in ours.snapshots] == sorted(row[0] for row in theirs)
         assert (

@@ -566,7 +566,7 @@ class Turns:
             return False
         gone = self.draw.sample(living[:-4], len(living) // 2)
         if self.is_ours:
-            self.lake.expire_snapshots(versions=gone)
+            self.lake.expire_snapshots(snapshots=gone)
             self.lake.cleanup_old_files(older_than=timedelta(0))
         else:
             self.theirs.expire(versions=gone)

@@ -56,7 +56,7 @@ def test_snapshots_have_the_servers_time_and_are_found_by_it(lake, off):
     committed = lake.append_arrow("t", ROWS)
 
     assert is_near(committed.time, datetime.now(UTC) + off)
-    assert lake.snapshot_at(timestamp=committed.time).id == committed.id
+    assert lake.snapshot_at(committed.time).id == committed.id
     times = [one.time for one in lake.snapshots()]
     assert times == sorted(times)
 

@@ -199,7 +199,7 @@ def test_a_range_from_later_to_earlier_is_empty_and_has_its_columns(lake):
 
 
 def test_bounds_that_are_not_there_are_named(catalog, lake):
-    lake.expire_snapshots(versions=[2])
+    lake.expire_snapshots(snapshots=[2])
 
     for bounds in [(2, 4), (1, 99), (3, lake.snapshots()[0].time - timedelta(days=1))]:
         with pytest.raises(SnapshotNotFoundError):

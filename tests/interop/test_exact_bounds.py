@@ -165,7 +165,7 @@ def test_flags_without_a_bound_are_found_and_mended(lake, catalog):
 
     found = [one for one in lake.verify() if one.code == "exact-without-bound"]
     assert [one.objects.get("data_file_id") for one in found] == [0, None]
-    lake.repair(found, dry_run=False)
+    lake.repair(found)
     assert "exact-without-bound" not in {one.code for one in lake.verify()}
     (row,) = dump_catalog(catalog)["ducklake_file_column_stats"]
     assert (row["min_is_exact"], bool(row["max_is_exact"])) == (None, True)

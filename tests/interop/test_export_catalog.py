@@ -344,7 +344,7 @@ def test_nothing_is_written_or_deleted_through_a_frozen_lake(sqlite_catalog, tmp
         lambda frozen: frozen.plan_merge("sales.orders"),
         lambda frozen: frozen.tag("x"),
         lambda frozen: frozen.migrate("1.1"),
-        lambda frozen: frozen.repair([], dry_run=False),
+        lambda frozen: frozen.repair([]),
     ]
     with Lake.connect(url_of(result)) as frozen:
         for act in acts:

@@ -170,7 +170,7 @@ _VERBS: dict[str, Callable[[Lake, int], object]] = {
     "restore": lambda lake, then: lake.restore("t", at=then),
     "options": lambda lake, _: lake.options("t"),
     "set_option": lambda lake, _: lake.set_option("data_inlining_row_limit", 5),
-    "repair": lambda lake, _: lake.repair([]),
+    "repair": lambda lake, _: lake.repair([], dry_run=True),
 }
 
 

@@ -105,7 +105,7 @@ def test_verify_names_them_and_repair_mends_them(catalog):
         assert len({(one.objects["table_id"], one.objects["column_id"]) for one in findings}) == 6
         assert all("bounds are NULL" in one.sentence for one in findings)
 
-        assert lake.repair(findings, dry_run=False).left == ()
+        assert lake.repair(findings).left == ()
 
         assert not lake.verify()
     with open_lake(catalog) as duck:

@@ -72,7 +72,7 @@ def in_transaction(change: Callable[[Any], object]) -> Verb:
 VERBS: dict[str, Verb] = {
     "current": lambda lake: lake.current_snapshot(),
     "snapshots": lambda lake: lake.snapshots(),
-    "at a time": lambda lake: lake.snapshot_at(timestamp=datetime.now(UTC)),
+    "at a time": lambda lake: lake.snapshot_at(datetime.now(UTC)),
     "tables": lambda lake: lake.tables(),
     "view": lambda lake: lake.view("v"),
     "options": lambda lake: lake.options("i"),
@@ -106,7 +106,7 @@ VERBS: dict[str, Verb] = {
     "expire": lambda lake: lake.expire_snapshots(keep_last=2),
     "clean up": lambda lake: lake.cleanup_old_files(older_than=timedelta(0)),
     "orphans": lambda lake: lake.delete_orphaned_files(),
-    "repair": lambda lake: lake.repair(lake.verify()),
+    "repair": lambda lake: lake.repair(lake.verify(), dry_run=True),
 }
 
 

@@ -122,7 +122,7 @@ VERBS: dict[str, Verb] = {
     "count": lambda lake: lake.row_count("t"),
     "bounds": lambda lake: lake.column_bounds("t", "id"),
     "verify": lambda lake: lake.verify(),
-    "repair": lambda lake: lake.repair(lake.verify()),
+    "repair": lambda lake: lake.repair(lake.verify(), dry_run=True),
     "delete": in_transaction(lambda tx: tx.delete_rows("t", "id >= 100 AND id < 110")),
     "merge": lambda lake: lake.plan_merge("t"),
     "rewrite": lambda lake: lake.plan_rewrite("t"),

@@ -132,7 +132,7 @@ def test_a_column_that_duckdb_1_4_1_changed_twice_is_read_as_it_was(sqlite_catal
         found = lake.verify()
         assert {one.code for one in found} == {FindingCode.COLUMN_TWICE}
         assert lake.plan_merge("t").table.table_id
-        assert lake.repair(found, dry_run=False).left == ()
+        assert lake.repair(found).left == ()
 
         assert lake.verify() == []
         assert seen(lake) == whole

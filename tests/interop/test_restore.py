@@ -317,7 +317,7 @@ def test_it_is_refused_where_the_snapshot(lake, why):
     arguments, error, words = REFUSED[why]
     with lake.transaction() as tx:
         tx.create_table("new", {"i": "int64"})
-    lake.expire_snapshots(versions=[2])
+    lake.expire_snapshots(snapshots=[2])
     newest = lake.current_snapshot()
 
     with pytest.raises(error, match=words):
@@ -398,7 +398,7 @@ def run(catalog, statement):
 
 
 def test_an_expiry_meanwhile_is_a_conflict(interrupted):
-    interrupted.meanwhile = lambda: interrupted.expire_snapshots(versions=[THEN])
+    interrupted.meanwhile = lambda: interrupted.expire_snapshots(snapshots=[THEN])
     with pytest.raises(TransactionConflictError, match="expired snapshot 5"):
         interrupted.restore("t", at=THEN)
 

@@ -77,7 +77,7 @@ def test_the_wide_rows_come_back_by_a_restore_and_expire_with_their_snapshots(sq
         assert lake.verify() == []
 
         lake.restore("t", at=narrow)
-        lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]])
+        lake.expire_snapshots(snapshots=[one.id for one in lake.snapshots()[:-1]])
         lake.cleanup_old_files(older_than=None)
 
         assert sorted(lake.read_arrow("t")["id"].to_pylist()) == [1, 2]

@@ -188,7 +188,7 @@ def test_options_go_with_the_last_snapshot_of_their_table_at_1_1(sqlite_catalog)
         scopes = {row["scope"] for row in dump_catalog(sqlite_catalog)["ducklake_metadata"]}
         assert scopes == {None, "schema", "table"}
 
-        lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]])
+        lake.expire_snapshots(snapshots=[one.id for one in lake.snapshots()[:-1]])
 
     left = [row for row in dump_catalog(sqlite_catalog)["ducklake_metadata"] if row["scope"] is not None]
     assert [(row["scope"], row["key"]) for row in left] == [("table", "sort_on_insert")]

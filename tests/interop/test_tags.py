@@ -261,9 +261,9 @@ def test_a_tagged_snapshot_does_not_expire_by_its_id(own, dry_run):
     own.tag("b", 1)
 
     with pytest.raises(SnapshotTaggedError, match=r"1 \('a', 'b'\)"):
-        own.expire_snapshots(versions=[0, 1], dry_run=dry_run)
+        own.expire_snapshots(snapshots=[0, 1], dry_run=dry_run)
     assert [one.id for one in own.snapshots()] == [0, 1, 2, 3]
-    kept = own.expire_snapshots(versions=[0, 1], keep=[1], dry_run=dry_run)
+    kept = own.expire_snapshots(snapshots=[0, 1], keep=[1], dry_run=dry_run)
     assert ([one.id for one in kept.snapshots], kept.kept_by_tags) == ([0], 0)
 
 

@@ -81,7 +81,7 @@ def test_our_deletes_keep_whose_the_earlier_ones_were(lake, catalog, deleted):
 def test_upkeep_leaves_the_rows_as_they_are(lake, deleted):
     before = {snapshot: rows_at(lake, snapshot) for snapshot in (*deleted[:2], deleted[-1])}
 
-    lake.expire_snapshots(versions=[deleted[2]])
+    lake.expire_snapshots(snapshots=[deleted[2]])
 
     assert {snapshot: rows_at(lake, snapshot) for snapshot in before} == before
     lake.restore("t", at=deleted[1])

@@ -70,10 +70,10 @@ def test_what_was_broken_is_found_and_mended_where_no_row_is_lost(whole, tmp_pat
 
 def _mend(lake: Lake, found: list[Finding]) -> None:
     before = lake.current_snapshot().id
-    planned = lake.repair(found)
+    planned = lake.repair(found, dry_run=True)
     assert lake.current_snapshot().id == before
 
-    result = lake.repair(found, dry_run=False)
+    result = lake.repair(found)
 
     assert (result.mended, result.left, result.snapshot_id) == (tuple(found), (), planned.snapshot_id)
     assert lake.current_snapshot().id == (result.snapshot_id or before)
@@ -97,7 +97,7 @@ def test_what_cannot_be_mended_stays(whole, tmp_path, name):
 
     with Lake.connect(lake.catalog.sqlalchemy_url) as opened:
         found = [one for one in opened.verify() if one.code is corruption.code]
-        result = opened.repair(found, dry_run=False)
+        result = opened.repair(found)
 
         assert (result.mended, result.left, result.snapshot_id) == ((), tuple(found), None)
         assert [one for one in opened.verify() if one.code is corruption.code] == found
@@ -226,12 +226,12 @@ def test_what_we_write_is_whole_in_every_database_and_can_be_mended(catalog):
 
         found = lake.verify()
         assert {one.code for one in found} == BROKEN_CODES
-        result = lake.repair(found, dry_run=False)
+        result = lake.repair(found)
         assert (result.left, result.snapshot_id) == ((), lake.current_snapshot().id)
 
         behind = lake.verify()  # what was hidden: rows in the catalog could not be read
         assert {one.code for one in behind} <= {FindingCode.ROW_COUNTER_BEHIND}
-        lake.repair(behind, dry_run=False)
+        lake.repair(behind)
         assert lake.verify() == []
         assert lake.read_arrow("t").num_rows == 27
 

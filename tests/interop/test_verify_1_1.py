@@ -31,7 +31,7 @@ def test_a_recorded_lake(name, tmp_path):
         assert codes(lake) == FOUND[name]
         for one in lake.verify():
             assert one.code.value == "file-counter-stood" or "column 5 of main.t" in one.sentence
-        lake.repair(lake.verify(), dry_run=False)
+        lake.repair(lake.verify())
 
         assert codes(lake) == {code: n for code, n in FOUND[name].items() if code == "file-counter-stood"}
 
@@ -62,7 +62,7 @@ def test_statistics_that_an_option_leaves_out_are_no_finding(catalog):
         theirs.set_option("skip_stats_columns", "", table="t")
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         assert codes(lake)["table-stats-narrow"] == 2
-        lake.repair(lake.verify(), dry_run=False)
+        lake.repair(lake.verify())
         assert set(codes(lake)) <= {"file-counter-stood"}
 
 

@@ -103,7 +103,7 @@ def test_they_go_with_the_view_and_come_back_with_it(lake, catalog):
     with ducklakepy_lake.open_lake(catalog) as theirs:
         assert theirs.view("v")["column_comments"] == {"id": "one"}
         assert theirs.view("v", before)["column_comments"] == {"id": "one"}
-    lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]])
+    lake.expire_snapshots(snapshots=[one.id for one in lake.snapshots()[:-1]])
     assert [(row[0], row[4]) for row in tags(catalog)] == [("id", "one")]
     assert lake.verify() == []
 

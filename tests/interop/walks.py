@@ -305,7 +305,7 @@ class Walk:
         ids = [one.id for one in self.lake.snapshots()][:-1]
         gone = self.draw.sample(ids, min(len(ids), self.draw.randrange(1, 6)))
         self.done = f"expire {sorted(gone)}"
-        self.lake.expire_snapshots(versions=gone)
+        self.lake.expire_snapshots(snapshots=gone)
         if self.draw.random() < 0.5:
             self.lake.cleanup_old_files(older_than=timedelta(0))
 

@@ -99,7 +99,7 @@ def _plan(verb: object) -> Callable[[Target], object]:
 
 def _poll(at: Target) -> None:
     """What `DuckLakeSnapshotSensor.poke` asks."""
-    start = at.lake.snapshot_at(timestamp=datetime.now(UTC)).id
+    start = at.lake.snapshot_at(datetime.now(UTC)).id
     at.lake.table_changes(TABLE, start, {"data"})
     assert at.head
 
@@ -120,7 +120,7 @@ def _files_named(at: Target) -> None:
 READS = (
     Call("current_snapshot()", lambda at: at.lake.current_snapshot()),
     Call("snapshots()", lambda at: at.lake.snapshots()),
-    Call("snapshot_at(timestamp=…)", lambda at: at.lake.snapshot_at(timestamp=datetime.now(UTC))),
+    Call("snapshot_at(…)", lambda at: at.lake.snapshot_at(datetime.now(UTC))),
     Call("tables()", lambda at: at.lake.tables()),
     Call("schema(name)", lambda at: at.lake.schema("s1")),
     Call("options(table)", lambda at: at.lake.options(TABLE)),
@@ -166,8 +166,8 @@ UPKEEP = (
         lambda at: at.lake.expire_snapshots(keep_last=1, dry_run=True),
     ),
     Call(
-        "expire_snapshots(versions=[2], dry_run)",
-        lambda at: at.lake.expire_snapshots(versions=[2], dry_run=True),
+        "expire_snapshots(snapshots=[2], dry_run)",
+        lambda at: at.lake.expire_snapshots(snapshots=[2], dry_run=True),
     ),
     Call(
         "cleanup_old_files(dry_run)",

@@ -209,7 +209,7 @@ class Maintenance:
         self,
         *,
         older_than: datetime | timedelta | None = None,
-        versions: Collection[int] | None = None,
+        snapshots: Collection[int] | None = None,
         keep_last: int | None = None,
         keep: Collection[int] = (),
         keep_author: str | None = None,
@@ -225,14 +225,14 @@ class Maintenance:
         ``release-*``, ``min_retention`` younger ones. Makes no snapshot.
 
         Raises:
-            InvalidInputError: ``older_than`` together with ``versions``; nothing says what to expire; it lies
-                in the future or is younger than ``min_retention``; ``keep_last`` below 1.
-            SnapshotTaggedError: ``versions`` names a tagged snapshot. Otherwise tagged ones are kept.
+            InvalidInputError: ``older_than`` together with ``snapshots``; nothing says what to expire; it
+                lies in the future or is younger than ``min_retention``; ``keep_last`` below 1.
+            SnapshotTaggedError: ``snapshots`` names a tagged snapshot. Otherwise tagged ones are kept.
         """
         self._lake.refuse_unwritable()
-        if older_than is None and versions is None and keep_last is None:
+        if older_than is None and snapshots is None and keep_last is None:
             older_than = self._reads.effective_options().age("expire_older_than")
-        rule = ExpiryRule(older_than, versions, keep_last, keep, keep_author, keep_message, min_retention)
+        rule = ExpiryRule(older_than, snapshots, keep_last, keep, keep_author, keep_message, min_retention)
         with self._lake.translated():
             return expiry.expire(self._lake.catalog, rule, dry_run=dry_run)
 
@@ -461,7 +461,7 @@ class Maintenance:
         with self._lake.translated():
             return grants(self._lake.catalog, wanted, names)
 
-    def repair(self, findings: Sequence[Finding], *, dry_run: bool = True) -> RepairResult:
+    def repair(self, findings: Sequence[Finding], *, dry_run: bool = False) -> RepairResult:
         """Repair those findings of ``verify`` that can be repaired without losing anything, all or none.
 
         A snapshot is made if running clients must notice; no row changes in any snapshot. Check the dry run

@@ -95,23 +95,16 @@ class LakeReads:
         with self._lake.reading() as connection:
             return read_snapshots.recorded_snapshots(connection, self._lake.catalog.tables)
 
-    def snapshot_at(
-        self, at: At = None, *, version: int | None = None, timestamp: datetime | None = None
-    ) -> Snapshot:
-        """Return the snapshot with that id, of that tag, or the newest at or before an aware time.
-
-        ``at`` is any of them, a tag as ``"tag:q3-close"``.
+    def snapshot_at(self, at: int | datetime | str) -> Snapshot:
+        """Return the snapshot with that id, of that tag (``"tag:q3-close"``), or the newest at an aware time.
 
         Raises:
             SnapshotNotFoundError: it has expired, is in the future, or before the first one.
             TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
-            InvalidInputError: not exactly one is given, or the time has no time zone.
+            InvalidInputError: the time has no time zone.
         """
-        given = [one for one in (at, version, timestamp) if one is not None]
-        if len(given) != 1:
-            raise InvalidInputError("Give exactly one of version and timestamp, or either as at.")
         with self._lake.reading() as connection:
-            return self._lake.snapshot(connection, given[0])
+            return self._lake.snapshot(connection, at)
 
     def tags(self) -> list[Tag]:
         """Return the tags of the lake, in the order of their snapshots."""

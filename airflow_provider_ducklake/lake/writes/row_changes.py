@@ -405,7 +405,7 @@ class Merge:
 
 
 def _lake_source(lake: Lake, table: TableName, at: int, job_id: str) -> LakeSource:
-    reads = Reads(lake, job_id, lake.snapshot_at(version=at))
+    reads = Reads(lake, job_id, lake.snapshot_at(at))
     view = reads.view_of(QualifiedName.of(table))
     steps = (*reads.steps, Step(f"SELECT * FROM {quoted(view)}", plan=0))  # noqa: S608 - a view's name
     return LakeSource(reads.tables, steps=steps)

@@ -113,7 +113,7 @@ class Sql:
         reads = Reads(
             lake,
             commit.job_id,
-            lake.snapshot_at(version=again) if again is not None else self._pinned(lake, head),
+            lake.snapshot_at(again) if again is not None else self._pinned(lake, head),
             incremental=() if consumed is None else self._incremental_tables(),
             log=consumed,
             again=repeats,

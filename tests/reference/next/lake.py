@@ -302,7 +302,7 @@ class Lake:
         self, *, versions: Sequence[int] | None = None, older_than: datetime | None = None
     ) -> tuple[int, ...]:
         """Expire snapshots and return their ids."""
-        return self._catalog.expire_snapshots(versions=versions, older_than=older_than).snapshot_ids
+        return self._catalog.expire_snapshots(snapshots=versions, older_than=older_than).snapshot_ids
 
     def merge(self, table: str | Names | None = None) -> None:
         """Merge adjacent files of a table, or of all."""

@@ -32,18 +32,18 @@ def expired(rule: ExpiryRule, *ages: int, pinned: tuple[int, ...] = ()) -> list[
 def test_the_newest_by_id_stays_whatever_the_clocks_said():
     assert expired(ExpiryRule(older_than=HOUR), 9, 0, 30) == [0]
     assert expired(ExpiryRule(keep_last=1), 9, 0, 30) == [0, 1]
-    assert expired(ExpiryRule(versions=[0, 1, 2]), 9, 0, 30) == [0, 1]
+    assert expired(ExpiryRule(snapshots=[0, 1, 2]), 9, 0, 30) == [0, 1]
 
 
 def test_what_is_pinned_or_to_be_kept_stays():
     assert expired(ExpiryRule(keep_last=1, keep=[1]), 9, 8, 7, 6, pinned=(2,)) == [0]
-    assert expired(ExpiryRule(versions=[0, 1, 2], keep=[1]), 9, 8, 7, 6, pinned=(2,)) == [0]
+    assert expired(ExpiryRule(snapshots=[0, 1, 2], keep=[1]), 9, 8, 7, 6, pinned=(2,)) == [0]
 
 
 def test_the_floor_keeps_what_is_young():
     assert expired(ExpiryRule(keep_last=1, min_retention=8 * HOUR), 10, 9, 8, 7) == [0, 1]
     with pytest.raises(InvalidInputError, match=r"Snapshots \[2\] are younger"):
-        expired(ExpiryRule(versions=[1, 2], min_retention=8 * HOUR), 10, 9, 7, 6)
+        expired(ExpiryRule(snapshots=[1, 2], min_retention=8 * HOUR), 10, 9, 7, 6)
     with pytest.raises(InvalidInputError, match="than min_retention"):
         expired(ExpiryRule(older_than=7 * HOUR, min_retention=8 * HOUR), 10, 9, 8, 7)
 

@@ -212,7 +212,7 @@ class ExpiryRule:
     """
 
     older_than: datetime | timedelta | None = None
-    versions: Collection[int] | None = None
+    snapshots: Collection[int] | None = None
     keep_last: int | None = None
     keep: Collection[int] = ()
     keep_author: str | None = None
@@ -220,11 +220,11 @@ class ExpiryRule:
     min_retention: timedelta = NO_FLOOR
 
     def __post_init__(self) -> None:
-        if self.older_than is not None and self.versions is not None:
-            raise InvalidInputError("Give older_than or versions, not both.")
-        if self.older_than is None and self.versions is None and self.keep_last is None:
+        if self.older_than is not None and self.snapshots is not None:
+            raise InvalidInputError("Give older_than or snapshots, not both.")
+        if self.older_than is None and self.snapshots is None and self.keep_last is None:
             raise InvalidInputError(
-                "Give older_than, versions or keep_last, or set the lake's option expire_older_than."
+                "Give older_than, snapshots or keep_last, or set the lake's option expire_older_than."
             )
         if self.keep_last is not None and self.keep_last < 1:
             raise InvalidInputError(
@@ -264,7 +264,7 @@ def without_tagged(
         SnapshotTaggedError: the rule names a tagged one by its id.
     """
     tagged = tuple(one for one in chosen if one.id in tags)
-    if tagged and rule.versions is not None:
+    if tagged and rule.snapshots is not None:
         raise SnapshotTaggedError([f"{one.id} ({', '.join(map(repr, tags[one.id]))})" for one in tagged])
     return ExpiryPlan(tuple(one for one in chosen if one.id not in tags), tagged)
 
@@ -284,8 +284,8 @@ def plan_expiry(
     protected = {*rule.keep, *pinned}
     candidates = [one for one in by_id[: -max(rule.keep_last or 1, 1)] if one.id not in protected]
     oldest_kept = now - rule.min_retention
-    if rule.versions is not None:
-        wanted = set(rule.versions)
+    if rule.snapshots is not None:
+        wanted = set(rule.snapshots)
         chosen = tuple(one for one in candidates if one.id in wanted)
         _refuse_young(chosen, rule, oldest_kept)
         return chosen

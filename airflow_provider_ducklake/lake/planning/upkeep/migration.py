@@ -105,7 +105,7 @@ def renamed_columns(
     if columns is None:
         return Renames(
             refusal=f"{table}, which is to hold rows of {of}, is registered but does not exist. Remove the "
-            "registration with lake.repair(lake.verify(), dry_run=False)."
+            "registration with lake.repair(lake.verify())."
         )
     folded = [fold(name) for name in columns]
     found = folded[: len(old)]
