@@ -51,7 +51,7 @@ def get_provider_info() -> dict[str, Any]:
         ),
         "sensors": _modules("sensors.snapshot"),
         "triggers": _modules("triggers.application", "triggers.snapshot"),
-        "extra-links": ["airflow_provider_ducklake.hooks.links.SparkApplicationLink"],
+        "extra-links": ["airflow_provider_ducklake.hooks.spark_submit.SparkApplicationLink"],
         "asset-uris": [
             {
                 "schemes": ["ducklake"],

@@ -24,8 +24,7 @@ from airflow_provider_ducklake.hooks.clusters import (
     manager_of,
     why_none,
 )
-from airflow_provider_ducklake.hooks.links import history_url
-from airflow_provider_ducklake.hooks.spark_submit import SparkSubmitter
+from airflow_provider_ducklake.hooks.spark_submit import SparkSubmitter, history_url
 from airflow_provider_ducklake.lake.errors import ClusterUnavailableError, InvalidInputError, SparkJobError
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip

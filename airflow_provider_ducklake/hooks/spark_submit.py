@@ -18,11 +18,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, BaseHook
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowNotFoundException,
+    BaseHook,
+    BaseOperatorLink,
+)
 
 from airflow_provider_ducklake.hooks import storage
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-from airflow_provider_ducklake.hooks.links import application_said_in, history_url
 from airflow_provider_ducklake.hooks.spark_installation import installation, jar_of, settings_in
 from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
@@ -701,3 +705,33 @@ def _check_deploy_mode(passwords: JdbcPasswords, deploy_mode: str) -> None:
             "(spark.hadoop.hadoop.security.credential.provider.path) or the reader's connectionProvider "
             "option."
         )
+
+
+# Links from a task to its Spark application. *Source:* "Monitoring and Instrumentation" in Spark's guide.
+
+_HISTORY_SERVER = "history_server"  # in the extra of a Spark connection
+_SAID = re.compile(r"Spark application ((?:app|application|local|spark)-?[\w.-]+)$")
+
+
+class SparkApplicationLink(BaseOperatorLink):
+    """The page that the cluster's manager names, or that of the connection's history server."""
+
+    name = "Spark application"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ANN401, ARG002 - Airflow's
+        """Return the address; empty where there is none. Airflow asks in the task's process, at its end."""
+        return getattr(getattr(operator, "done", None), "application_url", None) or ""
+
+
+def application_said_in(line: str) -> str | None:
+    """Return the id of the application where a line of the driver's log says it."""
+    found = _SAID.search(line.rstrip())
+    return None if found is None else found[1]
+
+
+def history_url(connection: Connection, application_id: str | None) -> str | None:
+    """Return an application's page on the history server of a Spark connection; None: it names none."""
+    server = str(connection.extra_dejson.get(_HISTORY_SERVER) or "").rstrip("/")
+    if not server or application_id is None:
+        return None
+    return f"{server}/history/{application_id}/"

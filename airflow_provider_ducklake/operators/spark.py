@@ -10,9 +10,8 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.events import announce
-from airflow_provider_ducklake.hooks.links import SparkApplicationLink
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
-from airflow_provider_ducklake.hooks.spark_submit import SparkSubmitter, Submission
+from airflow_provider_ducklake.hooks.spark_submit import SparkApplicationLink, SparkSubmitter, Submission
 from airflow_provider_ducklake.hooks.task import (
     Done,
     commit_identity,

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.links import application_said_in
+from airflow_provider_ducklake.hooks.spark_submit import application_said_in
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import FakeTaskInstance
 from tests.airflow.spark_submit import stand_in

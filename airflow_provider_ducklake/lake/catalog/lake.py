@@ -19,10 +19,9 @@ from airflow_provider_ducklake.lake.catalog.database.tables import catalog_table
 from airflow_provider_ducklake.lake.catalog.dialects import bootstrap, dialect_of
 from airflow_provider_ducklake.lake.catalog.lake_maintenance import Maintenance
 from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
-from airflow_provider_ducklake.lake.catalog.lake_writes import LakeWrites
+from airflow_provider_ducklake.lake.catalog.lake_writes import LakeWrites, open_documents
 from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake, translated
 from airflow_provider_ducklake.lake.catalog.snapshot import read
-from airflow_provider_ducklake.lake.catalog.upkeep import sealed_documents
 from airflow_provider_ducklake.lake.errors import (
     CatalogError,
     InvalidInputError,
@@ -233,7 +232,7 @@ class Lake:
             newest=newest,
         )
         opened.find_key_length(key_bytes)
-        sealed_documents.open_documents(opened, document_key_file)
+        open_documents(opened, document_key_file)
         return cls(opened)
 
     @classmethod

@@ -17,13 +17,13 @@ from airflow_provider_ducklake.lake.catalog.ledger import (
     applications,
     commit_keys,
     consumers,
+    document_keys,
     jobs,
     tags,
     watermarks,
 )
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import check_version
-from airflow_provider_ducklake.lake.catalog.upkeep import sealed_documents
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS
 from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
@@ -278,7 +278,7 @@ class LakeWrites:
         """
         self._lake.refuse_unwritable()
         with self._lake.translated():
-            sealed_documents.seal_documents(self._lake)
+            seal_documents(self._lake)
             jobs.register(self._lake.catalog, job_id, prefix, target, must_note=must_note)
 
     def target_of_job(self, job_id: str) -> JobTarget | None:
@@ -471,3 +471,30 @@ class LakeWrites:
         with self._lake.reading() as connection:
             targets = read_targets(connection, self._lake.catalog, table, file_ids, changes.inlined)
         return changes_of_job(targets, changes, RowScope(table, where), self._lake.locate)
+
+
+def open_documents(lake: OpenLake, key_file: str | None) -> None:
+    """Learn by which key documents are sealed, if there is one yet.
+
+    Raises:
+        StorageError: the file cannot be read, or has no key.
+    """
+    if not lake.encrypted:
+        return
+    from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy
+
+    if key_file is not None:
+        writing.learn_from_file(lake.data_path, key_file)
+        return
+    with lake.translated():
+        writing.learn(lake.data_path, document_keys.read(lake.catalog))
+
+
+def seal_documents(lake: OpenLake) -> None:
+    """Have documents be sealed from now on."""
+    if not lake.encrypted:
+        return
+    from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy
+
+    if writing.file_of(lake.data_path) is None:
+        writing.learn(lake.data_path, document_keys.ensure(lake.catalog, writing.new_key()))

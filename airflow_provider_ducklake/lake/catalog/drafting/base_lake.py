@@ -18,9 +18,21 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import has_inl
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import why_not_inlined
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, fold
+from airflow_provider_ducklake.lake.errors import (
+    InvalidInputError,
+    InvalidOptionError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.spec.names.identifiers import (
+    QualifiedName,
+    fold,
+    is_storable,
+    split_parts,
+)
+from airflow_provider_ducklake.lake.spec.names.paths import relative_to
+from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS
 from airflow_provider_ducklake.lake.spec.snapshots import SchemaId
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.transaction.changes import InlinedLayout
 from airflow_provider_ducklake.lake.transaction.definition import same_layout
 from airflow_provider_ducklake.lake.transaction.lake_draft import BaseLake, BaseMacro, BaseView, SchemaDraft
@@ -44,6 +56,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, Snapshot, TableSnapshot, ViewId
     from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.spec.versions import WriteVersion
 
 
@@ -267,3 +280,60 @@ def _may_hold_null(file: DataFile | LiveDataFile, column: Column) -> bool:
     if found is None:  # written before the column was there, or never measured
         return column.initial_default is None
     return found.null_count != 0
+
+
+# What users give to a transaction.
+
+
+def base_of(draft: TableDraft) -> TableSnapshot:
+    if draft.base is None:
+        raise InvalidInputError(
+            f"{draft.name} is created by this transaction; do not add the rows in the first place."
+        )
+    return draft.base
+
+
+def type_of(type_: str | DuckLakeType) -> DuckLakeType:
+    return parse_type(type_) if isinstance(type_, str) else type_
+
+
+def bare_name(path: str) -> str:
+    """Return the name of a view's column, which has no fields."""
+    *above, name = split_parts(path)
+    if above:
+        raise InvalidInputError(f"{path!r}: fields of a view's columns have no comments.")
+    return name
+
+
+def names_of_option(value: object) -> list[str]:
+    """Return the columns that an option names: one, or a list; an empty text names none."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(one, str) for one in names):
+        raise InvalidOptionError(
+            f"Option {SKIP_STATS_COLUMNS} cannot be {value!r}. Give a column's name or a list of names."
+        )
+    return [one for one in names if one]
+
+
+def checked_comment(text: str | None) -> str | None:
+    if text is not None and not is_storable(text):
+        raise InvalidInputError("A comment cannot hold a NUL character or an unpaired surrogate.")
+    return text
+
+
+def placed(file: DataFile, root: str) -> DataFile:
+    """Return a file as a table of that directory names it, and its delete file."""
+    deletes = file.deletes
+    if deletes is not None:
+        deletes = replace(deletes, path=relative_to(deletes.path, root).path or "")
+    return replace(file, path=relative_to(file.path, root).path or "", deletes=deletes)
+
+
+def check_file(file: DataFile, target: TableDraft) -> None:
+    if file.record_count <= 0:
+        raise InvalidInputError(f"{file.path} has {file.record_count} rows; a data file has at least one.")
+    if len(file.partition_values) != len(target.partition_by):
+        raise InvalidInputError(
+            f"{file.path} has {len(file.partition_values)} partition values, but {target.name} has "
+            f"{len(target.partition_by)} partition keys. Give one string (or None) for each key."
+        )

@@ -12,14 +12,22 @@ from uuid6 import uuid7
 
 from airflow_provider_ducklake.lake.catalog.committing.commit import PlannedCommit, Stage
 from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
-from airflow_provider_ducklake.lake.catalog.drafting.base_lake import CatalogBase
+from airflow_provider_ducklake.lake.catalog.drafting.base_lake import (
+    CatalogBase,
+    bare_name,
+    base_of,
+    check_file,
+    checked_comment,
+    names_of_option,
+    placed,
+    type_of,
+)
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import table_definition
 from airflow_provider_ducklake.lake.catalog.drafting.rows import delete_changes
 from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted, find_scan
 from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknownError,
     InvalidInputError,
-    InvalidOptionError,
     MacroNotFoundError,
     SchemaNotFoundError,
     TableNotFoundError,
@@ -37,9 +45,7 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import (
     check_name,
     fold,
     is_storable,
-    split_parts,
 )
-from airflow_provider_ducklake.lake.spec.names.paths import relative_to
 from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, check_option, option_text
 from airflow_provider_ducklake.lake.spec.partitioning import (
     TransformKind,
@@ -51,7 +57,6 @@ from airflow_provider_ducklake.lake.spec.schema import Default
 from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, DataFileId
 from airflow_provider_ducklake.lake.spec.sorting import parse_sort_by
 from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, parse_type
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.duckdb.create import stored_name
 from airflow_provider_ducklake.lake.sql.duckdb.macros import check_macro, parse_macro
@@ -70,8 +75,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.files import DataFile
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
     from airflow_provider_ducklake.lake.spec.tags import MacroDefinition
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.transaction.lake_draft import ViewDraft
     from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
 
@@ -244,7 +250,7 @@ class LakeTransaction:
         from airflow_provider_ducklake.lake.catalog.drafting import rows as given_rows  # noqa: PLC0415 - heavy
 
         draft = self._table(table)
-        base = _base_of(draft)
+        base = base_of(draft)
         chosen = {DataFileId(file_id): places for file_id, places in (positions or {}).items()}
         with self._lake.planned_on(base.snapshot.id):
             targets = self._base.rows.targets(base, chosen, row_ids)
@@ -267,7 +273,7 @@ class LakeTransaction:
         from airflow_provider_ducklake.lake.catalog.drafting import rows as given_rows  # noqa: PLC0415 - heavy
 
         draft = self._table(table)
-        base = _base_of(draft)
+        base = base_of(draft)
         if draft.files or draft.inlined or draft.columns != base.schema:
             raise InvalidInputError(
                 f"Delete rows of {draft.name} before the transaction adds rows to it or alters it."
@@ -315,7 +321,7 @@ class LakeTransaction:
         draft = self._table(table)
         if if_not_exists and draft.has(column):
             return
-        parsed = _type(type_)
+        parsed = type_of(type_)
         if isinstance(default, SqlExpression):
             raise InvalidInputError(
                 f"Column {column!r}: existing rows get the default of a new column, so it must be a "
@@ -356,7 +362,7 @@ class LakeTransaction:
         Raises:
             ColumnNotFoundError, InvalidTypeError: no such column, or a type that is not wider.
         """
-        self._draft.put(self._table(table).with_type(column, _type(type_)))
+        self._draft.put(self._table(table).with_type(column, type_of(type_)))
 
     def set_default(self, table: TableName, column: str, default: SqlDefault | None) -> None:
         """Set the default of a column for new rows; existing rows do not change.
@@ -453,7 +459,7 @@ class LakeTransaction:
         draft = self._table(table)
         outer, of = self._draft.options_around(draft), f" of {draft.name}"
         if key == SKIP_STATS_COLUMNS:
-            self._draft.put(draft.skipping(_names(value), outer))
+            self._draft.put(draft.skipping(names_of_option(value), outer))
         else:
             self._draft.put(draft.with_option(key, option_text(key, value, of), outer))
 
@@ -470,7 +476,7 @@ class LakeTransaction:
 
     def comment_on_table(self, table: TableName, text: str | None) -> None:
         """Set a table's comment; None removes it."""
-        self._draft.put(self._table(table).commented(_comment(text)))
+        self._draft.put(self._table(table).commented(checked_comment(text)))
 
     def comment_on_column(self, table: TableName, column: str, text: str | None) -> None:
         """Set the comment of a column, since DuckLake 1.1 of a view's as well; None removes it.
@@ -482,19 +488,19 @@ class LakeTransaction:
         """
         view = self._draft.find_view(QualifiedName.of(table))
         if view is None:
-            self._draft.put(self._table(table).column_commented(column, _comment(text)))
+            self._draft.put(self._table(table).column_commented(column, checked_comment(text)))
             return
         self._base.writer.check(Feature.VIEW_COLUMN_COMMENTS)
         definition = view.definition or self._base.definition_of((view.base or view).name)
-        name = stored_name(str(view.name), definition, _bare(column))
+        name = stored_name(str(view.name), definition, bare_name(column))
         known = () if view.base is None else self._base.commented_columns(view.base.id)
         name = next((one for one in (*view.column_comments, *known) if fold(one) == fold(name)), name)
-        comments = {**view.column_comments, name: _comment(text)}
+        comments = {**view.column_comments, name: checked_comment(text)}
         self._draft.put_view(replace(view, column_comments=comments))
 
     def comment_on_view(self, view: TableName, text: str | None) -> None:
         """Set a view's comment; None removes it."""
-        self._draft.put_view(replace(self._view(view), comment=(_comment(text),)))
+        self._draft.put_view(replace(self._view(view), comment=(checked_comment(text),)))
 
     # Views
 
@@ -617,8 +623,8 @@ class LakeTransaction:
         """
         draft = self._table(table)
         for file in files:
-            _check_file(file, draft)
-        self._draft.put(draft.with_files(tuple(_placed(file, draft.root) for file in files)))
+            check_file(file, draft)
+        self._draft.put(draft.with_files(tuple(placed(file, draft.root) for file in files)))
 
     def add_data_files(
         self,
@@ -712,8 +718,8 @@ class LakeTransaction:
         draft = draft or self._create_as(table, found)
         pairs = add_table.source_files(self._lake, draft, found, self._added_paths())
         files = add_table.with_deletes(self._lake, draft, pairs, self._new_path(draft.root))
-        placed = tuple(_placed(file, draft.root) for file in files)
-        self._draft.put(self._table(draft.name).with_files(placed))
+        of_table = tuple(placed(file, draft.root) for file in files)
+        self._draft.put(self._table(draft.name).with_files(of_table))
         return files
 
     def _create_as(self, table: TableName, source: SourceTable) -> TableDraft:
@@ -788,57 +794,3 @@ class LakeTransaction:
 
     def _remove(self, paths: Iterable[str]) -> None:
         remove_unused(paths, self._lake.locate)
-
-
-def _base_of(draft: TableDraft) -> TableSnapshot:
-    if draft.base is None:
-        raise InvalidInputError(
-            f"{draft.name} is created by this transaction; do not add the rows in the first place."
-        )
-    return draft.base
-
-
-def _type(type_: str | DuckLakeType) -> DuckLakeType:
-    return parse_type(type_) if isinstance(type_, str) else type_
-
-
-def _bare(path: str) -> str:
-    """Return the name of a view's column, which has no fields."""
-    *above, name = split_parts(path)
-    if above:
-        raise InvalidInputError(f"{path!r}: fields of a view's columns have no comments.")
-    return name
-
-
-def _names(value: object) -> list[str]:
-    """Return the columns that an option names: one, or a list; an empty text names none."""
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list | tuple) or not all(isinstance(one, str) for one in names):
-        raise InvalidOptionError(
-            f"Option {SKIP_STATS_COLUMNS} cannot be {value!r}. Give a column's name or a list of names."
-        )
-    return [one for one in names if one]
-
-
-def _comment(text: str | None) -> str | None:
-    if text is not None and not is_storable(text):
-        raise InvalidInputError("A comment cannot hold a NUL character or an unpaired surrogate.")
-    return text
-
-
-def _placed(file: DataFile, root: str) -> DataFile:
-    """Return a file as a table of that directory names it, and its delete file."""
-    deletes = file.deletes
-    if deletes is not None:
-        deletes = replace(deletes, path=relative_to(deletes.path, root).path or "")
-    return replace(file, path=relative_to(file.path, root).path or "", deletes=deletes)
-
-
-def _check_file(file: DataFile, target: TableDraft) -> None:
-    if file.record_count <= 0:
-        raise InvalidInputError(f"{file.path} has {file.record_count} rows; a data file has at least one.")
-    if len(file.partition_values) != len(target.partition_by):
-        raise InvalidInputError(
-            f"{file.path} has {len(file.partition_values)} partition values, but {target.name} has "
-            f"{len(target.partition_by)} partition keys. Give one string (or None) for each key."
-        )
