@@ -29,11 +29,11 @@ def measure(kind: str, files: int, times: int, server: PostgresServer | None) ->
         make_many_files(catalog, files)
         with Lake.connect(catalog.sqlalchemy_url) as lake:
             for where, what in POINT_FILTERS.items():
-                planned = lake.scan("t", where=where)  # loads sqlglot, and opens the connection
+                planned = lake.scan("t", filter=where)  # loads sqlglot, and opens the connection
                 took: list[float] = []
                 for _ in range(times):
                     begin = time.perf_counter()
-                    planned = lake.scan("t", where=where)
+                    planned = lake.scan("t", filter=where)
                     took.append(1000 * (time.perf_counter() - begin))
                 took.sort()
                 print(

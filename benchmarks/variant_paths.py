@@ -64,12 +64,12 @@ def compare(lake: Lake, duck: object, name: str, text: str, rounds: int) -> None
     for _ in range(rounds + 1):
         for target in ("id", "doc.user.id"):
             where = text.replace("{}", target)
-            run = partial(lake.read_arrow, "t", columns=["id"], where=where)
+            run = partial(lake.read_arrow, "t", columns=["id"], filter=where)
             taken.setdefault(target, []).append(seconds(run))
             query = f"SELECT id FROM t WHERE {where}"
             taken.setdefault(f"DuckDB {target}", []).append(seconds(partial(duck.arrow, query)))  # type: ignore[attr-defined]
     medians = {which: statistics.median(found[1:]) for which, found in taken.items()}
-    files = len(lake.scan("t", where=text.replace("{}", "doc.user.id")).files)
+    files = len(lake.scan("t", filter=text.replace("{}", "doc.user.id")).files)
     ratio = medians["doc.user.id"] / medians["id"]
     shown = ", ".join(f"{which} {one * 1000:.0f} ms" for which, one in medians.items())
     print(f"{name:<10} {files} of {FILES} files are read: x{ratio:.1f} of the column's time ({shown})")

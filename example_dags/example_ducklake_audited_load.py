@@ -53,7 +53,7 @@ def numbers(hook: DuckLakeHook, day: str, staged: Any = ()) -> dict[str, Any]:  
     """Count a day's rows, those that staged writes would add included."""
     import pyarrow.compute as pc  # noqa: PLC0415 - not needed to parse the DAG
 
-    rows = hook.read_arrow(TABLE, columns=["amount"], where=f"day = DATE '{day}'", staged=staged)
+    rows = hook.read_arrow(TABLE, columns=["amount"], filter=f"day = DATE '{day}'", staged=staged)
     bounds = pc.min_max(rows["amount"]).as_py()
     return {
         "rows": rows.num_rows,

@@ -22,7 +22,7 @@ with DAG(
     params={"folder": Param(default=f"{tempfile.gettempdir()}/frozen_lakes", type="string")},
     tags=["ducklake"],
 ):
-    tag = DuckLakeTagOperator(task_id="tag", name="{{ run_id }}", commit_message="Shared")
+    tag = DuckLakeTagOperator(task_id="tag", name="{{ run_id }}", message="Shared")
     export = DuckLakeExportCatalogOperator(
         task_id="export",
         at="tag:{{ run_id }}",

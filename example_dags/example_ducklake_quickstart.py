@@ -81,7 +81,7 @@ with DAG(
         task_id="create_lake",
         create_lake=True,
         sql=f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
-        commit_message="quickstart: create schema",
+        message="quickstart: create schema",
     )
     unpacked = unpack_data()
     ready = [create_lake, unpacked]
@@ -100,7 +100,7 @@ with DAG(
         sources={"flights": csv("flights")},
         create_table=True,
         partition_by=["month(time_hour)"],
-        commit_message="flights of 2013 by month",
+        message="flights of 2013 by month",
     )
 
     flights_changed = DuckLakeSnapshotSensor(

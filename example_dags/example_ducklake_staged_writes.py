@@ -68,7 +68,7 @@ with DAG(
     setups = [stage("orders"), stage("order_lines")]
     staged = [one.output for one in setups]
     commit = DuckLakeCommitOperator(
-        task_id="commit", staged=staged, commit_message="orders and lines of {{ run_id }}"
+        task_id="commit", staged=staged, message="orders and lines of {{ run_id }}"
     )
     discard = DuckLakeDiscardStagedOperator(task_id="discard", staged=staged)
 

@@ -42,9 +42,7 @@ with DAG(
         closed = [one.name for one in DuckLakeHook().lake().tags() if one.name.startswith(PREFIX)]
         return closed[:-KEPT]
 
-    close = DuckLakeTagOperator(
-        task_id="close", name=PREFIX + "{{ run_id }}", commit_message="The quarter's close"
-    )
+    close = DuckLakeTagOperator(task_id="close", name=PREFIX + "{{ run_id }}", message="The quarter's close")
     untag = DuckLakeTagOperator.partial(task_id="untag", action="untag").expand(name=outdated())
     expire = DuckLakeExpireSnapshotsOperator(
         task_id="expire", older_than="30 days", trigger_rule="none_failed"

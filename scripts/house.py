@@ -85,7 +85,7 @@ def lake_paths(folder: Path) -> dict[str, Callable[[], object]]:
     return {
         "inlined append": lambda: lake.append_arrow("main.small", rows),
         "file append": lambda: lake.append_arrow("main.large", many),
-        "filtered read": lambda: lake.read_arrow("main.filtered", where="day = '2026-01-01' AND id > 0"),
+        "filtered read": lambda: lake.read_arrow("main.filtered", filter="day = '2026-01-01' AND id > 0"),
         "sensor's look": lambda: lake.table_changes("main.filtered", 0, ("insert",)),
     }
 

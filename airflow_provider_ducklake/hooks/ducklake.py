@@ -212,35 +212,37 @@ class DuckLakeHook(LogsInLines, BaseHook):
     def read_arrow(
         self,
         table: str | tuple[str, str],
+        *,
         at: int | datetime | str | None = None,
         columns: Sequence[str] | None = None,
+        filter: str | None = None,  # noqa: A002 - the word for it everywhere
         staged: Staged = (),
-        where: str | None = None,
     ) -> Any:  # noqa: ANN401 - pyarrow has no types to name
         """Return a table's rows as a ``pyarrow.Table``, without Spark; ``at`` is a snapshot id, time or tag.
 
-        With ``where``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only the rows that
+        With ``filter``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only the rows that
         satisfy it. With ``staged``, the return values of tasks with ``stage_only=True``, the newest
         snapshot's rows as they would be if the staged writes to this table were committed.
         """
         from airflow_provider_ducklake.lake.writes.staged import read_staged  # noqa: PLC0415 - not always
 
         lake = self.lake()
-        return lake.read_arrow(table, at=at, columns=columns, where=where, staged=read_staged(lake, staged))
+        return lake.read_arrow(table, at=at, columns=columns, filter=filter, staged=read_staged(lake, staged))
 
     def read_spark(
         self,
         spark: Any,  # noqa: ANN401 - a SparkSession; pyspark is imported in spark/ only
         table: str | tuple[str, str],
+        *,
         at: int | datetime | str | None = None,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        filter: str | None = None,  # noqa: A002 - the word for it everywhere
     ) -> Any:  # noqa: ANN401 - a DataFrame
         """Return the rows that ``read_arrow`` returns as a Spark DataFrame of your session.
 
         The catalog is asked here, for one snapshot; Spark only sees files.
         """
-        return self.lake().read_spark(spark, table, at=at, columns=columns, where=where)
+        return self.lake().read_spark(spark, table, at=at, columns=columns, filter=filter)
 
     def session(self, spark: Any, *, author: str | None = None) -> LakeSession:  # noqa: ANN401 - a SparkSession
         """Return the lake in your SparkSession: the operators' verbs without submitting a job."""
@@ -276,6 +278,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
     def get_df(
         self,
         table: str | tuple[str, str],
+        *,
         at: int | datetime | str | None = None,
         columns: Sequence[str] | None = None,
     ) -> Any:  # noqa: ANN401 - pandas is not ours to import

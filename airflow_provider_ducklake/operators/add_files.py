@@ -40,7 +40,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
         column was added.
     :param ignore_extra_columns: columns that the table lacks are ignored.
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+    :param message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
     :return: ``{"table": "main.orders", "snapshot_id": 7, "rows_added": 3, "files_added": 1,
         "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None if no file has rows. If an
@@ -93,7 +93,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
         self, lake: Lake, paths: Sequence[str], identity: CommitIdentity
     ) -> tuple[CommittedSnapshot | None, Sequence[DataFile]]:
         identity.keyed_commit(lake)  # what a deleted run of this name left behind is not this task's
-        message = self.commit_message or identity.message
+        message = self.message or identity.message
         files: Sequence[DataFile] = ()
         with lake.transaction("airflow", message, identity.extra, identity.key) as tx:
             if tx.committed is None:

@@ -45,7 +45,7 @@ class DuckLakeAddTableOperator(DuckLakeOperator):
         (templated)
     :param allowed_paths: further folders in which files of the other table may lie. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+    :param message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
     :return: ``{"table": "main.orders", "snapshot_id": 7, "rows_added": 3, "files_added": 1,
         "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None if no file has rows. If an
@@ -118,7 +118,7 @@ class DuckLakeAddTableOperator(DuckLakeOperator):
         self, lake: Lake, chosen: Mapping[str, Any], identity: CommitIdentity
     ) -> tuple[CommittedSnapshot | None, Sequence[DataFile]]:
         identity.keyed_commit(lake)  # what a deleted run of this name left behind is not this task's
-        message = self.commit_message or identity.message
+        message = self.message or identity.message
         files: Sequence[DataFile] = ()
         with lake.transaction("airflow", message, identity.extra, identity.key) as tx:
             if tx.committed is None:

@@ -53,24 +53,24 @@ class DuckLakeOperator(LakeTask, BaseOperator):
     """An operator that works on a lake without Spark.
 
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: the commit message of the snapshot; unused if none is made. (templated)
+    :param message: the commit message of the snapshot; unused if none is made. (templated)
     :param asset_events: Airflow gets an event of the asset of each table that the task changed,
         ``ducklake://connection/schema/table``.
     """
 
-    template_fields: Sequence[str] = ("ducklake_conn_id", "commit_message")
+    template_fields: Sequence[str] = ("ducklake_conn_id", "message")
 
     def __init__(
         self,
         *,
         ducklake_conn_id: str = DuckLakeHook.default_conn_name,
-        commit_message: str | None = None,
+        message: str | None = None,
         asset_events: bool = True,
         **kwargs: Any,  # noqa: ANN401 - Airflow's
     ) -> None:
         super().__init__(**kwargs)
         self.ducklake_conn_id = ducklake_conn_id
-        self.commit_message = commit_message
+        self.message = message
         self.asset_events = asset_events
         self.done = Done()
 

@@ -34,7 +34,7 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
         Default: 24 hours. (templated)
     :param dry_run: only report what would be deleted, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
+    :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"files": 3, "missing": 0, "still_used": 0, "dry_run": False}``: the numbers of files that were
         deleted, that were already gone, and that stay because the lake uses them. A dry run adds ``paths``,
         at most 1,000.
@@ -104,7 +104,7 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
         so. (templated)
     :param dry_run: only report what would be deleted, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
+    :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"files": 3, "bytes": 4096, "young": 0, "protected": 0, "dry_run": False}``: the number and
         size of the deleted files, and the numbers of orphans that stay because of their age or for a job. A
         dry run adds ``paths``, at most 1,000, and ``refused``: why a run without ``dry_run`` would be

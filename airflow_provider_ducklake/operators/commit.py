@@ -34,7 +34,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         was deleted and created again: ``replace`` removes them in the snapshot that adds the new ones,
         ``append`` keeps them, ``skip`` keeps them and adds nothing. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+    :param message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
     :return: ``{"tables": ["sales.orders", "sales.lines"], "snapshot_id": 43, "rows_added": 7,
         "files_added": 2, "bytes_added": 1400, "already_committed": False}``; ``snapshot_id`` is None if there
@@ -85,7 +85,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         from airflow_provider_ducklake.lake.writes.verb import Commit  # noqa: PLC0415 - heavy
 
         on_clear = parse_word("on_clear", self.on_clear, OnClear)
-        info = CommitInfo("airflow", self.commit_message or identity.message, identity.extra)
+        info = CommitInfo("airflow", self.message or identity.message, identity.extra)
         with identity.made_once(lake) as once:
             return commit_staged(lake, self.staged, Commit(info, once.keyed_commit(lake, on_clear)))
 
@@ -98,7 +98,7 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
     :param staged: the return values of tasks with ``stage_only=True``; tasks that failed or were skipped
         returned nothing, and are ignored. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
+    :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"discarded": ["…/stage.json"]}``: the staged writes that were removed.
     """
 

@@ -105,7 +105,7 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
 
     Takes what ``DuckLakeSparkCompactionOperator`` takes, and besides:
 
-    :param where: only files that may hold rows for which this is true, such as ``"day < DATE '2026-01-01'"``.
+    :param filter: only files that may hold rows for which this is true, ``"day < DATE '2026-01-01'"``.
         (templated)
     :param min_file_size: leave smaller files as they are. (templated)
     :param max_file_size: leave files of this size and larger as they are; default: the target. (templated)
@@ -116,7 +116,7 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
     """
 
     template_fields: Sequence[str] = (
-        "where",
+        "filter",
         "min_file_size",
         "max_file_size",
         "older_than",
@@ -126,14 +126,14 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
     def __init__(
         self,
         *,
-        where: str | None = None,
+        filter: str | None = None,  # noqa: A002 - the word for it everywhere
         min_file_size: int | str | None = None,
         max_file_size: int | str | None = None,
         older_than: datetime | str | None = None,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         super().__init__(**kwargs)
-        self.where = where
+        self.filter = filter
         self.min_file_size = min_file_size
         self.max_file_size = max_file_size
         self.older_than = older_than
@@ -144,7 +144,7 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
 
         return Compact.merging(
             self.table,
-            where=self.where,
+            where=self.filter,
             min_file_size=self.min_file_size,
             max_file_size=self.max_file_size,
             older_than=self.older_than,

@@ -35,7 +35,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
     :param create_lake: create the lake if the connection's database holds none, with the connection's data
         path; ``sql`` may then be left out. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+    :param message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
     :return: ``{"snapshot_id": 7, "statements": 3, "already_committed": False}``; ``snapshot_id`` is None if
         the lake already matched the statements; ``already_committed`` is true if an earlier try of the task
@@ -72,7 +72,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
         statements = () if self.sql is None and creates else _parsed(self.sql, NEWEST)
         with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             identity = commit_identity(context, self, hook.settings().commit_namespace)
-            message = self.commit_message or identity.message
+            message = self.message or identity.message
             lake = hook.get_or_create_lake() if creates else hook.lake()
             if statements:
                 statements = _parsed(self.sql, lake.version)  # which may have less than the newest

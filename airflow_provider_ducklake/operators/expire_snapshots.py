@@ -41,7 +41,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         Default: 24 hours if snapshots are chosen by age, otherwise none. (templated)
     :param dry_run: only report what would be expired, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
+    :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"snapshot_ids": [1, 2], "data_files": 3, "delete_files": 0, "tables": 0, "bytes": 4096,
         "kept_by_tags": 1, "dry_run": False}``: the expired snapshots, the files scheduled for deletion and
         their size, the number of dropped tables that no snapshot contains any more, and of snapshots that

@@ -38,7 +38,7 @@ class DuckLakeExportCatalogOperator(DuckLakeOperator):
         task, such as ``"https://data.example.org/q3/"``. (templated)
     :param overwrite: replace a file that is there; otherwise the task fails. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
+    :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"path": "/backup/q3.ducklake", "format": "duckdb", "snapshot_id": 43, "data_path": "/data/",
         "attach": "ATTACH 'ducklake:/backup/q3.ducklake' AS frozen (READ_ONLY)", "tables": 2,
         "data_files": 7, "delete_files": 1, "inlined_rows": 3, "copied_files": 0, "copied_bytes": 0,

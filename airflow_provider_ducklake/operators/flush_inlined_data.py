@@ -34,7 +34,7 @@ class DuckLakeFlushInlinedDataOperator(DuckLakeOperator):
     :param min_rows: skip tables with fewer inlined rows and deletes. (templated)
     :param dry_run: only report what would be flushed, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+    :param message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
     :return: ``{"snapshot_id": 43, "rows_flushed": 90, "rows_ended": 4, "deletes_flushed": 2,
         "files_added": 1, "delete_files_added": 2, "bytes_added": 900, "tables": {"sales.orders": {…}},
@@ -81,7 +81,7 @@ class DuckLakeFlushInlinedDataOperator(DuckLakeOperator):
                 self.table or None,
                 schema=self.schema or None,
                 min_rows=min_rows,
-                info=CommitInfo("airflow", self.commit_message or identity.message, identity.extra),
+                info=CommitInfo("airflow", self.message or identity.message, identity.extra),
                 dry_run=dry_run,
             )
             summary = _summary(found, dry_run=dry_run)

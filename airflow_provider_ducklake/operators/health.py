@@ -45,7 +45,7 @@ class DuckLakeTableHealthOperator(DuckLakeOperator):
     :param fail_above: upper bounds of numbers, such as ``{"delete_ratio": 0.3, "under_1_mib": 1000}``; the
         task fails without retries if a table, or the lake, exceeds one. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, but unused. (templated)
+    :param message: accepted as by every operator, but unused. (templated)
     :return: ``{"snapshot_id": 43, "snapshot_count": 40, "oldest_snapshot_time": "2026-11-01T00:00:00+00:00",
         "scheduled_file_count": 2, "tables": [{"name": "sales.orders", "file_count": 7, "file_size_bytes":
         4096, "files_by_size": {"under_1_mib": 7, ...}, "record_count": 100, "delete_file_count": 1,

@@ -30,7 +30,7 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
     :param dry_run: only report the steps, and change nothing. (templated as ``is_dry_run``)
     :param backup: first copy a catalog file (SQLite, DuckDB) in its own directory. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, but unused: no snapshot is made. (templated)
+    :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"from_version": "0.3", "to_version": "1.0", "steps": ["…"], "files": 2, "bytes": 4096,
         "backup": "/data/lake.sqlite.0.3.20261122T013000000000Z.backup", "dry_run": False,
         "refusals": [], "opened_by": "DuckDB 1.5 and newer open it", "locked_out": []}``: the number of

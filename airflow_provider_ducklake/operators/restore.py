@@ -40,7 +40,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
         ``"tag:q3-close"``. (templated)
     :param dry_run: only report what would be done, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+    :param message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
     :return: ``{"snapshot_id": 43, "as_of": 41, "tables": [{"name": "sales.orders", "fate": "changed",
         "files_kept": 7, "files_ended": 1, "files_shortened": 0, "files_copied": 2, "bytes_copied": 4096,
@@ -117,7 +117,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
     def _restore(self, lake: Lake, scope: dict[str, Any], identity: CommitIdentity) -> RestoreResult:
         from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, OnClear  # noqa: PLC0415
 
-        message = self.commit_message or identity.message
+        message = self.message or identity.message
         info = CommitInfo("airflow", message, identity.extra)
         keyed = identity.keyed_commit(lake, OnClear.APPEND)
         return lake.restore(**scope, info=info, keyed=keyed)

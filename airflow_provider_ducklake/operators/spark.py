@@ -47,7 +47,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         runs on that server, without ``spark-submit`` and without a Java on the worker; ``spark_conn_id`` and
         what else is for ``spark-submit`` alone are not used. ``conf`` is set for the job's own session,
         ``py_files`` are sent to the server. (templated)
-    :param commit_message: the commit message of the snapshot; default: the ids of the DAG and the task.
+    :param message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
     :param asset_events: Airflow gets an event of the asset of each table that the task changed,
         ``ducklake://connection/schema/table``.
@@ -69,7 +69,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         ``append`` keeps them, ``skip`` keeps them and adds nothing. (templated)
     :param stage_only: for inserts only: write the files and leave the commit to a ``DuckLakeCommitOperator``,
         which takes the return value of this task: ``{"staged": "…/stage.json", "table": "sales.orders",
-        "rows_staged": 3, "files_staged": 1, "bytes_staged": 700}``. The ``commit_message`` and ``on_clear``
+        "rows_staged": 3, "files_staged": 1, "bytes_staged": 700}``. The ``message`` and ``on_clear``
         of that operator apply.
     """
 
@@ -77,7 +77,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         "ducklake_conn_id",
         "spark_conn_id",
         "spark_connect_conn_id",
-        "commit_message",
+        "message",
         *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
     )
     template_ext: Sequence[str] = (".sql",)
@@ -92,7 +92,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         spark_conn_id: str | None = None,
         spark_connect_conn_id: str | None = None,
         conn_id: str | None = None,
-        commit_message: str | None = None,
+        message: str | None = None,
         asset_events: bool = True,
         application: str | None = None,
         deploy_mode: str | None = None,
@@ -118,7 +118,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         self.ducklake_conn_id = ducklake_conn_id
         self.spark_conn_id = spark_conn_id
         self.spark_connect_conn_id = spark_connect_conn_id
-        self.commit_message = commit_message
+        self.message = message
         self.asset_events = asset_events
         self.done = Done()
         self.own_deploy_mode = deploy_mode
@@ -251,7 +251,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     def commit_info(self, identity: CommitIdentity) -> CommitInfo:
         """Return the author, message and extra info of the task's snapshots."""
-        return CommitInfo("airflow", self.commit_message or identity.message, identity.extra)
+        return CommitInfo("airflow", self.message or identity.message, identity.extra)
 
     def run_once(
         self,

@@ -43,7 +43,7 @@ class DuckLakeTagOperator(DuckLakeOperator):
         such as ``"tag:q3-draft"``; default: the newest one when the task first runs. (templated)
     :param replace: move a tag that names another snapshot; otherwise the task fails. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: what the tag is for, kept with it; default: the ids of the DAG and the task.
+    :param message: what the tag is for, kept with it; default: the ids of the DAG and the task.
         (templated)
     :return: ``{"tag": "q3-close", "action": "tag", "snapshot_id": 43, "moved_from": None,
         "already_committed": False}``: the snapshot that the tag names, or named before it was removed; the
@@ -97,7 +97,7 @@ class DuckLakeTagOperator(DuckLakeOperator):
             parse_at(self.at),
             replace=parse_flag("replace", self.replace),
             author="airflow",
-            message=self.commit_message or identity.message,
+            message=self.message or identity.message,
             keyed=keyed,
         )
 

@@ -38,7 +38,7 @@ class DuckLakeVerifyOperator(DuckLakeOperator):
     :param ignore: codes of known findings that do not fail the task, such as ``["table-stats-narrow"]``; they
         are counted. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
-    :param commit_message: accepted as by every operator, but unused. (templated)
+    :param message: accepted as by every operator, but unused. (templated)
     :return: ``{"findings": 0, "ignored": {"table-stats-narrow": 2}, "sample": 1.0}``
     """
 

@@ -356,7 +356,7 @@ def test_bounds_that_only_the_flags_call_exact_are_no_answer(sqlite_catalog):
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         assert lake.column_bounds("t", "s") is None
-        assert lake.read_arrow("t", where="s = 'b'").num_rows == 1
+        assert lake.read_arrow("t", filter="s = 'b'").num_rows == 1
 
 
 @pytest.mark.parametrize("value", ["x", "1.5", "", "99999999999999999999"])
@@ -368,7 +368,7 @@ def test_an_epoch_day_that_is_no_integer(sqlite_catalog, value):
             tx.append_arrow("t", pa.table({"z": pa.array([86_400_000_000], pa.timestamp("us"))}))
         run(sqlite_catalog, f"UPDATE ducklake_file_partition_value SET partition_value = '{value}'")
 
-        assert lake.read_arrow("t", where="z >= TIMESTAMP '1970-01-02 00:00:00'").num_rows == 1
+        assert lake.read_arrow("t", filter="z >= TIMESTAMP '1970-01-02 00:00:00'").num_rows == 1
         (found,) = lake.verify()
 
     assert found.code.value == "partition-value-differs"

@@ -71,7 +71,7 @@ def test_duckdb_reads_the_same_statements(sql: str):
 def test_each_argument_of_the_operator_is_explained():
     explained = set(re.findall(r":param (\w+):", DuckLakeDDLOperator.__doc__))
 
-    assert explained == {"sql", "create_lake", "ducklake_conn_id", "commit_message"}
+    assert explained == {"sql", "create_lake", "ducklake_conn_id", "message"}
     assert explained == set(re.findall(r"^\| `(\w+)` \|", section("Change tables"), re.MULTILINE))
 
 

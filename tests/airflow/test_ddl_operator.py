@@ -93,7 +93,7 @@ CREATE VIEW sales.mine AS SELECT id FROM sales.orders
 
 
 def test_all_statements_land_in_one_snapshot(lake):
-    task = make_task(SEVERAL, commit_message="{{ params.why }}", params={"why": "opening"})
+    task = make_task(SEVERAL, message="{{ params.why }}", params={"why": "opening"})
     run = start_run(task.dag)
 
     assert run_next_try(run, task) == "success"

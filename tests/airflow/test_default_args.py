@@ -21,6 +21,7 @@ NEEDED = {
     "staged": [],
     "sql": "DROP TABLE t",
     "where": "i = 1",
+    "filter": "i = 1",
     "step": "merge",
     "group": "g",
     "on": "id",

@@ -75,7 +75,7 @@ def test_templates_make_texts_of_arguments():
 
     assert (list(planned["tables"]), planned["rows_flushed"], planned["snapshot_id"]) == (["s.u"], 1, None)
     assert flush(min_rows=2)["tables"].keys() == {"main.t"}
-    assert flush(commit_message="all of it")["tables"].keys() == {"s.u"}
+    assert flush(message="all of it")["tables"].keys() == {"s.u"}
 
 
 @pytest.mark.parametrize(

@@ -790,7 +790,7 @@ with DAG("inserts", start_date=datetime(2026, 1, 1, tzinfo=UTC), schedule=None, 
         task_id="one",
         table="main.{{ params.table }}",
         source={"path": "{{ var.value.folder }}/rows.parquet", "options": {"mergeSchema": "{{ 1 == 1 }}"}},
-        commit_message="rows of {{ dag.dag_id }}",
+        message="rows of {{ dag.dag_id }}",
         conf={"spark.mine": "{{ task.task_id }}"},
     )
 
@@ -900,7 +900,7 @@ def check_snapshots(catalog: CatalogDatabase, run: DagRun) -> None:
 def check_rendered(rendered: dict[str, dict[str, Any]], run: DagRun) -> None:
     assert rendered["one"]["table"] == "main.orders"
     assert rendered["one"]["source"]["options"] == {"mergeSchema": "True"}
-    assert rendered["one"]["commit_message"] == "rows of inserts"
+    assert rendered["one"]["message"] == "rows of inserts"
     assert rendered["one"]["conf"] == {"spark.log.level": "WARN", "spark.mine": "one"}
     assert rendered["one"]["application"].endswith("launcher/main.py")
     assert rendered["query"]["sql"] == f"SELECT * FROM r WHERE '{run.run_id}' <> ''"

@@ -177,7 +177,7 @@ def test_a_later_try_takes_the_results_of_what_a_killed_worker_submitted(
 def test_the_second_try_leaves_what_another_task_would_have_done(
     lake, slow, gate, postgres_catalog, cluster, submit
 ):
-    worker = started(**slow, commit_message="the old one", mode="overwrite", schema_evolution="add_columns")
+    worker = started(**slow, message="the old one", mode="overwrite", schema_evolution="add_columns")
     wait_until(cluster.cluster_drivers, "running")
     worker.kill()
     worker.join()

@@ -158,5 +158,5 @@ def test_every_call_on_a_lake_takes_a_nested_name(sqlite_catalog, name):
             calls()
 
         assert str(lake.table_snapshot(name).name) == name
-        assert lake.read_arrow(name, where="id > 1").num_rows == 2
+        assert lake.read_arrow(name, filter="id > 1").num_rows == 2
         assert [one.name for one in lake.table_health([name]).tables] == [name]

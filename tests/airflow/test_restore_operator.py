@@ -41,7 +41,7 @@ def test_a_plan_and_its_execution(lake):
             task_id="execute",
             table="main.t",
             at="{{ ti.xcom_pull(task_ids='plan')['as_of'] }}",
-            commit_message="bring it back",
+            message="bring it back",
         )
         again = DuckLakeRestoreOperator(task_id="again", table="t", at=2)
         plan >> execute >> again

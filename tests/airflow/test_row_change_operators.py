@@ -121,7 +121,7 @@ def test_a_change_is_made_once_and_again_when_the_task_is_cleared(lake):
     assert xcom(run, "rows")["snapshot_id"] == before + 1
     assert lake.row_count("t") == 270
     with lake.transaction() as tx:
-        more = lake.read_arrow("t", where="id < 20")
+        more = lake.read_arrow("t", filter="id < 20")
         tx.append_arrow("t", more.set_column(0, "id", pa.array([13] * more.num_rows)))
 
     clear(run, "rows")

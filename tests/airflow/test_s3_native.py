@@ -77,7 +77,7 @@ def test_files_are_written_once_if_spark_has_the_magic_committer(
         ("k1", 33),
         ("k2", 33),
     ]
-    assert lake.read_arrow("t", where="k = 'k1'").num_rows == 33
+    assert lake.read_arrow("t", filter="k = 'k1'").num_rows == 33
     assert sorted(lake.read_arrow("t")["id"].to_pylist()) == list(range(100))
-    assert len(lake.scan("t", where="k = 'k2'").files) == 1
+    assert len(lake.scan("t", filter="k = 'k2'").files) == 1
     gc.collect()  # SparkSubmitHook leaves spark-submit's pipe

@@ -73,7 +73,7 @@ def arguments(function) -> dict[str, object]:
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
 def test_a_method_has_the_arguments_of_its_operator(method):
-    of_operator = {"commit_message": arguments(DuckLakeSparkOperator.__init__)["commit_message"]}
+    of_operator = {"message": arguments(DuckLakeSparkOperator.__init__)["message"]}
     for operator in METHODS[method]:
         of_operator |= arguments(operator.__init__)
     of_session = arguments(method)

@@ -300,7 +300,7 @@ class CommitsThen(UnluckyCommits, DuckLakeCommitOperator):
 
 def test_a_retry_finds_the_commit_and_removes_what_was_left(lake):
     staged = [stage(lake, "orders", 1, 2), stage(lake, "lines", 3)]
-    unlucky = CommitsThen(task_id="commit", staged=staged, commit_message="both")
+    unlucky = CommitsThen(task_id="commit", staged=staged, message="both")
     unlucky.events.append(loses_the_answer)
     with pytest.raises(CommitStateUnknownError):
         unlucky.execute({"ti": Try("commit"), "logical_date": None})

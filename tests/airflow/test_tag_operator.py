@@ -72,7 +72,7 @@ def make_task(
 
 
 def test_a_task_tags_the_newest_snapshot(lake, task_log):
-    task = make_task(name="{{ params.name }}", params={"name": "q3-close"}, commit_message="audited")
+    task = make_task(name="{{ params.name }}", params={"name": "q3-close"}, message="audited")
     run = start_run(task.dag)
 
     assert run_next_try(run, task) == "success"

@@ -36,5 +36,5 @@ def test_our_fields_come_before_those_of_spark_submit():
 def test_what_a_task_is_about_comes_first():
     for operator in operators():
         first = operator.template_fields[0]
-        assert first not in ("ducklake_conn_id", "commit_message"), operator.__name__
+        assert first not in ("ducklake_conn_id", "message"), operator.__name__
         assert len(set(operator.template_fields)) == len(operator.template_fields)

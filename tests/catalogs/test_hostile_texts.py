@@ -37,7 +37,7 @@ def test_bounds_are_kept(catalog, at_once: int) -> None:
         for start in range(0, len(TEXTS), at_once):
             with lake.transaction() as tx:
                 tx.append_files("t", [file_of(column, text) for text in TEXTS[start : start + at_once]])
-        files = lake.scan("t", where="s IS NOT NULL").files
+        files = lake.scan("t", filter="s IS NOT NULL").files
         bounds = [(one.column_stats[column].min_value, one.column_stats[column].max_value) for one in files]
         assert sorted(bounds) == sorted((text, text) for text in TEXTS)
 

@@ -203,7 +203,7 @@ def _delete(lake: Lake) -> None:
 
 LOOKS: tuple[Verb, ...] = (
     lambda lake: lake.read_arrow("w"),
-    lambda lake: lake.read_arrow("w", where="id > 0"),
+    lambda lake: lake.read_arrow("w", filter="id > 0"),
     lambda lake: lake.tables(),
     lambda lake: lake.view("nothing"),
     lambda lake: lake.tags(),

@@ -193,7 +193,7 @@ def test_a_version_finds_itself_alone(dated):
 
 
 def test_a_snapshot_is_asked_for_by_an_aware_time(dated):
-    for act in (dated.snapshot_at, dated.tables, lambda at: dated.read_arrow("t0", at)):
+    for act in (dated.snapshot_at, dated.tables, lambda at: dated.read_arrow("t0", at=at)):
         with pytest.raises(InvalidInputError, match="time zone"):
             act(NOON.replace(tzinfo=None))
 

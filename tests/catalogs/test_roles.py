@@ -52,7 +52,7 @@ def _newest(lake: Lake) -> int:
 
 
 READS: dict[str, Callable[[Lake, str, int], object]] = {
-    "read": lambda lake, t, _: lake.read_arrow(t, where="n > 3"),
+    "read": lambda lake, t, _: lake.read_arrow(t, filter="n > 3"),
     "time travel": lambda lake, t, then: lake.read_arrow(t, at=then),
     "scan": lambda lake, t, _: lake.scan(t, stats_of=["n"]),
     "changes": lambda lake, t, then: lake.changes(t, then, _newest(lake)),

@@ -50,7 +50,7 @@ def test_a_filtered_read_takes_four_round_trips(postgres, tmp_path, fill):
         version = lake.current_snapshot().id
     for at in (None, version):
         with round_trips(tmp_path) as requests, Lake.connect(postgres.sqlalchemy_url) as lake:
-            found = lake.read_arrow("t", at, where=WHERE)
+            found = lake.read_arrow("t", at=at, filter=WHERE)
         assert {*found["i"].to_pylist()} == expected
         assert len(requests) - OPENING <= 4, requests
 
@@ -110,7 +110,7 @@ def _statements(lake: Lake) -> int:
 
     event.listen(Engine, "before_cursor_execute", note)
     try:
-        lake.read_arrow("t", where=WHERE)
+        lake.read_arrow("t", filter=WHERE)
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     return len(asked)
@@ -132,7 +132,7 @@ def test_a_read_sees_one_state_of_the_catalog(postgres):
                 other.flush_inlined_data("t")
 
         event.listen(lake._lake.catalog.dialect.engine, "before_cursor_execute", flush_once)
-        found = lake.read_arrow("t", where="i >= 1000")
+        found = lake.read_arrow("t", filter="i >= 1000")
 
     assert looks
     assert sorted(found["i"].to_pylist()) == [1000, 1001]

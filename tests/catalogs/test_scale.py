@@ -26,7 +26,7 @@ def test_a_model_is_a_valid_lake_that_duckdb_reads(new_catalog, catalog_kind):
 
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         assert lake.verify(sample=0) == []
-        assert lake.read_arrow(TABLE, where=FOUND).num_rows == 1
+        assert lake.read_arrow(TABLE, filter=FOUND).num_rows == 1
     with closing(open_lake(catalog.attach_string)) as reference:
         assert reference.sql(f"SELECT count(*) FROM {TABLE} WHERE {FOUND}") == [(1,)]
 

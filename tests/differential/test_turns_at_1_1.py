@@ -133,7 +133,7 @@ def pruned(turns: Turns, name: Names, table: TableModel) -> None:
         return
     value = turns.draw.choice(sorted(values))
     expected = {id_ for id_, row in table.rows.items() if row["n"] == value}
-    assert set(turns.lake.read_arrow(name, where=f"n = {value}")["id"].to_pylist()) == expected
+    assert set(turns.lake.read_arrow(name, filter=f"n = {value}")["id"].to_pylist()) == expected
     assert set(turns.theirs.read(name, None, [("n", "=", value)])["id"].to_pylist()) >= expected
 
 

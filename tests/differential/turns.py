@@ -497,7 +497,7 @@ class Turns:
             ids = [self.draw.choice(sorted(table.rows))]
             if self.is_ours:
                 with self.lake.transaction() as tx:
-                    tx.delete_rows(DOCS, where=f"id = {ids[0]}")
+                    tx.delete_rows(DOCS, filter=f"id = {ids[0]}")
             else:
                 self.theirs.delete(DOCS, _in(ids))
             return self._put(DOCS, table.without(ids), "delete", ids)

@@ -93,7 +93,7 @@ class History:
 
     def repeat(self, where: str, new_id: int) -> None:
         """Append rows without Spark that are as others."""
-        rows = self.lake.read_arrow(self.table, where=where)
+        rows = self.lake.read_arrow(self.table, filter=where)
         ids = pa.array(range(new_id, new_id + rows.num_rows), pa.int64())
         self.lake.append_arrow(self.table, rows.set_column(0, "id", ids))
 

@@ -254,7 +254,7 @@ def fill_by_us(catalog, source: Lake, before: int) -> None:
             tx.rename_column("t", "i64", "key")
             tx.rename_column("t", "i8", "i64")
             tx.add_column("t", "late", "int32", 7)
-        rest = source.read_arrow("t", where="late <> 7")
+        rest = source.read_arrow("t", filter="late <> 7")
         for start in range(0, rest.num_rows, 5):
             lake.append_arrow("t", rest.slice(start, 5))
         lake.set_option("data_inlining_row_limit", 10)

@@ -194,9 +194,9 @@ def test_limits_choose_files(lake):
     assert sizes(lake.plan_merge("t", MergeRule(max_input_files=3))) == [[20, 10]]
     (first,) = planned.bins
     largest = max(file.file_size_bytes for file in first.files)
-    assert sizes(lake.plan_merge("t", MergeRule(min_file_size=largest + 1), where="i < 30")) == []
+    assert sizes(lake.plan_merge("t", MergeRule(min_file_size=largest + 1), filter="i < 30")) == []
     assert sizes(lake.plan_merge("t", MergeRule(max_file_size=100))) == []
-    assert sizes(lake.plan_merge("t", where="i >= 30")) == [[10, 10]]
+    assert sizes(lake.plan_merge("t", filter="i >= 30")) == [[10, 10]]
     times = {one.id: one.time for one in lake.snapshots()}
     newest = max(times)
     assert sizes(lake.plan_merge("t", older_than=times[newest])) == [[20, 10]]

@@ -159,7 +159,7 @@ def test_files_of_many_pages_with_dictionaries_are_read_both_ways(lying, size):
     assert ours.equals(theirs.cast(ours.schema))
     where = "word = 'w 7' OR id < 1000"
     with Lake.connect(lying.sqlalchemy_url) as lake:
-        few = lake.read_arrow("t", columns=["id"], where=where)["id"].to_pylist()
+        few = lake.read_arrow("t", columns=["id"], filter=where)["id"].to_pylist()
     with open_lake(lying, encrypted=True) as duckdb:
         assert sorted(few) == sorted(id_ for (id_,) in duckdb.sql(f"SELECT id FROM t WHERE {where}"))
         found = duckdb.sql("SELECT id FROM t ORDER BY text DESC, id LIMIT 3")

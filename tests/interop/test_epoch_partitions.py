@@ -147,7 +147,7 @@ def test_files_lie_where_ducklakepy_puts_them(lake, catalog, reference_catalog):
     with ducklakepy_lake.open_lake(catalog) as theirs:
         assert theirs.partition_keys("t") == [("z", f"epoch_{unit}") for unit in UNITS]
         assert sorted(theirs.read("t")["i"].to_pylist()) == list(range(6))
-        assert theirs.read("t", where=[("z", ">=", INSTANTS[4])])["i"].to_pylist() == [4]
+        assert theirs.read("t", filter=[("z", ">=", INSTANTS[4])])["i"].to_pylist() == [4]
 
 
 def test_the_judge_reads_them(lake, catalog, judge):
@@ -175,11 +175,11 @@ def test_no_row_is_left_out_that_a_filter_wants(lake, catalog, unit, seed):
             "<": sum(one < moment for one in moments),
             ">=": sum(one >= moment for one in moments),
         }.items():
-            found = lake.read_arrow("t", where=f"z {operator} TIMESTAMP '{shown}'")
+            found = lake.read_arrow("t", filter=f"z {operator} TIMESTAMP '{shown}'")
             assert found.num_rows == wanted, (operator, shown)
-    assert lake.read_arrow("t", where="z IS NULL").num_rows == 1
+    assert lake.read_arrow("t", filter="z IS NULL").num_rows == 1
     files = {file.path for file in lake.table_snapshot("t", with_files=True).files or ()}
-    planned = lake.scan("t", where=f"z = TIMESTAMP '{moment_text(moments[0])}'").files
+    planned = lake.scan("t", filter=f"z = TIMESTAMP '{moment_text(moments[0])}'").files
     assert len(planned) <= 2 < len(files)  # and the one of NULLs, where infinite times would lie
 
 
@@ -194,7 +194,7 @@ def test_a_value_that_is_no_number_leaves_nothing_out(lake, catalog):
     lake.append_arrow("t", ROWS.slice(4, 1))
     run(catalog, "UPDATE ducklake_file_partition_value SET partition_value = 'x'")
 
-    assert lake.read_arrow("t", where="z > TIMESTAMPTZ '2024-02-10 00:00:00+00'").num_rows == 1
+    assert lake.read_arrow("t", filter="z > TIMESTAMPTZ '2024-02-10 00:00:00+00'").num_rows == 1
     assert [finding.code for finding in lake.verify()] == ["partition-value-differs"]
 
 

@@ -123,7 +123,7 @@ def test_bounds_that_another_writer_may_have_cut_are_no_answer_and_lose_no_row(s
                 transaction.add_data_files("t", [str(path)])
             assert lake.column_bounds("t", "c") is None
             for where in ("c = 'abcxyz'", "c >= 'abcxyz' AND c < 'abd'", "c > 'abcz'"):
-                found = lake.read_arrow("t", where=where).num_rows
+                found = lake.read_arrow("t", filter=where).num_rows
                 assert [(found,)] == reference.sql(f"SELECT count(*) FROM t WHERE {where}") == [(1,)]
             with pytest.raises(InvalidPartitionError), lake.transaction() as transaction:
                 transaction.add_data_files("p", [str(copy)])

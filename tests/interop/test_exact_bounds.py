@@ -116,7 +116,7 @@ def test_no_bound_that_is_not_exact_is_an_answer(lake, catalog):
     with create_engine(catalog.sqlalchemy_url, poolclass=NullPool).begin() as connection:
         connection.execute(text("UPDATE ducklake_file_column_stats SET min_is_exact = false"))
     assert lake.column_bounds("t", "s") is None
-    assert lake.read_arrow("t", where="s = 'b'").num_rows == 1
+    assert lake.read_arrow("t", filter="s = 'b'").num_rows == 1
 
 
 def test_ended_types_leave_no_flags_behind(lake, catalog):

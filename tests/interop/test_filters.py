@@ -52,7 +52,7 @@ def subject(request, catalog, new_catalog, tmp_path):
 @example("f64 >= 1e300")
 @example("key IN (6, -1)")
 def test_no_wanted_row_is_left_out_and_no_other_comes(subject, text):
-    plan = subject.lake.scan("t", where=text)
+    plan = subject.lake.scan("t", filter=text)
     schema = plan.table.schema
     kept = {file.id for file in plan.files}
     found = matching(subject.inlined, plan.where, schema)["id"].to_pylist()
@@ -70,18 +70,18 @@ def test_a_point_query_fetches_and_reads_one_of_10_000_files(many_files, where):
     with Lake.connect(many_files.sqlalchemy_url) as lake:
         lake.current_snapshot()
         with counted() as fetched:
-            plan = lake.scan("t", where=where)
+            plan = lake.scan("t", filter=where)
 
         assert len(plan.files) == 1
         assert len(fetched) < 25  # statements
         assert sum(fetched) < 100  # rows
-        assert lake.read_arrow("t", columns=["name"], where=where).to_pylist() == [{"name": "n000000005"}]
+        assert lake.read_arrow("t", columns=["name"], filter=where).to_pylist() == [{"name": "n000000005"}]
 
 
 def test_a_filter_that_no_database_judges_fetches_the_statistics_of_its_columns(many_files):
     with Lake.connect(many_files.sqlalchemy_url) as lake:
         with counted() as fetched:
-            plan = lake.scan("t", where="name LIKE 'n000000005%'")
+            plan = lake.scan("t", filter="name LIKE 'n000000005%'")
         assert len(plan.files) == 1
         assert sum(fetched) < 2 * 10_000 + 100  # a file and one column's statistics
 

@@ -98,7 +98,7 @@ def test_filters_lose_no_instant_that_is_cut(sqlite_catalog, written):
             ("a > '2020-09-13 12:26:40.123456+00'", 0),
         ):
             assert duck.sql(f"SELECT count(*) FROM t WHERE {where}") == [(count,)]
-            assert lake.read_arrow("t", where=where).num_rows == count
+            assert lake.read_arrow("t", filter=where).num_rows == count
 
 
 def test_filters_lose_no_half(sqlite_catalog, written):
@@ -108,7 +108,7 @@ def test_filters_lose_no_half(sqlite_catalog, written):
     with open_lake(sqlite_catalog) as duck, Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         for where, count in (("a = 1.5", 1), ("a < 0", 1), ("a > -3 AND a < 2", 2)):
             assert duck.sql(f"SELECT count(*) FROM t WHERE {where}") == [(count,)]
-        assert lake.read_arrow("t", where="a < 0").num_rows == 1
+        assert lake.read_arrow("t", filter="a < 0").num_rows == 1
 
 
 def test_filters_lose_no_geometry_of_a_system(sqlite_catalog, written):

@@ -137,7 +137,7 @@ def test_the_rows_are_duckdbs_and_no_file_with_one_is_left_out(lake, sqlite_cata
         copied(duckdb)
         for _ in range(120):
             where = drawn.condition()
-            plan = lake.scan("t", where=where)
+            plan = lake.scan("t", filter=where)
             left_out += len(of_files) - len(plan.files)
             found = matching(rows, plan.where, plan.table.schema)
             assert set(found["file"].to_pylist()) <= {file.id for file in plan.files}, where
@@ -151,14 +151,14 @@ def test_only_the_files_near_a_point_are_read(lake):
     for x in range(10):
         lake.append_arrow("t", given((x, point(x, x / 10))))
 
-    plan = lake.scan("t", where="g && 'LINESTRING(2 0, 4 0.3000001)'::GEOMETRY")
+    plan = lake.scan("t", filter="g && 'LINESTRING(2 0, 4 0.3000001)'::GEOMETRY")
 
     assert [file.record_count for file in plan.files] == [1, 1]
-    assert lake.read_arrow("t", where="g && 'LINESTRING(2 0, 4 0.3)'")["id"].to_pylist() == [2, 3]
-    (together,) = lake.plan_merge("t", where="g && 'LINESTRING(2 0, 4 0.3)'").bins
+    assert lake.read_arrow("t", filter="g && 'LINESTRING(2 0, 4 0.3)'")["id"].to_pylist() == [2, 3]
+    (together,) = lake.plan_merge("t", filter="g && 'LINESTRING(2 0, 4 0.3)'").bins
     assert [one.row_id_start for one in together.files] == [2, 3]
-    assert lake.scan("t", where="s.g && 'POINT(1 1)'").files == ()
-    assert lake.scan("t", where="g && 'POLYGON EMPTY' OR NOT g && NULL").files == ()
+    assert lake.scan("t", filter="s.g && 'POINT(1 1)'").files == ()
+    assert lake.scan("t", filter="g && 'POLYGON EMPTY' OR NOT g && NULL").files == ()
 
 
 def test_values_that_the_catalog_rounds_away_from_are_found(lake, sqlite_catalog):
@@ -170,7 +170,7 @@ def test_values_that_the_catalog_rounds_away_from_are_found(lake, sqlite_catalog
         copied(duckdb)
         for number, (x, y) in enumerate(places):
             where = f"g && 'POINT({x!r} {y})'::GEOMETRY"
-            assert lake.read_arrow("t", where=where)["id"].to_pylist() == [number]
+            assert lake.read_arrow("t", filter=where)["id"].to_pylist() == [number]
             assert duckdb.sql(f"SELECT id FROM copied WHERE {where}") == [(number,)]
 
 
@@ -189,7 +189,7 @@ def test_files_with_a_nan_or_an_infinity_have_no_box(lake, sqlite_catalog, dimen
         copied(duckdb)
         for where in ("g && 'POINT(12 12)'", "NOT g && 'POINT(12 12)'", "g && 'LINESTRING(500 -9, 600 99)'"):
             theirs = duckdb.sql(f"SELECT id FROM copied WHERE {where} ORDER BY id")
-            assert sorted(lake.read_arrow("t", where=where)["id"].to_pylist()) == [id_ for (id_,) in theirs]
+            assert sorted(lake.read_arrow("t", filter=where)["id"].to_pylist()) == [id_ for (id_,) in theirs]
     assert lake.verify(sample=1) == []
     with open_lake(sqlite_catalog) as duckdb:
         duckdb.sql("CALL ducklake_merge_adjacent_files('lake')")
@@ -259,11 +259,11 @@ def test_odd_boxes_leave_no_file_out(lake, sqlite_catalog):
             catalog.execute(
                 "UPDATE ducklake_file_column_stats SET extra_stats = ? WHERE column_id = 2", [text]
             )
-            assert lake.read_arrow("t", where="g && 'POINT(9 9)'")["id"].to_pylist() == [1], text
+            assert lake.read_arrow("t", filter="g && 'POINT(9 9)'")["id"].to_pylist() == [1], text
         catalog.execute(
             "UPDATE ducklake_file_column_stats SET extra_stats = ? WHERE column_id = 2", [BOX.format(1, 2)]
         )
-        assert lake.read_arrow("t", where="g && 'POINT(9 9)'").num_rows == 0
+        assert lake.read_arrow("t", filter="g && 'POINT(9 9)'").num_rows == 0
 
 
 def test_rows_are_deleted_and_replaced_by_the_text_that_duckdb_takes(lake, new_catalog):
@@ -292,4 +292,4 @@ def test_a_file_whose_value_is_no_geometry_says_so(lake):
     path.write_bytes(path.read_bytes().replace(line(1, 2, 3, 4), b"\x07" + line(1, 2, 3, 4)[1:]))
 
     with pytest.raises(StorageError, match="no geometry in WKB: byte 0 is 7"):
-        lake.read_arrow("t", where="g && 'LINESTRING(1 2, 3 4)'")
+        lake.read_arrow("t", filter="g && 'LINESTRING(1 2, 3 4)'")

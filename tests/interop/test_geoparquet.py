@@ -66,7 +66,7 @@ def test_filters_lose_no_geometry_beside_what_has_a_box(sqlite_catalog, tmp_path
             for place, count in ((1, 1), (5, 1), (3, 0), (100, 1)):
                 assert duck.sql(COUNT.format(place)) == [(count,)]
                 where = f"a && 'POINT({place} {place})'::GEOMETRY"
-                assert lake.read_arrow("t", where=where).num_rows == count
+                assert lake.read_arrow("t", filter=where).num_rows == count
             duck.sql("CALL ducklake_merge_adjacent_files('lake')")
 
 
@@ -132,4 +132,4 @@ def test_bytes_that_are_no_geometry_are_an_error_of_the_filter(sqlite_catalog, t
         Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
         pytest.raises(StorageError, match="is no geometry"),
     ):
-        lake.read_arrow("t", where="a && 'POINT(1 1)'::GEOMETRY")
+        lake.read_arrow("t", filter="a && 'POINT(1 1)'::GEOMETRY")

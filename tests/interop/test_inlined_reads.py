@@ -102,7 +102,7 @@ def test_every_snapshot_is_read_as_the_reference_reads_it(catalog, history):
         theirs = {version: _at(reference, version) for version in versions if _exists(reference, version)}
 
     with Lake.connect(catalog.sqlalchemy_url) as lake:
-        ours = {version: _rows(lake.read_arrow("t", version)) for version in theirs}
+        ours = {version: _rows(lake.read_arrow("t", at=version)) for version in theirs}
 
     assert ours == theirs
     assert len(theirs) > 1
@@ -169,7 +169,7 @@ def test_rows_that_duckdb_inlines_into_our_table_are_read(catalog):
         assert sorted(lake.read_arrow("t").to_pylist(), key=lambda row: row["i"]) == [
             {"i": i, "l": uuids} for i, uuids in theirs
         ]
-        assert lake.read_arrow("t", 2).num_rows == 2
+        assert lake.read_arrow("t", at=2).num_rows == 2
 
 
 def test_columns_that_the_catalog_does_not_know_are_not_guessed(catalog):
@@ -205,7 +205,7 @@ def test_rows_inlined_in_mariadb_are_refused(mariadb_catalog):
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         with pytest.raises(UnsupportedFeatureError, match=r"main\.t at snapshot 2"):
             lake.read_arrow("t")
-        assert lake.read_arrow("t", 1).num_rows == 0
+        assert lake.read_arrow("t", at=1).num_rows == 0
 
 
 def test_a_column_that_came_later_can_be_read_alone(catalog):
@@ -217,4 +217,4 @@ def test_a_column_that_came_later_can_be_read_alone(catalog):
         ours = lake.read_arrow("t", columns=["k"])
 
         assert sorted(ours["k"].to_pylist()) == [k for (k,) in theirs] == [7, 7, 7, 8]
-        assert lake.read_arrow("t", columns=["k"], where="k = 7").num_rows == 3
+        assert lake.read_arrow("t", columns=["k"], filter="k = 7").num_rows == 3

@@ -64,7 +64,7 @@ def test_all_years_are_read_as_the_reference_reads_them(sqlite_catalog, tmp_path
             )
             with open_lake(sqlite_catalog) as duck:
                 theirs = duck.arrow(f"FROM t{condition}")
-            assert multiset(lake.read_arrow("t", where=where)) == multiset(theirs), where
+            assert multiset(lake.read_arrow("t", filter=where)) == multiset(theirs), where
         assert lake.read_arrow("t").num_rows == 4
 
         with lake.transaction() as tx:
@@ -109,5 +109,5 @@ def test_times_with_a_converted_type_alone_have_no_zone_as_for_the_reference(sql
             duck.sql("SET TimeZone = 'America/New_York'")
             assert multiset(lake.read_arrow("t")) == multiset(duck.arrow("FROM t"))
             assert duck.sql("SELECT id FROM t WHERE \"at\" < '1700-01-01'") == [(1,)]
-        assert lake.read_arrow("t", where="at < '1700-01-01'").column("id").to_pylist() == [1]
+        assert lake.read_arrow("t", filter="at < '1700-01-01'").column("id").to_pylist() == [1]
         assert lake.verify() == []

@@ -185,10 +185,10 @@ def test_columns_of_which_nothing_is_counted_may_hold_null(theirs):
         for column in ("v", "z"):
             with pytest.raises(InvalidInputError, match=column), lake.transaction() as tx:
                 tx.set_not_null("t", column)
-        assert sorted(lake.read_arrow("t", where="v IS NULL")["id"].to_pylist()) == [2]
-        assert sorted(lake.read_arrow("t", where="z IS NOT NULL")["id"].to_pylist()) == [1, 3, 4, 5]
+        assert sorted(lake.read_arrow("t", filter="v IS NULL")["id"].to_pylist()) == [2]
+        assert sorted(lake.read_arrow("t", filter="z IS NOT NULL")["id"].to_pylist()) == [1, 3, 4, 5]
         with pytest.raises(InvalidInputError, match="IS NULL"):
-            lake.read_arrow("t", where="z = '00:00:00+00'")
+            lake.read_arrow("t", filter="z = '00:00:00+00'")
 
 
 def test_times_of_any_offset_become_those_that_duckdb_writes(new_catalog, seed):

@@ -67,11 +67,11 @@ def test_they_are_read_from_files_and_from_the_catalog(catalog, lake, inlined):
         reference.sql("INSERT INTO t VALUES (10, -7, 7), (11, NULL, NULL)")
 
     assert read(lake) == theirs(catalog)
-    assert read(lake, where="h = -7") == [(10, -7, 7)]
-    assert read(lake, where="u >= 1237940039285380274899124224") == theirs(
+    assert read(lake, filter="h = -7") == [(10, -7, 7)]
+    assert read(lake, filter="u >= 1237940039285380274899124224") == theirs(
         catalog, "u >= 1237940039285380274899124224"
     )
-    assert read(lake, where="h IS NULL") == [(11, None, None)]
+    assert read(lake, filter="h IS NULL") == [(11, None, None)]
 
 
 @pytest.mark.parametrize("limit", [0, 100])
@@ -185,4 +185,4 @@ def test_duckdb_takes_what_is_read_where_38_digits_hold_it(catalog, lake):
     with open_lake(catalog) as reference:
         reference.sql("INSERT INTO t VALUES (2, 170141183460469231731687303715884105726, 7)")
     assert lake.read_arrow("t").schema.field("h").type == LONG
-    assert lake.read_arrow("t", where="id = 1").schema.field("h").type == pa.decimal128(38, 0)
+    assert lake.read_arrow("t", filter="id = 1").schema.field("h").type == pa.decimal128(38, 0)

@@ -46,7 +46,7 @@ def expected_rows(old: OldLake) -> Rows:
 
 def our_rows(lake: Lake, expected: Rows) -> Rows:
     return {
-        snapshot: {name: texts(lake.read_arrow(name, int(snapshot))) for name in tables}
+        snapshot: {name: texts(lake.read_arrow(name, at=int(snapshot))) for name in tables}
         for snapshot, tables in expected.items()
     }
 

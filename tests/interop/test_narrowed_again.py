@@ -42,7 +42,7 @@ def test_gone_rows_are_not_cast(sqlite_catalog, by, narrow):
         flush(lake, sqlite_catalog, by)
 
         assert lake.read_arrow("t", columns=["id"]).sort_by("id")["id"].to_pylist() == [1, 2]
-        assert lake.read_arrow("t", where="c >= 2")["id"].to_pylist() == [2]
+        assert lake.read_arrow("t", filter="c >= 2")["id"].to_pylist() == [2]
         assert lake.row_count("t") == 2
         assert_read_alike(lake, sqlite_catalog)
 

@@ -118,7 +118,7 @@ def test_we_read_what_others_wrote_there(catalog):
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         assert lake.tables() == []
         assert lake.tables(inserted) == [QualifiedName.of("sales.europe.orders")]
-        assert lake.read_arrow("SALES.Europe.orders", inserted).sort_by("i") == ROWS
+        assert lake.read_arrow("SALES.Europe.orders", at=inserted).sort_by("i") == ROWS
         assert lake.view("sales.europe.v", inserted + 1).sql == "SELECT i FROM orders"
         with pytest.raises(SchemaNotFoundError, match=r"'sales.europe' does not exist .* leave it out"):
             lake.read_arrow("sales.europe.orders")

@@ -85,7 +85,7 @@ def test_no_commit_of_ours_narrows_them(catalog, verb: Verb, table):
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         with open_lake(catalog) as duck:
             verb(duck, lake, table)
-        assert lake.read_arrow(table, where="i = 1100").num_rows == 1
+        assert lake.read_arrow(table, filter="i = 1100").num_rows == 1
         bounds = lake.column_bounds(table, "i")
         assert bounds is None or bounds.max.as_py() >= 1100
         with open_lake(catalog) as duck:

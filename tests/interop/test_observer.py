@@ -45,7 +45,7 @@ def observed(catalog):
 
 READS: dict[str, Callable[[Lake], object]] = {
     "read_arrow": lambda lake: lake.read_arrow("orders"),
-    "read_arrow of an old snapshot": lambda lake: lake.read_arrow("ORDERS", at=1, where="i > 1"),
+    "read_arrow of an old snapshot": lambda lake: lake.read_arrow("ORDERS", at=1, filter="i > 1"),
     "scan": lambda lake: lake.scan("orders", columns=["i"]),
     "row_count": lambda lake: lake.row_count("orders"),
     "column_bounds": lambda lake: lake.column_bounds("orders", "i"),

@@ -116,7 +116,7 @@ DAMAGES = {
 }
 VERBS: dict[str, Verb] = {
     "read": lambda lake: lake.read_arrow("t"),
-    "read, filtered": lambda lake: lake.read_arrow("t", where="id > 150 AND text = 'text 3'"),
+    "read, filtered": lambda lake: lake.read_arrow("t", filter="id > 150 AND text = 'text 3'"),
     "read earlier": lambda lake: lake.read_arrow("t", at=lake.current_snapshot().id - 2),
     "feed": lambda lake: lake.changes("t", 2, lake.current_snapshot().id).read_arrow(),
     "count": lambda lake: lake.row_count("t"),

@@ -86,13 +86,13 @@ def test_0_1_is_read_as_the_0_2_that_it_became(tmp_path):
         for snapshot, tables in old.rows.items():
             for name, rows in tables.items():
                 found = sorted(
-                    str(tuple(row.values())) for row in lake.read_arrow(name, int(snapshot)).to_pylist()
+                    str(tuple(row.values())) for row in lake.read_arrow(name, at=int(snapshot)).to_pylist()
                 )
                 assert found == read_alike(rows), (snapshot, name)
                 assert lake.row_count(name, int(snapshot)) == len(rows)
         (key,) = lake.table_snapshot("p").partition_spec.fields
         assert key.column_id == lake.table_snapshot("p").schema.find("k").id
-        assert lake.read_arrow("p", where="k = 'k1'").num_rows == 5
+        assert lake.read_arrow("p", filter="k = 'k1'").num_rows == 5
         assert lake.changes("m", 16, 22).read_arrow().num_rows == 14
         with pytest.raises(UnsupportedVersionError, match=r"0\.1"):
             lake.transaction()
@@ -152,7 +152,7 @@ def test_a_former_partition_key_may_have_lost_its_column(sqlite_catalog):
     sql(sqlite_catalog, "UPDATE ducklake_partition_column SET column_id = NULL")
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        assert lake.read_arrow("t", where="a < 3").to_pylist() == [{"a": 0}, {"a": 1}, {"a": 2}]
+        assert lake.read_arrow("t", filter="a < 3").to_pylist() == [{"a": 0}, {"a": 1}, {"a": 2}]
         lake.append_arrow("t", pa.table({"a": pa.array([99], pa.int32())}))
         assert lake.row_count("t") == 51
         assert lake.plan_merge("t").bins == ()

@@ -46,7 +46,7 @@ def make_table(
 
 
 def ids(lake: Lake, where: str | None = None) -> list[int]:
-    return sorted(lake.read_arrow("t", where=where)["id"].to_pylist())
+    return sorted(lake.read_arrow("t", filter=where)["id"].to_pylist())
 
 
 def deleted(lake: Lake, where: str) -> int:
@@ -75,7 +75,7 @@ def test_filters_deletes_and_upkeep_see_every_row(sqlite_catalog, zone, at_once)
         made = lake.current_snapshot().id
         assert lake.verify() == []
         assert deleted(lake, "ts = TIMESTAMPTZ '2024-05-04 20:00:00+00'") == 1
-        lake.append_arrow("t", lake.read_arrow("t", at=made, where="id = 2"))
+        lake.append_arrow("t", lake.read_arrow("t", at=made, filter="id = 2"))
         merge_adjacent(lake)
         rewrite(lake)
         assert_filters_find_all(lake)

@@ -179,7 +179,7 @@ def test_filters_judged_by_the_database_lose_no_row_either(catalog):
     conditions = ("f > 0.1", "f < 0.11", "d = '2024-02-29'", "d < TIMESTAMP '2024-02-29 00:00:01'", "i = 7")
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         for where in (*conditions, "n = 0.5", "n >= 0.5 AND f > 0.1 AND d >= '2024-02-29'"):
-            assert lake.read_arrow("t", where=where).num_rows == 100, where
+            assert lake.read_arrow("t", filter=where).num_rows == 100, where
         with lake.transaction() as transaction:
             assert transaction.delete_rows("t", conditions[0]) == 100
 

@@ -471,6 +471,6 @@ def test_int96_has_no_bounds_so_no_row_is_lost(sqlite_catalog, tmp_path):
         (file,) = lake.table_snapshot("t", with_files=True).files
         (stats,) = file.column_stats.values()
         assert (stats.min_value, stats.max_value) == (None, None)
-        assert lake.read_arrow("t", where="a = TIMESTAMP '2020-01-01 00:00:59'").num_rows == 1
+        assert lake.read_arrow("t", filter="a = TIMESTAMP '2020-01-01 00:00:59'").num_rows == 1
     with open_lake(sqlite_catalog) as duck:
         assert duck.sql("SELECT count(*) FROM t WHERE a = '2020-01-01 00:00:59'") == [(1,)]

@@ -272,7 +272,7 @@ def test_bounds_of_a_narrower_float_are_not_taken_for_those_of_the_wider(lake, s
     lake.restore("s.t", at=then)
 
     rounded = 2.9000000953674316  # the reference reads the file by 2.9 as a FLOAT, and does not find it
-    assert lake.read_arrow("s.t", where="f > 2.9")["f"].to_pylist() == [rounded]
+    assert lake.read_arrow("s.t", filter="f > 2.9")["f"].to_pylist() == [rounded]
     assert lake.column_bounds("s.t", "f") is None
     bounds = lake.column_bounds("s.t", "i")
     assert (bounds.min.as_py(), bounds.max.as_py()) == (1, 29)

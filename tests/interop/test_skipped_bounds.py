@@ -132,8 +132,8 @@ def test_no_writer_says_bounds(lake, catalog, tmp_path, write):
     write(lake, tmp_path)
 
     check(lake, catalog)
-    assert lake.read_arrow("t", where="x > 1.0")["id"].to_pylist() == [3]
-    assert lake.read_arrow("t", where="k = 'k1'").num_rows == 2
+    assert lake.read_arrow("t", filter="x > 1.0")["id"].to_pylist() == [3]
+    assert lake.read_arrow("t", filter="k = 'k1'").num_rows == 2
 
 
 def test_inlined_rows_make_the_table_unknown(lake, catalog):
@@ -158,7 +158,7 @@ def test_what_is_unknown_is_never_known_again(lake, catalog):
     assert {row["column_id"] for row in dump_catalog(catalog)["ducklake_table_column_stats"]} == KEPT
     bounds = {(row["data_file_id"], row["min_value"]) for row in file_rows(catalog) if row["column_id"] == C}
     assert [low for _, low in sorted(bounds)] == ["1", None, "3"]
-    assert lake.read_arrow("t", where="x = 100.0").num_rows == 1
+    assert lake.read_arrow("t", filter="x = 100.0").num_rows == 1
     assert lake.verify() == []
 
 
@@ -306,7 +306,7 @@ def test_duckdb_1_5_works_on_a_lake_with_the_option(sqlite_catalog):
         assert duck.sql("SELECT count(*) FROM t WHERE x < 2001 AND s.b.c < 8") == [(52,)]
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         lake.append_arrow("t", rows(500))
-        assert lake.read_arrow("t", where="x = 2000.0").num_rows == 1
+        assert lake.read_arrow("t", filter="x = 2000.0").num_rows == 1
         assert lake.verify() == []
     with open_lake(sqlite_catalog) as duck:
         assert duck.sql("SELECT count(*) FROM t WHERE x = 250 OR x = 1000") == [(51,)]
@@ -325,7 +325,7 @@ def test_ducklakepy_and_we_take_turns(sqlite_catalog):
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         lake.append_arrow("t", rows(20))
         assert lake.verify() == []
-        assert lake.read_arrow("t", where="x >= 5.0")["id"].to_pylist() == [10, 11, 20]
+        assert lake.read_arrow("t", filter="x >= 5.0")["id"].to_pylist() == [10, 11, 20]
     for row in file_rows(sqlite_catalog):
         assert (row["min_value"] is None) == (row["column_id"] in SKIPPED)
 

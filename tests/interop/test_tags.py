@@ -171,7 +171,7 @@ def test_a_tag_names_a_snapshot_wherever_one_can_be_named(own):
     assert [str(one) for one in own.tables(at="tag:one")] == ["main.t"]
     assert own.row_count("t", at="tag:two") == 2
     assert own.table_snapshot("t", at="tag:one").snapshot.id == 2
-    assert own.scan("t", at="tag:one", where="i = 1").table.snapshot.id == 2
+    assert own.scan("t", at="tag:one", filter="i = 1").table.snapshot.id == 2
     assert own.column_bounds("t", "i", at="tag:one") is not None
     assert own.table_info("t", at="tag:one")[0].table_name == "t"
     assert len(own.files("t", at="tag:one")) <= 1

@@ -71,7 +71,7 @@ def test_others_read_them(catalog, judge):
 
 def test_filters_look_at_nanoseconds(lake):
     def found(where: str) -> list[int]:
-        return lake.read_arrow("t", where=where)["i"].to_pylist()
+        return lake.read_arrow("t", filter=where)["i"].to_pylist()
 
     assert found("z < TIMESTAMPTZ '1970-01-01 00:00:00+00'") == [2]
     assert found("z >= TIMESTAMPTZ '1970-01-01 00:00:00+00'") == [1, 4]

@@ -96,7 +96,7 @@ def duckdb_finds(reference, where):
 def we_find(lake, where):
     """Return the ids of rows, or why we refuse."""
     try:
-        return sorted(lake.read_arrow("t", columns=["id"], where=where)["id"].to_pylist())
+        return sorted(lake.read_arrow("t", columns=["id"], filter=where)["id"].to_pylist())
     except InvalidInputError as error:
         return next(text for text in REFUSED if text in str(error))
 
@@ -115,7 +115,7 @@ def test_rows_are_those_that_duckdb_finds(drawn, catalog, seed):
             elif expected is not None:  # else a file was left out, or AND left rows out
                 assert found == expected, where
                 counts["same rows"] += 1
-                counts["fewer files"] += len(drawn.scan("t", where=where).files) < 10
+                counts["fewer files"] += len(drawn.scan("t", filter=where).files) < 10
     assert min(counts.values()) > 5, counts
 
 
@@ -124,7 +124,7 @@ def test_distinct_is_what_equal_is_where_something_is_there(drawn):
     everything = {row["id"] for row in drawn.read_arrow("t", columns=["id"]).to_pylist()}
 
     def rows(where: str) -> set[int]:
-        return set(drawn.read_arrow("t", columns=["id"], where=where)["id"].to_pylist())
+        return set(drawn.read_arrow("t", columns=["id"], filter=where)["id"].to_pylist())
 
     where = "id < 10 AND v.a IS {}DISTINCT FROM 5"
     same, other = rows(where.format("NOT ")), rows(where.format(""))
@@ -144,8 +144,8 @@ def test_a_column_with_the_name_of_a_part_of_a_variant_hides_no_rows(sqlite_cata
         metadata, value = encode_variant({"a": 1})
         lake.append_arrow("t", pa.table({"v": [{"metadata": metadata, "value": value}], part: [1.5]}))
 
-        assert lake.read_arrow("t", columns=[part], where="v.a = 1").to_pylist() == [{part: 1.5}]
-        assert lake.read_arrow("t", columns=[part], where="v.a = 2").to_pylist() == []
+        assert lake.read_arrow("t", columns=[part], filter="v.a = 1").to_pylist() == [{part: 1.5}]
+        assert lake.read_arrow("t", columns=[part], filter="v.a = 2").to_pylist() == []
 
 
 def test_rows_are_deleted_by_what_lies_in_them(drawn, catalog):

@@ -123,7 +123,7 @@ def test_duckdb_reads_later_row_groups_of_whatever_other_shapes(lake, sqlite_cat
     check_equal(sqlite_catalog, lake, expected)
 
     for where in ("doc.s = 'y'", "doc.z = 1", "doc.a.b > 0", "doc.a.b IS NULL", "doc.n5 = 5"):
-        found = lake.read_arrow("t", columns=["i"], where=f"i NOT IN (2) AND {where}")["i"].to_pylist()
+        found = lake.read_arrow("t", columns=["i"], filter=f"i NOT IN (2) AND {where}")["i"].to_pylist()
         with open_lake(sqlite_catalog) as reference:
             query = f"SELECT i FROM (FROM t WHERE i NOT IN (2)) WHERE {where} ORDER BY i"
             assert [(i,) for i in found] == reference.sql(query), where
@@ -313,7 +313,7 @@ def test_we_compact_restore_and_rewrite(lake, sqlite_catalog):
     assert merge_adjacent(lake, "t") is not None
     check_equal(sqlite_catalog, lake, expected)
     with lake.transaction() as tx:
-        tx.delete_rows("t", where="i < 10")
+        tx.delete_rows("t", filter="i < 10")
     assert rewrite(lake, "t", 0.01) is not None
     check_equal(sqlite_catalog, lake, {i: one for i, one in expected.items() if i >= 10})
     lake.restore("t", at=before)
@@ -396,7 +396,7 @@ def test_they_are_no_keys_have_no_defaults_and_compare_with_nothing(lake):
     with pytest.raises(InvalidInputError, match="cannot have a default"), lake.transaction() as tx:
         tx.add_column("t", "late", "variant", default="1")
     with pytest.raises(InvalidInputError, match="only be tested with IS NULL"):
-        lake.read_arrow("t", where="doc = 5")
+        lake.read_arrow("t", filter="doc = 5")
 
 
 def test_a_column_of_variants_is_added_and_dropped(lake, sqlite_catalog):

@@ -208,7 +208,7 @@ def test_types_of_shredded_values_stay(sqlite_catalog):
         reference.sql(f"INSERT INTO t SELECT i, {SHREDDED['types']} FROM range(1, 100) r(i)")
         reference.sql(f"INSERT INTO t SELECT i, {INSTANTS} FROM range(200, 300) r(i)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        rows = {row["id"]: row["doc"] for row in lake.read_arrow("t", where="id IN (7, 200)").to_pylist()}
+        rows = {row["id"]: row["doc"] for row in lake.read_arrow("t", filter="id IN (7, 200)").to_pylist()}
 
     first, second = (decode_variant(rows[id_]["metadata"], rows[id_]["value"]) for id_ in (7, 200))
     assert first == {
@@ -244,7 +244,7 @@ def test_null_variants_are_nulls_though_the_references_statistics_count_none(sql
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         with pytest.raises(InvalidInputError, match="doc"), lake.transaction() as tx:
             tx.set_not_null("t", "doc")
-        assert lake.read_arrow("t", where="doc IS NULL").num_rows == 5
+        assert lake.read_arrow("t", filter="doc IS NULL").num_rows == 5
         with lake.transaction() as tx:
             tx.truncate("t")
         with lake.transaction() as tx:

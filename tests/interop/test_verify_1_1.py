@@ -57,7 +57,7 @@ def test_statistics_that_an_option_leaves_out_are_no_finding(catalog):
 
     with Lake.connect(catalog.sqlalchemy_url) as lake:
         assert set(codes(lake)) <= {"file-counter-stood"}
-        assert lake.read_arrow("t", where="i = 2").num_rows == 1
+        assert lake.read_arrow("t", filter="i = 2").num_rows == 1
     with ducklakepy_lake.open_lake(catalog) as theirs:
         theirs.set_option("skip_stats_columns", "", table="t")
     with Lake.connect(catalog.sqlalchemy_url) as lake:

@@ -200,7 +200,7 @@ class Walk:
         for name in lake.tables():
             rows = lake.read_arrow(name).select(["i", "s"])
             for where in ("i < 60", "i = 7", "s = 's1'", "s IS NULL", "i > 100 AND s <> 's2'"):
-                found = lake.read_arrow(name, where=where).select(["i", "s"])
+                found = lake.read_arrow(name, filter=where).select(["i", "s"])
                 wanted = duckdb.from_arrow(rows).filter(where).to_arrow_table()
                 if multiset(found) != multiset(wanted.cast(found.schema)):
                     yield f"{name} where {where}: {found.num_rows} rows, not {wanted.num_rows}"

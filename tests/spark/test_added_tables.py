@@ -25,7 +25,7 @@ def lake(sqlite_catalog):
 
 def same_rows(spark, lake: Lake, catalog, where: str | None = None) -> int:
     """Compare what Spark and DuckDB read, and return how many rows they are."""
-    found = read_table(spark, lake.scan("t", where=where)).toArrow()
+    found = read_table(spark, lake.scan("t", filter=where)).toArrow()
     with open_lake(catalog) as duck:
         assert plain(found) == plain(duck.arrow(f"FROM t WHERE {where or 'true'}"))
     return int(found.num_rows)

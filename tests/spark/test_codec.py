@@ -94,7 +94,7 @@ def test_plans_come_back(catalog, where):
         duck.sql("INSERT INTO t SELECT * FROM t WHERE i < 130")
         duck.sql("INSERT INTO t SELECT * FROM t LIMIT 1")  # which lies in the catalog
     with Lake.connect(catalog.sqlalchemy_url) as lake:
-        scan = lake.scan("t", columns=("s", "late"), where=where)
+        scan = lake.scan("t", columns=("s", "late"), filter=where)
         changes = lake.changes("t", 0, lake.current_snapshot().id).plan
 
     for plan in (scan, changes):
@@ -137,7 +137,7 @@ def test_a_request_of_each_kind_comes_back(sqlite_catalog):
         duck.sql("CREATE TABLE t AS SELECT x AS i, 'a' AS s FROM range(5) r(x)")
         duck.sql("INSERT INTO t SELECT x, 'b' FROM range(5) r(x)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        scan = _in_plain_rows(lake.scan("t", where="s LIKE 'a%' OR i IN (1, 2)"))
+        scan = _in_plain_rows(lake.scan("t", filter="s LIKE 'a%' OR i IN (1, 2)"))
         feed = _in_plain_rows(lake.changes("t", 0, lake.current_snapshot().id).plan)
         merge = lake.plan_merge("t")
     rows = TransformSource("module:function", {"a": Dataset("csv", "in.csv", {"header": "true"})})

@@ -135,7 +135,7 @@ def test_a_users_setting_for_sources_does_not_reach_the_tables(session, lake, sp
             tx.create_table("blobs", {"b": "blob"})
         session.insert("blobs", sql="SELECT CAST(b AS BINARY) AS b FROM s", sources={"s": {"path": path}})
         assert session.read("t").collect() == [("a",)]
-        assert session.read("blobs", where="b = '\\x61'").collect() == [(bytearray(b"a"),)]
+        assert session.read("blobs", filter="b = '\\x61'").collect() == [(bytearray(b"a"),)]
         assert session.delete("blobs", "b = X'61'") is not None
     finally:
         spark.conf.unset("spark.sql.parquet.binaryAsString")
@@ -206,7 +206,7 @@ def test_a_table_s_columns_say_whether_times_of_old_writers_are_instants(session
 
     session.insert("t", {"path": int96(tmp_path, "a.parquet", **more)})
 
-    (row,) = lake.read_arrow("t", where="at = '2024-11-03 05:30:00+00'").to_pylist()
+    (row,) = lake.read_arrow("t", filter="at = '2024-11-03 05:30:00+00'").to_pylist()
     instant = LATE.replace(tzinfo=dt.UTC)
     assert (row["at"], row["list"], row["map"]) == (instant, [LATE], [("k", instant)])
     assert row["struct"] == {"a": LATE, "b": [{"c": instant}]}

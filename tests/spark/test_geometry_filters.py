@@ -63,7 +63,7 @@ def theirs(catalog, query: str) -> list[int]:
 
 def test_rows_are_read_as_duckdb_finds_them(session, catalog):
     found = [
-        session.read("t", where=where, columns=["id"]).withColumn("number", f.lit(number))
+        session.read("t", filter=where, columns=["id"]).withColumn("number", f.lit(number))
         for number, where in enumerate(CONDITIONS)
     ]
 

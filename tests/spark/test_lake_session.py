@@ -52,7 +52,7 @@ def files_of(lake: Lake) -> list[Path]:
 
 
 def test_each_verb_is_one_snapshot(session, spark, lake, sqlite_catalog):
-    first = session.insert("main.t", rows(spark, 1, 2, 3, 4), commit_message="four")
+    first = session.insert("main.t", rows(spark, 1, 2, 3, 4), message="four")
     session.delete("main.t", "id = 4")
     session.update("main.t", {"name": "upper(name)"}, "id = 3")
     session.merge("main.t", rows(spark, 1, 9), ["id"], update_all=True, insert_all=True)
@@ -64,7 +64,7 @@ def test_each_verb_is_one_snapshot(session, spark, lake, sqlite_catalog):
     assert last.id == first.id + 4
     assert seen_by_duckdb(sqlite_catalog) == [(1, "n1"), (2, "n2"), (3, "N3"), (9, "n9")]
     assert seen_by_duckdb(sqlite_catalog, "FROM counts") == [(2,)]
-    assert session.read("main.t", where="id > 2").count() == 2
+    assert session.read("main.t", filter="id > 2").count() == 2
     kinds = session.changes("main.t", first.id + 1, last.id).groupBy("change_type").count().collect()
     assert {one["change_type"]: one["count"] for one in kinds} == {
         "delete": 1,
@@ -207,7 +207,7 @@ def test_a_message_is_required_before_any_work(session, spark, lake):
 
     assert lake.current_snapshot().id == before
     assert sorted(files_of(lake)) == files
-    assert session.merge_adjacent_files("main.t", commit_message="merge")["files_created"] == 1
+    assert session.merge_adjacent_files("main.t", message="merge")["files_created"] == 1
 
 
 def _new_spark(master: str):

@@ -47,7 +47,9 @@ def test_every_verb_writes_there(spark, lake, sqlite_catalog):
     session.update(TABLE, {"i": "i + 100"}, "z < '1970-01-01 00:00:00+00'")
     session.delete(TABLE, "i = 1")
     session.sql(f"INSERT INTO {TABLE} SELECT * FROM {TABLE} WHERE i = 3")
-    session.merge(TABLE, session.read(TABLE, where="i = 4").limit(1), ["i"], update_all=True, insert_all=True)
+    session.merge(
+        TABLE, session.read(TABLE, filter="i = 4").limit(1), ["i"], update_all=True, insert_all=True
+    )
 
     assert sorted(lake.read_arrow(TABLE)["i"].to_pylist()) == [3, 3, 3, 3, 4, 4, 102, 102]
     assert lake.read_arrow(TABLE, at=before).equals(ROWS)
@@ -77,7 +79,7 @@ def test_no_job_writes_bounds_of_skipped_columns(spark, sqlite_catalog):
         for kind in ("file", "table"):
             found = dump_catalog(sqlite_catalog)[f"ducklake_{kind}_column_stats"]
             assert {one["column_id"] for one in found if one["min_value"] is not None} == {1}, kind
-        assert lake.read_arrow("t", where="note = 'other'").num_rows == 2
+        assert lake.read_arrow("t", filter="note = 'other'").num_rows == 2
         assert (lake.row_count("t"), lake.column_bounds("t", "note")) == (200, None)
         assert lake.verify() == []
 

@@ -26,7 +26,7 @@ def test_an_hour_that_the_sessions_zone_has_twice_is_two_partitions(spark, sqlit
             "2024-11-03 05:30:00+00",
             "2024-11-03 06:30:00+00",
         }
-        found = lake.read_arrow("t", where="ts = TIMESTAMPTZ '2024-11-03 06:30:00+00'")
+        found = lake.read_arrow("t", filter="ts = TIMESTAMPTZ '2024-11-03 06:30:00+00'")
         assert sorted(found["id"].to_pylist()) == [1, 3, 5, 7]
         late = spark.sql("SELECT 100 AS id, TIMESTAMP '2024-11-03 06:30:00Z' AS ts")
         insert(lake, late, PARTITIONS, engine=engine)
@@ -66,7 +66,7 @@ def test_dates_have_the_hour_0(spark, sqlite_catalog, engine):
     )
     with new_lake(sqlite_catalog, *create, data_inlining_row_limit=0) as lake:
         insert(lake, spark.sql("SELECT 3 AS id, DATE '1960-01-01' AS d"), APPEND, engine=engine)
-        found = lake.read_arrow("t", where="d = DATE '1960-01-01'")
+        found = lake.read_arrow("t", filter="d = DATE '1960-01-01'")
         assert sorted(found["id"].to_pylist()) == [1, 3]
         lake.append_arrow("t", found)
         with lake.transaction() as transaction:

@@ -239,7 +239,7 @@ def test_row_ids_and_positions(sqlite_catalog, spark):
                 row.i for row in placed
             ]
             assert sum(row._ducklake_position is None for row in found) == 3
-            kept = read_table(spark, lake.scan("t", where="i >= 40"), row_ids=True)
+            kept = read_table(spark, lake.scan("t", filter="i >= 40"), row_ids=True)
             assert sorted(
                 row._ducklake_row_id for row in kept.select("_ducklake_row_id").collect()
             ) == sorted(one for (one,) in duck.sql("SELECT rowid FROM t WHERE i >= 40"))
@@ -273,9 +273,9 @@ def test_no_columns_and_no_rows(sqlite_catalog, spark):
         duck.sql("CREATE TABLE empty (i INT, u UUID)")
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
             assert read_table(spark, lake.scan("t", columns=())).count() == 49
-            assert read_table(spark, lake.scan("t", columns=(), where="i < 10")).count() == 9
+            assert read_table(spark, lake.scan("t", columns=(), filter="i < 10")).count() == 9
             assert read_table(spark, lake.scan("empty")).collect() == []
-            assert read_table(spark, lake.scan("t", where="i > 100")).count() == 0
+            assert read_table(spark, lake.scan("t", filter="i > 100")).count() == 0
 
 
 def test_what_cannot_be_read_is_said_before_anything_runs(sqlite_catalog, spark):
@@ -301,7 +301,7 @@ def test_two_columns_are_all_that_is_read_of_two(sqlite_catalog, spark):
         duck.sql("CREATE TABLE t AS SELECT x AS a, x AS b, x AS c, x AS d FROM range(50) r(x)")
         duck.sql("DELETE FROM t WHERE a = 3")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        df = read_table(spark, lake.scan("t", columns=("d",), where="b < 40"))
+        df = read_table(spark, lake.scan("t", columns=("d",), filter="b < 40"))
 
         plan = df._jdf.queryExecution().executedPlan().toString()
         assert "FileScan parquet [d#" in plan
@@ -318,9 +318,9 @@ def test_filters_mean_what_they_mean_without_spark(sqlite_catalog, spark, tmp_pa
         wanted, parts = [], []
         for number in range(0, len(FILTERS), 4):  # a scan costs more than a condition
             where = " OR ".join(f"({one})" for one in FILTERS[number : number + 4])
-            ids = lake.read_arrow("t", columns=("id",), where=where)["id"].to_pylist()
+            ids = lake.read_arrow("t", columns=("id",), filter=where)["id"].to_pylist()
             wanted += [(number, one) for one in ids]
-            df = read_table(spark, lake.scan("t", columns=("id",), where=where))
+            df = read_table(spark, lake.scan("t", columns=("id",), filter=where))
             parts.append(df.select(f.lit(number), "id"))
         found = reduce(DataFrame.union, parts).collect()
 
@@ -471,7 +471,7 @@ def test_one_line_reads_a_table_of_a_lake(spark, sqlite_catalog):
         before = lake.append_arrow("orders", pa.table({"id": [1, 2], "price": [10.5, 20.5]}))
         lake.append_arrow("orders", pa.table({"id": [3], "price": [30.5]}))
 
-        some = lake.read_spark(spark, "orders", columns=["id"], where="price > 11")
+        some = lake.read_spark(spark, "orders", columns=["id"], filter="price > 11")
         old = lake.read_spark(spark, "main.orders", at=before.id)
         lake.tag("two rows", before.id)
         tagged = lake.read_spark(spark, "main.orders", at="tag:two rows")

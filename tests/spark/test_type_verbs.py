@@ -107,7 +107,7 @@ def read_arrow(given: Given) -> None:
 def read_spark(given: Given) -> None:
     assert len(given.session.read("t").collect()) == 3
     where = " AND ".join(f"v{number} IS NULL" for number in range(len(given.names)))
-    assert given.session.read("t", where=where).select("id").collect() == [(3,)]
+    assert given.session.read("t", filter=where).select("id").collect() == [(3,)]
 
 
 def spark_insert(given: Given) -> None:
@@ -173,11 +173,11 @@ def add_files(given: Given) -> None:
 
 def filter_(given: Given) -> None:
     for number, name in enumerate(given.names):
-        assert given.lake.read_arrow("t", where=f"v{number} IS NOT NULL").num_rows == 2
+        assert given.lake.read_arrow("t", filter=f"v{number} IS NOT NULL").num_rows == 2
         literal = re.sub(r"^INTERVAL ", "", TYPES[name][1])
         compares = "&&" if name == "geometry" else "="
         where = f"v{number}.a = 1" if name == "variant" else f"v{number} {compares} {literal}"
-        assert given.lake.read_arrow("t", where=where)["id"].to_pylist() == [1]
+        assert given.lake.read_arrow("t", filter=where)["id"].to_pylist() == [1]
 
 
 VERBS: dict[str, Verb] = {

@@ -182,7 +182,7 @@ def test_nested_text_of_more_than_2_gib_in_a_row_group(spark, sqlite_catalog, ne
     )
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         session = LakeSession(spark, lake)
-        assert lake.read_arrow("t", where="i = 5")["i"].to_pylist() == [5]
+        assert lake.read_arrow("t", filter="i = 5")["i"].to_pylist() == [5]
         rows = lake.read_arrow("t")
         assert (rows.num_rows, rows.nbytes > 2**31) == (122879, True)
         del rows

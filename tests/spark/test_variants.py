@@ -71,12 +71,12 @@ def test_filters_look_into_variants_as_arrow_and_duckdb_do(session, lake, sqlite
         with pytest.raises(
             PythonException, match=r'InvalidInputError\|column doc: "s" is a varchar in some rows'
         ):
-            session.read("t", where=where).count()
+            session.read("t", filter=where).count()
         return
 
-    found = {row.i for row in session.read("t", columns=["i"], where=where).collect()}
+    found = {row.i for row in session.read("t", columns=["i"], filter=where).collect()}
 
-    assert found == set(lake.read_arrow("t", columns=["i"], where=where)["i"].to_pylist())
+    assert found == set(lake.read_arrow("t", columns=["i"], filter=where)["i"].to_pylist())
     with open_lake(sqlite_catalog) as reference:
         assert found == {i for (i,) in reference.sql(f"SELECT i FROM t WHERE {where}")}
     assert 0 < len(found) < 40
@@ -157,7 +157,7 @@ def test_each_shredding_is_read_by_spark_itself_or_as_arrow_reads_it(spark, sqli
             assert rows.where("doc IS NOT NULL").count() == 299
             return
         assert of_spark(LakeSession(spark, lake)) == of_ours(lake)
-        assert rows.where("doc IS NULL").count() == lake.read_arrow("t", where="doc IS NULL").num_rows
+        assert rows.where("doc IS NULL").count() == lake.read_arrow("t", filter="doc IS NULL").num_rows
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
@@ -202,5 +202,7 @@ def test_filters_look_into_files_that_spark_does_not_read_itself(spark, sqlite_c
             session.insert("t", rows)
 
         for columns in (["i"], ["i", "doc"], ["i", "n"]):
-            found = session.read("t", columns=columns, where="doc.a.b >= 18 AND doc.a.b < 22 AND doc.s = 'x'")
+            found = session.read(
+                "t", columns=columns, filter="doc.a.b >= 18 AND doc.a.b < 22 AND doc.s = 'x'"
+            )
             assert sorted(row.i for row in found.collect()) == [18, 19, 20, 21]

@@ -79,17 +79,17 @@ class Maintenance:
         table: TableName,
         rule: MergeRule | None = None,
         *,
-        where: str | None = None,
+        filter: str | None = None,  # noqa: A002 - the word for it everywhere
         older_than: datetime | None = None,
     ) -> Compaction:
         """Return which small files of a table can be merged without changing what any snapshot shows.
 
-        ``where``: only files that may hold a row for which it is true. ``older_than``: only files of
+        ``filter``: only files that may hold a row for which it is true. ``older_than``: only files of
         snapshots before that time.
 
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
-            InvalidPredicateError, ColumnNotFoundError: ``where`` cannot be parsed, or names an unknown
+            InvalidPredicateError, ColumnNotFoundError: ``filter`` cannot be parsed, or names an unknown
             column.
         """
         self._lake.refuse_unwritable()
@@ -102,8 +102,8 @@ class Maintenance:
             if older_than is not None:
                 rule = replace(rule, before=self._reads.first_since(connection, older_than))
             files = None
-            if where is not None:
-                files = find_files(connection, self._lake.catalog, found, where)
+            if filter is not None:
+                files = find_files(connection, self._lake.catalog, found, filter)
             return find_merge(connection, self._lake.catalog, found, rule, files)
 
     def check_may_merge(self) -> None:

@@ -258,16 +258,16 @@ class LakeReads:
     def read_arrow(
         self,
         table: TableName,
+        *,
         at: At = None,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
-        *,
+        filter: str | None = None,  # noqa: A002 - the word for it everywhere
         staged: Sequence[StagedWrite] = (),
     ) -> pa.Table:
         """Return a table's rows at a snapshot, without Spark: for small reads; the order is not defined.
 
-        With ``where``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only rows for which it is
-        true. With ``staged``, the newest snapshot's rows as if the staged writes to this table were
+        With ``filter``, a condition such as ``"price > 10 AND day = '2024-01-31'"``, only rows that satisfy
+        it. With ``staged``, the newest snapshot's rows as if the staged writes to this table were
         committed.
 
         Raises:
@@ -282,27 +282,27 @@ class LakeReads:
         from airflow_provider_ducklake.lake.storage.parquet.arrow_types import in_fewest_digits  # noqa: PLC0415
         from airflow_provider_ducklake.lake.storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
 
-        plan = self.plan_read(table, at, columns, where, staged)
+        plan = self.plan_read(table, at, columns, filter, staged)
         self._lake.tell_read(plan.table.name)
         return in_fewest_digits(read_rows(plan, self._lake.locate))
 
     def scan(
         self,
         table: TableName,
+        *,
         at: At = None,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
-        *,
+        filter: str | None = None,  # noqa: A002 - the word for it everywhere
         stats_of: Sequence[str] = (),
     ) -> ScanPlan:
         """Return what ``read_arrow`` would read: the files that may hold matching rows, and inlined rows.
 
-        The files have the statistics of the columns that ``where`` and ``stats_of`` name.
+        The files have the statistics of the columns that ``filter`` and ``stats_of`` name.
 
         Raises:
             InvalidPredicateError, ColumnNotFoundError: as ``read_arrow``.
         """
-        plan = self.plan_read(table, at, columns, where, (), stats_of=stats_of)
+        plan = self.plan_read(table, at, columns, filter, (), stats_of=stats_of)
         self._lake.tell_read(plan.table.name)
         return plan
 
@@ -310,9 +310,10 @@ class LakeReads:
         self,
         spark: Any,  # noqa: ANN401 - a SparkSession; pyspark is imported in spark/ only
         table: TableName,
+        *,
         at: At = None,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        filter: str | None = None,  # noqa: A002 - the word for it everywhere
     ) -> Any:  # noqa: ANN401 - a DataFrame
         """Return the rows that ``read_arrow`` returns as a Spark DataFrame.
 
@@ -324,7 +325,9 @@ class LakeReads:
         from airflow_provider_ducklake.lake.spark.read import read_table  # noqa: PLC0415 - PySpark is not always there
 
         return read_table(
-            spark, self.scan(table, at, columns, where), storage_options=self._lake.storage_options
+            spark,
+            self.scan(table, at=at, columns=columns, filter=filter),
+            storage_options=self._lake.storage_options,
         )
 
     def plan_read(  # noqa: PLR0913 - the last has a default

@@ -144,7 +144,7 @@ class Compact:
         """
         if isinstance(self.rule, RewriteRule):
             return lake.plan_rewrite(self.table, self.rule)
-        return lake.plan_merge(self.table, self.rule, where=self.where, older_than=self.older_than)
+        return lake.plan_merge(self.table, self.rule, filter=self.where, older_than=self.older_than)
 
     def _row_order(self, table: TableSnapshot) -> RowOrder:
         """Return how rows are to lie in each file."""

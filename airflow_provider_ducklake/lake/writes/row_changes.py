@@ -226,7 +226,7 @@ def find_target(
         )
     names = named_columns([stats_of], [column.name for column in found.schema.columns if not column.children])
     with lake.planned_on(found.snapshot.id):
-        plan = lake.scan(table, found.snapshot.id, where=where, stats_of=names)
+        plan = lake.scan(table, at=found.snapshot.id, filter=where, stats_of=names)
     return replace(plan, where=None), plan.where or ALWAYS
 
 
@@ -244,7 +244,7 @@ def find_rows(lake: Lake, table: TableName, condition: str) -> tuple[ScanPlan, P
         return *find_target(lake, table, condition), condition
     at = lake.table_snapshot(table).snapshot.id
     with lake.planned_on(at):
-        plan = lake.scan(table, at, where=condition)
+        plan = lake.scan(table, at=at, filter=condition)
     assert plan.where is not None
     return plan, plan.where, None
 

@@ -106,14 +106,15 @@ class LakeSession:
     def read(
         self,
         table: TableName,
+        *,
         at: int | datetime | str | None = None,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        filter: str | None = None,  # noqa: A002 - the word for it everywhere
     ) -> DataFrame:
         """Return a table's rows at a snapshot; see ``Lake.read_spark``."""
         from airflow_provider_ducklake.lake.spark.read import read_table  # noqa: PLC0415 - PySpark
 
-        plan = self._lake.scan(table, at, columns, where)
+        plan = self._lake.scan(table, at=at, columns=columns, filter=filter)
         self._read.append(plan)
         return read_table(self._spark, plan, storage_options=self._lake.storage_options)
 
@@ -154,7 +155,7 @@ class LakeSession:
         schema_evolution: str = "strict",
         zorder_by: str | Sequence[str] = (),
         engine: str = "auto",
-        commit_message: str | None = None,
+        message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
         """Insert the rows of a DataFrame, a path or a query; see ``DuckLakeSparkInsertOperator``."""
@@ -162,7 +163,7 @@ class LakeSession:
         choice = InsertChoice.of(mode, overwrite_where, schema_evolution, zorder_by)
         rows, frames = self._given(source, sql, sources)
         verb = Insert(table, rows, choice, create_table, partition_by, engine)
-        return self._run(verb, commit_message, commit_key, frames)
+        return self._run(verb, message, commit_key, frames)
 
     def delete(
         self,
@@ -170,11 +171,11 @@ class LakeSession:
         where: str,
         *,
         engine: str = "auto",
-        commit_message: str | None = None,
+        message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
         """Delete the rows for which a condition is true; see ``DuckLakeSparkDeleteOperator``."""
-        return self._run(Delete(table, where, engine), commit_message, commit_key)
+        return self._run(Delete(table, where, engine), message, commit_key)
 
     def update(  # noqa: PLR0913 - the operator's, by name
         self,
@@ -183,11 +184,11 @@ class LakeSession:
         where: str,
         *,
         engine: str = "auto",
-        commit_message: str | None = None,
+        message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
         """Change columns of rows; see ``DuckLakeSparkUpdateOperator``."""
-        return self._run(Update(table, set, where, engine), commit_message, commit_key)
+        return self._run(Update(table, set, where, engine), message, commit_key)
 
     def merge(  # noqa: PLR0913 - the operator's, by name
         self,
@@ -206,7 +207,7 @@ class LakeSession:
         target_alias: str = TARGET_ALIAS,
         source_alias: str = SOURCE_ALIAS,
         engine: str = "auto",
-        commit_message: str | None = None,
+        message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
         """Update, delete and insert rows from a source; see ``DuckLakeSparkMergeOperator``."""
@@ -227,7 +228,7 @@ class LakeSession:
             source_alias,
             engine,
         )
-        return self._run(verb, commit_message, commit_key, frames)
+        return self._run(verb, message, commit_key, frames)
 
     def sql(  # noqa: PLR0913 - the operator's, by name
         self,
@@ -240,7 +241,7 @@ class LakeSession:
         consumer: str | None = None,
         full_refresh: bool | str = False,
         engine: str = "auto",
-        commit_message: str | None = None,
+        message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
         """Run ``INSERT`` and ``CREATE TABLE … AS`` statements over the lake's tables, as one snapshot.
@@ -266,13 +267,13 @@ class LakeSession:
             engine=engine,
         )
         key = commit_key or (None if consumer is None else CommitKey((str(uuid4()),)))
-        return self._run(verb, commit_message, key, frames)
+        return self._run(verb, message, key, frames)
 
     def merge_adjacent_files(  # noqa: PLR0913 - the operator's, by name
         self,
         table: TableName,
         *,
-        where: str | None = None,
+        filter: str | None = None,  # noqa: A002 - the word for it everywhere
         target_file_size: int | str | None = None,
         min_file_size: int | str | None = None,
         max_file_size: int | str | None = None,
@@ -282,12 +283,12 @@ class LakeSession:
         commit_every: int | str | None = None,
         sort: bool = True,
         zorder_by: str | Sequence[str] = (),
-        commit_message: str | None = None,
+        message: str | None = None,
     ) -> Summary:
         """Merge small files into large ones; see ``DuckLakeSparkMergeAdjacentFilesOperator``."""
         verb = Compact.merging(
             table,
-            where=where,
+            where=filter,
             target_file_size=target_file_size,
             min_file_size=min_file_size,
             max_file_size=max_file_size,
@@ -298,7 +299,7 @@ class LakeSession:
             sort=sort,
             zorder_by=zorder_by,
         )
-        return compact(verb, self._lake, self._submitter({}), self._info(commit_message))
+        return compact(verb, self._lake, self._submitter({}), self._info(message))
 
     def rewrite_data_files(  # noqa: PLR0913 - the operator's, by name
         self,
@@ -311,7 +312,7 @@ class LakeSession:
         commit_every: int | str | None = None,
         sort: bool = True,
         zorder_by: str | Sequence[str] = (),
-        commit_message: str | None = None,
+        message: str | None = None,
     ) -> Summary:
         """Rewrite files with many deleted rows; see ``DuckLakeSparkRewriteDataFilesOperator``."""
         verb = Compact.rewriting(
@@ -324,7 +325,7 @@ class LakeSession:
             sort=sort,
             zorder_by=zorder_by,
         )
-        return compact(verb, self._lake, self._submitter({}), self._info(commit_message))
+        return compact(verb, self._lake, self._submitter({}), self._info(message))
 
     def flush_inlined_data(
         self,
@@ -333,35 +334,35 @@ class LakeSession:
         schema: str | None = None,
         min_rows: int | str = 0,
         dry_run: bool | str = False,
-        commit_message: str | None = None,
+        message: str | None = None,
     ) -> list[FlushResult]:
         """Move inlined rows and deletes to Parquet files; see ``Lake.flush_inlined_data``."""
         return self._lake.flush_inlined_data(
             table,
             schema=schema,
             min_rows=parse_min_rows(min_rows),
-            info=self._info(commit_message),
+            info=self._info(message),
             dry_run=parse_flag("dry_run", dry_run),
         )
 
     def _submitter(self, frames: Frames) -> Submitter:
         return SessionSubmitter(self._spark, frames)
 
-    def _info(self, commit_message: str | None) -> CommitInfo:
+    def _info(self, message: str | None) -> CommitInfo:
         """Return what a snapshot says of itself; a lake that requires a message says so before any work."""
-        info = CommitInfo(self._author, commit_message)
+        info = CommitInfo(self._author, message)
         info.check(self._lake.effective_options())
         return info
 
     def _run(
         self,
         verb: Verb,
-        commit_message: str | None,
+        message: str | None,
         commit_key: str | CommitKey | None,
         frames: Frames | None = None,
     ) -> CommittedSnapshot | None:
         key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
-        info = self._info(commit_message)
+        info = self._info(message)
         keyed = None if key is None else self._lake.keyed_commit(key, OnClear.APPEND)
         return run(verb, self._lake, self._submitter(frames or {}), Commit(info, keyed)).committed
 

@@ -257,7 +257,7 @@ class Reads:
     def _read(self, name: QualifiedName, view: str) -> TableRead:
         if self._is_incremental(name):
             return self._changes(name, view)
-        plan = self.lake.scan(name, self.at.id)
+        plan = self.lake.scan(name, at=self.at.id)
         if self.full_refresh and name.folded in self.targets:
             return replace(plan, files=(), inlined_rows=(), inlined_deletes={})
         return plan
@@ -276,7 +276,7 @@ class Reads:
         self.ranges[name.folded] = consumed
         if part.after is None:
             self.as_inserts.add(view)
-            return self.lake.scan(name, self.at.id)
+            return self.lake.scan(name, at=self.at.id)
         if part.table_id == table.table_id:
             return self.lake.changes_after(name, part.after, self.at.id).plan
         self.of_source.add(name.folded)

@@ -135,7 +135,7 @@ class Lake:
     # transactions
 
     def begin(self, message: str | None = None) -> None:
-        self._transaction = self._catalog.transaction(commit_message=message)
+        self._transaction = self._catalog.transaction(message=message)
 
     def commit(self) -> int:
         transaction, self._transaction = self._transaction, None

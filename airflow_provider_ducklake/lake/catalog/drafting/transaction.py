@@ -257,7 +257,7 @@ class LakeTransaction:
             changes = given_rows.changes_of_given_rows(targets, chosen, row_ids, self._lake.locate)
         self._draft.put(draft.with_deletes(tuple(changes)))
 
-    def delete_rows(self, table: TableName, where: str, *, max_bytes: int = 256 * 2**20) -> int:
+    def delete_rows(self, table: TableName, filter: str, *, max_bytes: int = 256 * 2**20) -> int:  # noqa: A002 - the word for it everywhere
         """Delete the rows for which a condition such as ``"day < '2024-01-31'"`` is true; return how many.
 
         This process reads the files that may hold such rows, which must not exceed ``max_bytes`` in total.
@@ -279,7 +279,7 @@ class LakeTransaction:
                 f"Delete rows of {draft.name} before the transaction adds rows to it or alters it."
             )
         with self._lake.planned_on(base.snapshot.id), self._lake.translated():
-            plan = find_scan(self._lake.catalog, base.name, base.snapshot.id, Wanted((), where))
+            plan = find_scan(self._lake.catalog, base.name, base.snapshot.id, Wanted((), filter))
         self._lake.tell_read(base.name)
         given_rows.check_size(plan, max_bytes)
         chosen = given_rows.matching_positions(plan, self._lake.locate)
