@@ -179,6 +179,9 @@ def print_source() -> None:
     ]
     lengths = sorted(_length(node) for node in functions)
     print(f"functions: {len(functions)}, median {median(lengths):.0f} lines, longest {lengths[-1]}")
+    _print_kinds(trees)
+    once = sum(_helpers_with_one_caller(tree) for tree in trees.values())
+    print(f"private functions with one caller in their file: {once}")
     many = [node for node in functions if _parameters(node) > LONG_PARAMETER_LIST]
     print(f"functions of more than {LONG_PARAMETER_LIST} parameters: {len(many)}")
     importers = Counter(target for targets in edges.values() for target in targets)
@@ -187,6 +190,37 @@ def print_source() -> None:
     print(f"circles, types included: {len(groups)}")
     for group in groups:
         print("  " + ", ".join(map(_short, group)))
+
+
+def _print_kinds(trees: dict[str, ast.Module]) -> None:
+    """Print how many lines are imports, docstrings, comments, blank, and code, which is the rest."""
+    kinds: Counter[str] = Counter()
+    for file in PACKAGE.rglob("*.py"):
+        of_line: dict[int, str] = {}
+        for node in ast.walk(trees[_module_name(file)]):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                of_line |= dict.fromkeys(range(node.lineno, (node.end_lineno or 0) + 1), "imports")
+            elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+                text = node.body[0]
+                of_line |= dict.fromkeys(range(text.lineno, (text.end_lineno or 0) + 1), "docstrings")
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            bare = line.strip()
+            other = "blank" if not bare else "comments" if bare.startswith("#") else "code"
+            kinds[of_line.get(number, other)] += 1
+    print("lines: " + ", ".join(f"{kind} {count / kinds.total():.1%}" for kind, count in kinds.most_common()))
+
+
+def _helpers_with_one_caller(tree: ast.Module) -> int:
+    said = Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return sum(
+        one.name.startswith("_") and not one.name.startswith("__") and said[one.name] == 1
+        for one in functions
+    )
 
 
 def _print_rooms(lines: dict[str, int]) -> None:
