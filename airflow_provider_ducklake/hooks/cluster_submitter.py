@@ -52,9 +52,6 @@ def detached(submitter: SparkSubmitter, *, durable: bool | None, deferrable: boo
     """Return the submitter of jobs that outlive the task, or the given one where there is no such thing.
 
     Without ``deferrable`` Airflow's default counts where it is possible.
-
-    Raises:
-        InvalidInputError: the task is to be deferred, or durable, and there is none.
     """
     operator = submitter.operator
     settings = submitter.settings()
@@ -154,11 +151,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
             self._pause()
 
     def _answer(self, ask: Callable[[], Answer]) -> Answer:
-        """Return the manager's answer, also where it cannot be asked for a while.
-
-        Raises:
-            ClusterUnavailableError: it could not be asked for too long.
-        """
+        """Return the manager's answer, also where it cannot be asked for a while."""
         begun, said = time.monotonic(), ""
         while True:
             try:

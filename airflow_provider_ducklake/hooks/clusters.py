@@ -77,11 +77,7 @@ class ClusterManager(ABC):
         """What tells it from others: an application's id means nothing to another one."""
 
     def check(self) -> None:  # noqa: B027 - most have nothing to look for
-        """Refuse what a manager could not be asked with.
-
-        Raises:
-            InvalidInputError: something is not installed, or not set, where the task runs.
-        """
+        """Refuse what a manager could not be asked with."""
 
     @abstractmethod
     def settings(self, job_id: str) -> dict[str, str]:
@@ -92,11 +88,7 @@ class ClusterManager(ABC):
         """Return the id of the application where a line of ``spark-submit``'s output says it."""
 
     def find(self, job_id: str) -> str | None:
-        """Return the id of the application that is marked as the job's; None: there is none.
-
-        Raises:
-            ClusterUnavailableError: the manager cannot be asked.
-        """
+        """Return the id of the application that is marked as the job's; None: there is none."""
         return max(self.marked(job_id), default=None)
 
     @abstractmethod
@@ -113,11 +105,7 @@ class ClusterManager(ABC):
         return application_id in self.marked(job_id) or self.look(application_id).state is State.GONE
 
     def checked(self, application_id: str) -> str:
-        """Return an id as the manager gives it, quoted for a URL.
-
-        Raises:
-            UntrustedValueError: it has another form.
-        """
+        """Return an id as the manager gives it, quoted for a URL."""
         if self.form.fullmatch(application_id) is None:
             problem = f"is not an application's id as {self.name} gives it"
             raise UntrustedValueError("What is noted of a job", application_id, problem)
@@ -125,12 +113,7 @@ class ClusterManager(ABC):
 
     @abstractmethod
     def look(self, application_id: str) -> Application:
-        """Return how an application is.
-
-        Raises:
-            UntrustedValueError: no application can have the id.
-            ClusterUnavailableError: the manager cannot be asked.
-        """
+        """Return how an application is."""
 
     @abstractmethod
     def kill(self, application_id: str) -> None:
@@ -155,11 +138,7 @@ def answer(
     params: Mapping[str, str] | None = None,
     body: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the JSON object that a manager answers with, also with 404: in which words it says so tells why.
-
-    Raises:
-        ClusterUnavailableError: it does not answer in time, or too much, or refuses.
-    """
+    """Return the JSON object that a manager answers with, also with 404, where its words say why."""
     ask = partial(_asked, manager, url, method=method, auth=auth, params=params, json=body)
     try:
         status, content = within(ANSWER_SECONDS, ask)
@@ -513,11 +492,7 @@ def why_none(settings: SubmitSettings) -> str:
 
 
 def as_arguments(manager: ClusterManager) -> dict[str, Any]:
-    """Return what makes a manager again elsewhere: JSON, and nothing secret.
-
-    Raises:
-        InvalidInputError: it is asked with an object that cannot be sent.
-    """
+    """Return what makes a manager again elsewhere: JSON, and nothing secret."""
     match manager:
         case Yarn(address, None, has_kerberos):
             return {"kind": "yarn", "address": address, "has_kerberos": has_kerberos}

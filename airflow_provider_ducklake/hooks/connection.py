@@ -92,9 +92,6 @@ def read_settings(
 
     ``named`` is how messages call it; None: by its id. ``with_storage``: files are to be opened as well,
     which may take another connection.
-
-    Raises:
-        InvalidOptionError: names the field, its value unless that may be secret, and what to do.
     """
     _mask(connection.password)
     named = named or f"Connection {connection.conn_id!r}"
@@ -425,11 +422,7 @@ def newest_version(settings: ConnectionSettings) -> SpecVersion | None:
 
 
 def check_lake(settings: ConnectionSettings, version: SpecVersion) -> None:
-    """Refuse an existing lake that is not of the connection's versions.
-
-    Raises:
-        InvalidOptionError: names the field, both versions, who opens the lake, and what to do.
-    """
+    """Refuse an existing lake that is not of the connection's versions."""
     who = f"The lake has DuckLake {version.value}: {opened_by(version)}."
     pinned, newest = settings.ducklake_version, settings.max_version
     if pinned is not None and version > pinned:
@@ -455,11 +448,7 @@ def check_lake(settings: ConnectionSettings, version: SpecVersion) -> None:
 
 
 def check_migration(settings: ConnectionSettings, to_version: str) -> None:
-    """Refuse a migration to a version that the connection does not allow.
-
-    Raises:
-        InvalidOptionError: names the field, both versions, who opens the lake then, and what to do.
-    """
+    """Refuse a migration to a version that the connection does not allow."""
     target = next((one for one in SpecVersion if one.value == to_version), None)
     if target is None:
         return  # which the migration refuses

@@ -209,11 +209,7 @@ class Watch:
         since: int | datetime | str | None,
         otherwise: Callable[[], datetime] | None = None,
     ) -> Watch:
-        """Check what a user gave; ``otherwise`` returns the time that a ``since`` of None means.
-
-        Raises:
-            InvalidInputError: names the argument, its value and what may be given.
-        """
+        """Check what a user gave; ``otherwise`` returns the time that a ``since`` of None means."""
         return cls(QualifiedName.of(table), wanted_words(changes), _since(since, otherwise))
 
     def look(self, lake: Lake) -> Looked:

@@ -42,11 +42,7 @@ _DATABASES = {
 def refuse_secrets(
     source: str | Mapping[str, Any] | None, sources: Mapping[str, str | Mapping[str, Any]] | None = None
 ) -> None:
-    """Refuse secrets in sources while a DAG is read: what a task renders, Airflow stores and shows.
-
-    Raises:
-        InvalidOptionError: names the source and its option.
-    """
+    """Refuse secrets in sources while a DAG is read: what a task renders, Airflow stores and shows."""
     for name, one in {"source": source, **(sources if isinstance(sources, Mapping) else {})}.items():
         options, path = (one.get("options"), one.get("path")) if isinstance(one, Mapping) else (None, one)
         check_login(path, name)
@@ -64,12 +60,7 @@ class JdbcPasswords:
         return bool(self._values)
 
     def resolve(self, source: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
-        """Return the source with the address of its ``conn_id`` filled in; others come back as they are.
-
-        Raises:
-            InvalidInputError: neither path nor mapping; ``conn_id`` on another format, no such connection,
-                or one without a jdbc URL.
-        """
+        """Return the source with the address of its ``conn_id`` filled in; others come back as they are."""
         if isinstance(source, str):
             return source
         if not isinstance(source, Mapping):
@@ -112,11 +103,7 @@ def _connection(conn_id: str) -> Connection:
 
 
 def jdbc_options(connection: Connection) -> dict[str, str]:
-    """Return ``url`` and, where it is known, ``driver`` of an Airflow connection, without user and password.
-
-    Raises:
-        InvalidInputError: no URL is known for the connection's type.
-    """
+    """Return ``url`` and, if it is set, ``driver`` of an Airflow connection, without user and password."""
     if connection.conn_type == "jdbc" and (connection.host or "").startswith("jdbc:"):
         driver = connection.extra_dejson.get("driver_class")  # as Airflow's own jdbc provider names it
         return {"url": str(connection.host)} | ({"driver": str(driver)} if driver else {})

@@ -227,11 +227,7 @@ def flow_of_table(
 
 
 def flow_of_ddl(sql: str | Sequence[str]) -> Flow:
-    """Return what DDL statements create or alter; what they drop is left out.
-
-    Raises:
-        DuckLakeError: they cannot be read.
-    """
+    """Return what DDL statements create or alter; what they drop is left out."""
     from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.lake.sql.duckdb.statements import DropTable  # noqa: PLC0415 - as well
 
@@ -317,11 +313,7 @@ def lineage_at_failure(operator: LakeOperator) -> Facets | None:
 
 
 def _namespace(ducklake_conn_id: str) -> str:
-    """Return the namespace of a connection's lake; no credentials for its files are looked up.
-
-    Raises:
-        InvalidInputError: there is no such connection, or it makes no sense.
-    """
+    """Return the namespace of a connection's lake; no credentials for its files are looked up."""
     try:
         connection = BaseHook.get_connection(ducklake_conn_id)
     except AirflowNotFoundException as error:

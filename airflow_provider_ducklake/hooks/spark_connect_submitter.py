@@ -163,11 +163,7 @@ class SparkConnectSubmitter:
 
 
 def _files(py_files: str | None) -> Iterable[str]:
-    """Return the files that tasks get, and have this process find their modules, too: functions run here.
-
-    Raises:
-        InvalidInputError: one is not a file on this machine.
-    """
+    """Return the files that tasks get, and have this process find their modules, too: functions run here."""
     files = [one.strip() for one in (py_files or "").split(",") if one.strip()]
     for file in files:
         if not Path(file).is_file():
@@ -182,11 +178,7 @@ def _files(py_files: str | None) -> Iterable[str]:
 
 
 def _check_disk(request: JobRequest, results: Results) -> None:
-    """Look for the first file that the job says it wrote, where the lake is on a disk.
-
-    Raises:
-        SparkJobError: it is on another machine's.
-    """
+    """Look for the first file that the job says it wrote, where the lake is on a disk."""
     if "://" in request.directory:
         return
     file = next((file for result in results.of_plans for file in result.data_files), None)

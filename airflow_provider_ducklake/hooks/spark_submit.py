@@ -60,11 +60,7 @@ _WILDCARDS = frozenset("*?[]{}\\")
 
 
 def check_master(master: str, deploy_mode: str) -> None:
-    """Refuse what Spark, or Airflow's hook of it, would refuse.
-
-    Raises:
-        InvalidInputError: this master runs no Python job in cluster mode, or needs a package here.
-    """
+    """Refuse what Spark, or Airflow's hook of it, would refuse."""
     if master.startswith("k8s://") and not _has_kubernetes():
         raise InvalidInputError(
             f"The master is {master}, and Airflow submits to Kubernetes only with its provider for that. "
@@ -88,9 +84,6 @@ def check_sources(request: JobRequest, master: str, storage_options: Mapping[str
     """Look for the sources' files, as far as this process sees what Spark will see.
 
     That is in the lake's own bucket, and on local disks where Spark runs on this machine.
-
-    Raises:
-        SourceNotFoundError: names the first that does not exist.
     """
     from airflow_provider_ducklake.lake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
 
@@ -161,11 +154,7 @@ _CREDENTIALS = re.compile(
 
 
 def check_submission(settings: SubmitSettings, application: str) -> None:
-    """Refuse what Spark cannot submit to Kubernetes; see the settings that its guide asks for.
-
-    Raises:
-        InvalidInputError: a setting is missing.
-    """
+    """Refuse what Spark cannot submit to Kubernetes; see the settings that its guide asks for."""
     if settings.has_driver_here or not settings.is_kubernetes or not settings.knows_conf:
         return
     if _IMAGE not in settings.conf and "spark.kubernetes.driver.container.image" not in settings.conf:
@@ -549,12 +538,7 @@ class SparkSubmitter:
         return Results.of(job_io.read_outcome(request, storage_options))
 
     def submit(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
-        """Run ``spark-submit`` to its end.
-
-        Raises:
-            DuckLakeError: the job's own error.
-            SparkJobError: there is none.
-        """
+        """Run ``spark-submit`` to its end."""
         from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
 
         if (problem := mismatch()) is not None:

@@ -41,11 +41,7 @@ _AZURE_PREFIX = "extra__wasb__"
 
 
 def options_of(conn_id: str) -> dict[str, Any]:
-    """Return the storage options that a connection stands for.
-
-    Raises:
-        InvalidOptionError: it does not exist, is of no cloud, or has credentials that cannot be handed on.
-    """
+    """Return the storage options that a connection stands for."""
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
@@ -267,11 +263,7 @@ _CONNECTORS = {"s3a": _S3A, "abfs": _ABFS, "abfss": _ABFS, "gs": _GCS}
 def check_store(
     request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
 ) -> list[str]:
-    """Return what looks wrong with a job's settings for its stores.
-
-    Raises:
-        InvalidInputError: Spark would fail at them.
-    """
+    """Return what looks wrong with a job's settings for its stores."""
     _check_connectors(request, settings)
     _check_providers(settings)
     scheme, _ = _store(request.directory)

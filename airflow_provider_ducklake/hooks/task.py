@@ -88,11 +88,6 @@ def no_retry_on_user_errors() -> Iterator[None]:
 
     Everything else propagates as it is: Airflow then retries as the task's author asked. What an error of
     ours says is a line of the log, before the trace in which it would be hard to find.
-
-    Raises:
-        AirflowFailException: for bad input, something that does not exist or does already, a catalog we
-            cannot work on, a feature that is not supported, a document that
-            names what it may not, or a task that was cleared and done again.
     """
     try:
         yield
@@ -257,9 +252,6 @@ class CommitIdentity:
         """Make the one commit of this try that the key names in a lake; what failed before may go on.
 
         Yields the identity for it, which starts over only if the try has not looked the commit up before.
-
-        Raises:
-            InvalidInputError: it was made already. A retry could not tell it from a second one.
         """
         airflow: Any = self.extra["airflow"]
         commits, commit = _commits_of(self.try_id), (lake.lake_id(), self.key.digest)
@@ -277,12 +269,7 @@ class CommitIdentity:
     def keyed_commit(
         self, lake: Lake, on_clear: OnClear = OnClear.REPLACE, *, makes_snapshot: bool = True
     ) -> KeyedCommit:
-        """Look up what was committed under the key; from now on what is found there is of this run.
-
-        Raises:
-            UntrustedValueError: a record names a snapshot that does not say that it is this commit.
-            ZombieCommitError: a later generation of the same task has committed.
-        """
+        """Look up what was committed under the key; from now on what is found there is of this run."""
         keyed = lake.keyed_commit(
             self.key, on_clear, starts_over=self.starts_over, makes_snapshot=makes_snapshot
         )

@@ -392,7 +392,7 @@ class LakeWrites:
         return tuple(changes)
 
     def planned_on(self, base: SnapshotId) -> AbstractContextManager[None]:
-        """Turn a failure to find something into a conflict if the snapshot it was looked up at has expired.
+        """Turn a failure to find something into a conflict if the snapshot that was read has expired.
 
         Raises:
             TransactionConflictError: it has.

@@ -160,12 +160,7 @@ class OpenLake:
             yield connection
 
     def snapshot(self, connection: Connection, at: At) -> Snapshot:
-        """Return a snapshot by its id, an aware time or a tag; None: the newest.
-
-        Raises:
-            SnapshotNotFoundError: there is none, or it has expired.
-            TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
-        """
+        """Return a snapshot by its id, an aware time or a tag; None: the newest."""
         return read_snapshots.snapshot_at(connection, self.catalog, self.here(at))
 
     def here(self, at: At) -> At:
@@ -187,11 +182,7 @@ class OpenLake:
         return read_snapshots.head(connection, self.catalog.tables)
 
     def check_base(self, connection: Connection, base: SnapshotId) -> None:
-        """Check that the snapshot a commit is planned on is still there, and so all that it shows.
-
-        Raises:
-            TransactionConflictError: it has expired.
-        """
+        """Check that the snapshot a commit is planned on is still there, and so all that it shows."""
         if not read_snapshots.existing(connection, self.catalog.tables, [base]):
             head = read_snapshots.head(connection, self.catalog.tables)
             raise TransactionConflictError(
@@ -203,11 +194,7 @@ class OpenLake:
 
     @contextmanager
     def planned_on(self, base: SnapshotId) -> Iterator[None]:
-        """Turn a failure to find something into a conflict if the snapshot it was looked up at has expired.
-
-        Raises:
-            TransactionConflictError: it has.
-        """
+        """Turn a failure to find something into a conflict if the snapshot that was read has expired."""
         try:
             yield
         except (NotFoundError, InvalidInputError) as error:
@@ -219,11 +206,7 @@ class OpenLake:
             raise
 
     def find_key_length(self, given: int | None) -> None:
-        """Find out how long the keys of new files are: as given, or as those of the lake's clients.
-
-        Raises:
-            InvalidInputError: it is not a length of keys.
-        """
+        """Find out how long the keys of new files are: as given, or as those of the lake's clients."""
         if given is not None and given not in KEY_BYTES:
             raise InvalidInputError(
                 f"key_bytes: {given} is not a length of AES keys; those are 16, 24 and 32."
@@ -243,12 +226,7 @@ class OpenLake:
         return open_filesystem(path, self.storage_options).of_lake(self.catalog.key_bytes)
 
     def check_writable(self, directory: str) -> None:
-        """Refuse a directory of a table, as the catalog has it, before files are written there.
-
-        Raises:
-            UntrustedValueError: it is not below the data path, and the lake was not opened with
-                ``foreign_files``.
-        """
+        """Refuse a directory of a table, as the catalog has it, before files are written there."""
         self.catalog.check_writable(directory)
 
     def refuse_unwritable(self) -> None:

@@ -232,10 +232,6 @@ def read_parquet(
     """Return the rows of the Parquet files at a path, which Spark lists; ``name`` is how errors call them.
 
     Columns of ``target``, an existing table, decide what values become that pyarrow reads.
-
-    Raises:
-        AnalysisException: Spark finds no file there, or cannot read one.
-        InvalidInputError: a file is damaged or encrypted, or files have types that do not go together.
     """
     given = {key.lower(): value.lower() == "true" for key, value in options.items()}
     options = {key: value for key, value in options.items() if key.lower() != TRUNCATES.lower()}
@@ -276,11 +272,7 @@ def _without_scheme(path: str) -> str:
 
 
 def _looked_at(path: str, name: str) -> _File | None:
-    """Return what a file's footer says; None: this process cannot open the file, or pyarrow cannot read it.
-
-    Raises:
-        InvalidInputError: the file is damaged or encrypted.
-    """
+    """Return what a file's footer says; None: this process cannot open it, or pyarrow cannot read it."""
     try:
         with open_parquet(open_filesystem(path)) as source:
             parquet = pq.ParquetFile(source)
@@ -495,11 +487,7 @@ _OTHERS_IN_DUCKDB = (
 
 
 def _merged(files: Sequence[_File], name: str, folders: set[str], *, merges: bool) -> pa.Schema:
-    """Return the columns of a dataset, those of its first file unless it ``merges``, in the widest types.
-
-    Raises:
-        InvalidInputError: the types of two files do not go together.
-    """
+    """Return the columns of a dataset, those of its first file unless it ``merges``, in the widest types."""
     first = {fold(field.name) for field in files[0].schema}
     schemas = [
         pa.schema(
@@ -536,11 +524,7 @@ def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
 def _columns(
     schema: pa.Schema, name: str, files: Sequence[_File], target: TableSchema | None, *, truncates: bool
 ) -> TableSchema:
-    """Return the columns in which the values arrive: those of ``target`` where they hold them.
-
-    Raises:
-        InvalidInputError: DuckLake has no such type.
-    """
+    """Return the columns in which the values arrive: those of ``target`` where they hold them."""
     wanted = _by_folded_name(target)
     fields = []
     for one in schema:

@@ -73,12 +73,7 @@ _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")
 
 
 def load(spark: SparkSession, source: Source, target: TableSchema | None) -> DataFrame:
-    """Return the rows of a source; ``target`` is the existing table's schema, None if it is to be created.
-
-    Raises:
-        SourceNotFoundError: a dataset does not exist; names it.
-        InvalidInputError: its options, the query or the function are wrong.
-    """
+    """Return the rows of a source; ``target`` is the existing table's schema, None if it is to be created."""
     match source:
         case DatasetSource(dataset):
             return read_dataset(spark, dataset, "source", target)
@@ -93,12 +88,7 @@ def load(spark: SparkSession, source: Source, target: TableSchema | None) -> Dat
 
 
 def read_all(spark: SparkSession, datasets: Mapping[str, Dataset]) -> dict[str, DataFrame]:
-    """Return the rows of datasets, by name.
-
-    Raises:
-        SourceNotFoundError: one does not exist; names it.
-        InvalidInputError: its options are wrong, or Spark lacks the jar that opens its store.
-    """
+    """Return the rows of datasets, by name."""
     return {
         name: read_dataset(spark, dataset, f"sources[{name!r}]", None) for name, dataset in datasets.items()
     }
@@ -114,11 +104,7 @@ def show_as(df: DataFrame, name: str) -> None:
 
 
 def query(spark: SparkSession, sql: str) -> DataFrame:
-    """Return the rows of a query.
-
-    Raises:
-        InvalidInputError: Spark cannot run it.
-    """
+    """Return the rows of a query."""
     try:
         return analysed(spark.sql(sql))
     except AnalysisException as error:
@@ -133,11 +119,7 @@ def _transformed(spark: SparkSession, name: str, sources: dict[str, DataFrame]) 
 
 
 def function(name: str) -> Callable[..., object]:
-    """Return the function ``module:function``.
-
-    Raises:
-        InvalidInputError: the job cannot import it.
-    """
+    """Return the function ``module:function``."""
     module_name, _, function_name = name.partition(":")
     try:
         found: Callable[..., object] = getattr(importlib.import_module(module_name), function_name)
@@ -149,12 +131,7 @@ def function(name: str) -> Callable[..., object]:
 
 
 def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: TableSchema | None) -> DataFrame:
-    """Return the rows of one dataset; ``name`` is how errors call it.
-
-    Raises:
-        SourceNotFoundError: it does not exist.
-        InvalidInputError: its options are wrong, or Spark lacks the jar that opens its store.
-    """
+    """Return the rows of one dataset; ``name`` is how errors call it."""
     options = options_of(dataset)
     schema = options.pop("schema", None)
     if dataset.path is not None and is_absolute(dataset.path):
@@ -233,11 +210,7 @@ def _typed_by_target(
 
 
 def _names_of_csv(names: list[str], dataset: Dataset, name: str, target: TableSchema) -> list[str]:
-    """Return the names of a CSV file's columns: the table's, in their order, where it has no header.
-
-    Raises:
-        InvalidInputError: its first line names no column of the table, or it has another number of columns.
-    """
+    """Return the names of a CSV file's columns: the table's, in their order, where it has no header."""
     columns = target.columns
     if any(key.lower() == "header" and value == "false" for key, value in dataset.options.items()):
         if len(names) != len(columns):

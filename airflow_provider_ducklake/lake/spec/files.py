@@ -582,11 +582,7 @@ class FileKey:
 
     @property
     def raw(self) -> bytes:
-        """The bytes of the key.
-
-        Raises:
-            ValueError: there are none, or they are no key of AES; says which, and shows nothing of them.
-        """
+        """The bytes of the key."""
         if not self.text:
             raise ValueError("the catalog of this encrypted lake has no key for it")
         try:

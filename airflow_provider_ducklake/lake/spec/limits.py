@@ -28,9 +28,6 @@ class Limits:
     """Seconds that a lock is waited for, and the answer to a statement.
 
     A statement may wait for a lock, so that its limit is the longer one.
-
-    Raises:
-        InvalidInputError: a limit is no positive number, or they are the wrong way round.
     """
 
     lock_timeout_seconds: float = 300.0
@@ -50,11 +47,7 @@ class Limits:
 
     @classmethod
     def of(cls, texts: Mapping[str, object]) -> Limits:
-        """Return the limits that are given as numbers, or texts of numbers, by their names.
-
-        Raises:
-            InvalidInputError: names the limit and its value.
-        """
+        """Return the limits that are given as numbers, or texts of numbers, by their names."""
         return cls(**{name: _seconds(name, texts[name]) for name in LIMITS if name in texts})
 
     def within(self, seconds: float) -> Limits:

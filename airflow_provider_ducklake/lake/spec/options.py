@@ -145,11 +145,7 @@ _FIXED = frozenset(key for key, spec in OPTIONS.items() if not spec.scoped)
 
 
 def check_option(key: str, of: str = "") -> str:
-    """Return the key of an option that can be set; ``of`` says in the message whose it is.
-
-    Raises:
-        InvalidOptionError: no such option, or one that a lake is born with.
-    """
+    """Return the key of an option that can be set; ``of`` says in the message whose it is."""
     if key not in OPTIONS or key in _FIXED:
         known = ", ".join(sorted(OPTIONS.keys() - _FIXED))
         raise InvalidOptionError(f"{key!r} is not an option{of} that can be set; the options are: {known}.")
@@ -163,9 +159,6 @@ def option_text(key: str, value: object, of: str = "") -> str:
 
     >>> option_text("target_file_size", "128MB"), option_text("hive_file_pattern", False)
     ('128000000', 'false')
-
-    Raises:
-        InvalidOptionError: no such option, one that a lake is born with, or a value out of range.
     """
     spec = OPTIONS[check_option(key, of)]
     if key == SKIP_STATS_COLUMNS:
@@ -193,11 +186,7 @@ class Options:
     def effective(
         cls, rows: Iterable[OptionRow], schema_id: int | None = None, table_id: int | None = None
     ) -> Options:
-        """Return the options for that scope: table before schema before global.
-
-        Raises:
-            UnsupportedFeatureError: a scope word of a newer format.
-        """
+        """Return the options for that scope: table before schema before global."""
         wanted = {(None, None): 0, ("schema", schema_id): 1, ("table", table_id): 2}
         found: dict[str, tuple[int, str]] = {}
         for row in rows:
@@ -213,11 +202,7 @@ class Options:
         return cls({key: value for key, (_, value) in found.items()})
 
     def get(self, key: str) -> object | None:
-        """Return the parsed value, the format's default, or None where there is neither.
-
-        Raises:
-            InvalidOptionError: the stored text cannot be read.
-        """
+        """Return the parsed value, the format's default, or None where there is neither."""
         spec = OPTIONS[key]
         text = self.texts.get(key, spec.default)
         if text is None:

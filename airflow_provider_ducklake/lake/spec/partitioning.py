@@ -83,11 +83,7 @@ class Transform:
 
     @classmethod
     def parse(cls, text: str) -> Transform:
-        """Return the transform of a catalog text such as ``year`` or ``bucket(16)``.
-
-        Raises:
-            UnsupportedFeatureError: a transform this release does not know.
-        """
+        """Return the transform of a catalog text such as ``year`` or ``bucket(16)``."""
         match = re.fullmatch(r"([a-z_]+)(?:\((\d{1,18})\))?", text)
         if match is None or match[1] not in set(TransformKind) or (match[1] == "bucket") != bool(match[2]):
             raise UnsupportedFeatureError(f"Partition transform {text!r} is not supported by this release.")
@@ -125,12 +121,7 @@ OF_TIMES = CALENDAR | EPOCHS
 def parse_partition_by(
     expressions: Sequence[str], schema: TableSchema, table: str
 ) -> tuple[PartitionField, ...]:
-    """Return the fields for users' expressions: ``"region"``, ``"year(day)"``, ``"bucket(16, id)"``.
-
-    Raises:
-        InvalidPartitionError: unknown transform, a column it does not fit, or the same key twice.
-        ColumnNotFoundError: no such column.
-    """
+    """Return the fields for users' expressions: ``"region"``, ``"year(day)"``, ``"bucket(16, id)"``."""
     fields = tuple(_parse_field(expression, schema, table) for expression in expressions)
     if len(set(fields)) != len(fields):
         raise InvalidPartitionError(f"The same partition key appears twice in {list(expressions)}.")
@@ -181,11 +172,7 @@ def _has_part(kind: TransformKind, row: Scalar) -> bool:
 
 
 def check_transforms(expressions: Iterable[str], writer: WriteVersion) -> None:
-    """Refuse transforms that a lake's version does not have, in users' expressions.
-
-    Raises:
-        UnsupportedFeatureError: names the transform and the first version that has it.
-    """
+    """Refuse transforms that a lake's version does not have, in users' expressions."""
     for expression in expressions:
         match = _EXPRESSION.match(expression)
         if match is not None and fold(match[1]) in EPOCHS:
@@ -193,21 +180,13 @@ def check_transforms(expressions: Iterable[str], writer: WriteVersion) -> None:
 
 
 def check_transform(kind: TransformKind, writer: WriteVersion) -> None:
-    """Refuse a transform that a lake's version does not have.
-
-    Raises:
-        UnsupportedFeatureError: names the transform and the first version that has it.
-    """
+    """Refuse a transform that a lake's version does not have."""
     if kind.feature is not None:
         writer.check(kind.feature)
 
 
 def check_partition_values(values: Iterable[str | None], table: str) -> None:
-    """Refuse partition values that a catalog cannot store.
-
-    Raises:
-        InvalidPartitionError: a value holds a NUL character.
-    """
+    """Refuse partition values that a catalog cannot store."""
     for value in values:
         if value is not None and "\0" in value:
             raise InvalidPartitionError(
@@ -416,11 +395,7 @@ _HIVE_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def hive_value(type_: DuckLakeType, text: str) -> Physical:
-    """Return the physical form of a folder's value.
-
-    Raises:
-        ValueError, ArithmeticError: the type has no such value.
-    """
+    """Return the physical form of a folder's value."""
     row = type_.facts
     if children_of(type_) or not (row.has_stats and row.comparable) or row.kind is Kind.BLOB:
         raise ValueError(str(type_))

@@ -102,11 +102,7 @@ class TableSchema:
         return {leaf.id: leaf.type for leaf in self.leaves()}
 
     def find(self, name: str, table: str = "the table") -> Column:
-        """Return the top-level column of that name; letter case is ignored as in DuckDB.
-
-        Raises:
-            ColumnNotFoundError: names the table and its columns.
-        """
+        """Return the top-level column of that name; letter case is ignored as in DuckDB."""
         folded = fold(name)
         for column in self.columns:
             if fold(column.name) == folded:
@@ -126,12 +122,7 @@ def new_columns(
     not_null: Iterable[str] = (),
     first_id: int = 1,
 ) -> TableSchema:
-    """Return a table's first schema with ids assigned depth-first from ``first_id``.
-
-    Raises:
-        InvalidNameError: no column at all, an empty name, or two names equal but for case.
-        InvalidTypeError: a type is unknown or cannot be stored.
-    """
+    """Return a table's first schema with ids assigned depth-first from ``first_id``."""
     if isinstance(fields, Mapping):
         fields = [
             Field(name, parse_type(type_) if isinstance(type_, str) else type_)
@@ -189,11 +180,7 @@ def assemble(rows: Iterable[tuple[Column, ColumnId | None, str]]) -> TableSchema
 
 
 def resolve_path(schema: TableSchema, path: str, table: str) -> Column:
-    """Return the column that a dotted path such as ``"address.zip"`` names.
-
-    Raises:
-        ColumnNotFoundError: some part of the path does not exist.
-    """
+    """Return the column that a dotted path such as ``"address.zip"`` names."""
     first, *rest = split_parts(path)
     column = schema.find(first, table)
     for part in rest:

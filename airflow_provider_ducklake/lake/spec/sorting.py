@@ -76,19 +76,11 @@ class SortField:
         return fold(column.name) in {fold(name[0]) for name in columns_of(self._tree)}
 
     def renamed(self, column: Column, new_name: str) -> SortField:
-        """Return the key after the column got another name.
-
-        Raises:
-            UnsupportedFeatureError: the key is an expression over it that only DuckDB can rewrite.
-        """
+        """Return the key after the column got another name."""
         return self.with_names({column: new_name} if self.mentions(column) else {})
 
     def with_names(self, names: Mapping[Column, str]) -> SortField:
-        """Return the key with other names of all the columns that it mentions, given by the columns.
-
-        Raises:
-            UnsupportedFeatureError: the key is an expression that only DuckDB can rewrite.
-        """
+        """Return the key with other names of all the columns that it mentions, given by the columns."""
         if not names:
             return self
         if self.column_name is not None:
@@ -129,10 +121,6 @@ def parse_sort_by(expressions: Sequence[str], schema: TableSchema, table: str) -
     """Return the keys for users' texts: ``"day"``, ``"id DESC"``, ``"lower(name) ASC NULLS FIRST"``.
 
     An expression is kept in DuckDB's spelling where that is known, else as it is written.
-
-    Raises:
-        InvalidInputError: cannot be read, or is not computed from a row alone.
-        ColumnNotFoundError: no such column.
     """
     return tuple(_parse_key(text, schema, table) for text in expressions)
 

@@ -58,11 +58,7 @@ class TagResult:
 
 
 def check_tag_name(name: object) -> str:
-    """Return a name that a tag can have.
-
-    Raises:
-        InvalidNameError: says why it cannot.
-    """
+    """Return a name that a tag can have."""
     if not isinstance(name, str):
         raise InvalidNameError(f"{name!r} cannot name a tag: give a string.")
     if problem := _problem(name):
@@ -98,10 +94,6 @@ def tag_name(at: str) -> str:
 
     >>> tag_name("tag:q3-close")
     'q3-close'
-
-    Raises:
-        InvalidInputError: it is no such string.
-        InvalidNameError: no tag has such a name.
     """
     if not is_tag(at):
         raise InvalidInputError(
@@ -234,9 +226,6 @@ class ExportFormat(StrEnum):
 
         >>> ExportFormat.of("/backup/q3.ducklake", None), ExportFormat.of("s3://b/q3.sqlite", None)
         (<ExportFormat.DUCKDB: 'duckdb'>, <ExportFormat.SQLITE: 'sqlite'>)
-
-        Raises:
-            InvalidInputError: there is no such format.
         """
         if word is None:
             return cls.SQLITE if path.lower().endswith(_OF_SQLITE) else cls.DUCKDB

@@ -72,12 +72,7 @@ _COMMENT_MARK = re.compile(r"/\*|\*/")
 
 
 def split_statements(text: str, first_number: int = 1) -> Iterator[tuple[Token, ...]]:
-    """Yield the tokens of each statement between semicolons, without comments; empty ones are left out.
-
-    Raises:
-        InvalidStatementError: a string, a quoted name or a comment does not end, or is none for DuckDB; a
-            string has backslash escapes.
-    """
+    """Yield the tokens of each statement between semicolons, without comments; empty ones are left out."""
     number, end = first_number, 0
     tokens: list[Token] = []
     for token in _tokens(text):

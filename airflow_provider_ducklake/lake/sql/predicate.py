@@ -80,13 +80,7 @@ _ALLOWED = (
 
 
 def read_predicate(text: str, schema: TableSchema, table: str) -> Predicate:
-    """Return the filter that a text spells for a table of that schema.
-
-    Raises:
-        InvalidPredicateError: it cannot be read, asks for what filters do not have, or compares a column with
-            a value that is none of its type; says where.
-        ColumnNotFoundError: no such column.
-    """
+    """Return the filter that a text spells for a table of that schema."""
     tokens = _tokens(text)
     _check_signs(text, tokens)
     reader = _Reader(text, schema, table)

@@ -44,33 +44,21 @@ class TooDeepError(SqlglotError):
 
 
 def parse_one(text: str, dialect: str, into: type[exp.Expr] | None = None) -> exp.Expr:
-    """Return the tree of a text that is one statement, or that is ``into``.
-
-    Raises:
-        SqlglotError: it cannot be read; TooDeepError: it is nested too deeply.
-    """
+    """Return the tree of a text that is one statement, or that is ``into``."""
     with typed_and_quiet():
         check_cost(text, dialect)
         return sqlglot.parse_one(text, dialect=dialect, into=into)
 
 
 def parse(text: str, dialect: str) -> list[exp.Expr | None]:
-    """Return the trees of the statements of a text.
-
-    Raises:
-        SqlglotError: it cannot be read; TooDeepError: it is nested too deeply.
-    """
+    """Return the trees of the statements of a text."""
     with typed_and_quiet():
         check_cost(text, dialect)
         return sqlglot.parse(text, dialect=dialect)
 
 
 def check_cost(text: str, dialect: str) -> None:
-    """Refuse a text that sqlglot would not have read for minutes, or ever.
-
-    Raises:
-        TooDeepError: it is one. TokenError: it cannot be cut into tokens.
-    """
+    """Refuse a text that sqlglot would not have read for minutes, or ever."""
     reader = Dialect.get_or_raise(dialect)
     tokens = reader.tokenize(text)
     if _readings(tokens, reader, 0) > _MOST_READ + len(tokens):
@@ -151,12 +139,7 @@ def _within(name: Token, dialect: Dialect) -> list[Token]:
 
 @contextmanager
 def typed_and_quiet() -> Iterator[None]:
-    """Keep what sqlglot logs in this thread out of the log.
-
-    Raises:
-        TooDeepError: instead of a RecursionError.
-        ParseError: instead of what sqlglot's own code raises at texts that it did not expect.
-    """
+    """Keep what sqlglot logs in this thread out of the log."""
     logger, own = logging.getLogger("sqlglot"), threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:

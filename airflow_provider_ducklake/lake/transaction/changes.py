@@ -127,10 +127,6 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
 
     Existing tables come before new ones and by id, and delete files last, as the reference numbers files.
     What was only read has no effect and is left out.
-
-    Raises:
-        UnsupportedFeatureError: compaction or a flush together with anything else: readers tell by the
-            snapshot that no row changed.
     """
     changes = [change for change in changes if change.stage is not Stage.READ]
     if len({change.is_upkeep for change in changes}) > 1:
@@ -167,12 +163,7 @@ def changes_catalog(changes: Collection[Change], facts: LockedFacts) -> bool:
 
 
 def check_changes(changes: Iterable[Change], facts: LockedFacts) -> None:
-    """Compare what is known under the lock with what was when the changes were planned.
-
-    Raises:
-        TransactionConflictError: it is not what it was.
-        UnsupportedFeatureError: two of the changes delete rows of one file.
-    """
+    """Compare what is known under the lock with what was when the changes were planned."""
     seen: set[DataFileId] = set()
     for change in changes:
         targets = change.targets

@@ -87,11 +87,7 @@ _ENTRY = re.compile(rf"([a-z_]+):(?:(\d{{1,19}})|({_QUOTED}(?:\.{_QUOTED})*))(?:
 
 
 def parse_changes(text: str | None) -> tuple[ChangeRecord, ...]:
-    """Return the entries of a ``changes_made`` text; NULL and the empty text have none.
-
-    Raises:
-        CatalogError: the text does not follow the format.
-    """
+    """Return the entries of a ``changes_made`` text; NULL and the empty text have none."""
     records: list[ChangeRecord] = []
     position = 0
     text = text or ""
@@ -194,9 +190,6 @@ def replay_of(
     """Return what the records of a key mean for its next commit.
 
     ``restores`` are those of all tables; where all records are of the key's own generation they say nothing.
-
-    Raises:
-        ZombieCommitError: the task was cleared and has committed again since we started.
     """
     if not records:
         return Replay()

@@ -193,11 +193,7 @@ def claim_of_new(name: QualifiedName, schema: object, operation: Operation = Ope
 
 
 def check_conflicts(ours: Collection[Claim], theirs: Iterable[tuple[SnapshotId, ChangeRecord]]) -> None:
-    """Compare our changes with all that was committed since our plan, as far as its records tell.
-
-    Raises:
-        TransactionConflictError: names the table or schema, both sides and the other snapshot.
-    """
+    """Compare our changes with all that was committed since our plan, as far as its records tell."""
     for snapshot_id, record in theirs:
         for own in ours:
             if _conflict(own, record):

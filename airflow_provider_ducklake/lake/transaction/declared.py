@@ -200,11 +200,7 @@ class Declared(ABC):
         return nothing_needed()
 
     def check(self, facts: LockedFacts) -> None:  # noqa: B027 - most have nothing to compare
-        """Compare what is known under the lock with what was when we planned.
-
-        Raises:
-            TransactionConflictError: it is not what it was.
-        """
+        """Compare what is known under the lock with what was when we planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +249,7 @@ class OfAnyTable(Declared):
 
 
 def check_name(object_id: int, name: QualifiedName, facts: LockedFacts) -> None:
-    """Refuse to drop or rename what has another name: a rename is recorded as a creation.
-
-    Raises:
-        TransactionConflictError: a table or view has another name.
-    """
+    """Refuse to drop or rename what has another name: a rename is recorded as a creation."""
     found = facts.names.get(object_id, name.name)
     if found != name.name:
         raise facts.conflict("drop or rename it", f"renamed it to {found!r}", name)
@@ -270,9 +262,6 @@ def check_targets(change: OfTable, facts: LockedFacts) -> None:
     """Compare the data files that lose rows with what they were when we planned: the conflict of same file.
 
     The reference compares less, and loses deletes by it (docs/sources.md, commits).
-
-    Raises:
-        TransactionConflictError: a file is gone, or got other deletes since.
     """
     for file_id, replaces in change.targets.items():
         if facts.targets.get(file_id, _GONE) != replaces:

@@ -192,24 +192,14 @@ class LakeDraft:
         return None if base is None or base.ref in self._schemas else base
 
     def schema(self, name: SchemaPath) -> SchemaDraft:
-        """Return a schema.
-
-        Raises:
-            SchemaNotFoundError: there is none of that name.
-        """
+        """Return a schema."""
         found = self.find_schema(name)
         if found is None:
             raise SchemaNotFoundError(str(name), self._base.snapshot_id)
         return found
 
     def create_schema(self, name: SchemaPath) -> None:
-        """Add a schema.
-
-        Raises:
-            AlreadyExistsError: the name is taken.
-            SchemaNotFoundError: there is no schema that it could lie in.
-            UnsupportedFeatureError: the lake's version has no nested schemas.
-        """
+        """Add a schema."""
         if self.find_schema(name) is not None:
             raise AlreadyExistsError("schema", str(name))
         if name.parent is not None:
@@ -222,12 +212,7 @@ class LakeDraft:
         self._schemas[ref] = SchemaDraft(ref, full, root, uuid, parent.ref if parent else None)
 
     def drop_schema(self, name: SchemaPath, *, cascade: bool) -> None:
-        """Take a schema away, with what it holds if ``cascade``: schemas in it, and all that lies in those.
-
-        Raises:
-            SchemaNotFoundError: there is none of that name.
-            InvalidInputError: it holds something and ``cascade`` was not given.
-        """
+        """Take a schema away, with what it holds if ``cascade``: schemas in it, and all in those."""
         schema = self.schema(name)
         schemas, tables, views = self._schemas_in(schema), self._tables_in(schema), self._views_in(schema)
         macros = self._macros_in(schema)
@@ -286,11 +271,7 @@ class LakeDraft:
         return None if found is None or found.ref in self._tables else found
 
     def find_table(self, name: QualifiedName) -> TableDraft | None:
-        """Return a table, None if there is none.
-
-        Raises:
-            SchemaNotFoundError: not even its schema.
-        """
+        """Return a table, None if there is none."""
         schema = self.schema(name.schema)
         for own in self._tables.values():
             if own is not None and own.schema_ref == schema.ref and fold(own.name.name) == fold(name.name):
@@ -298,11 +279,7 @@ class LakeDraft:
         return self._base_table(schema, name.name)
 
     def find_view(self, name: QualifiedName) -> ViewDraft | None:
-        """Return a view, None if there is none.
-
-        Raises:
-            SchemaNotFoundError: not even its schema.
-        """
+        """Return a view, None if there is none."""
         schema = self.schema(name.schema)
         for own in self._views.values():
             if own is not None and own.schema_ref == schema.ref and fold(own.name.name) == fold(name.name):
@@ -323,23 +300,14 @@ class LakeDraft:
         self._views[view.ref] = view
 
     def check_free(self, name: QualifiedName) -> None:
-        """Refuse a name that a table or view has: they share their names.
-
-        Raises:
-            AlreadyExistsError: it is taken.
-        """
+        """Refuse a name that a table or view has: they share their names."""
         if (table := self.find_table(name)) is not None:
             raise AlreadyExistsError("table", str(table.name))
         if (view := self.find_view(name)) is not None:
             raise AlreadyExistsError("view", str(view.name))
 
     def create_table(self, name: QualifiedName, columns: TableSchema) -> TableDraft:
-        """Add a table.
-
-        Raises:
-            AlreadyExistsError: a table or view of the schema has the name.
-            SchemaNotFoundError: there is no such schema.
-        """
+        """Add a table."""
         self.check_free(name)
         schema = self.schema(name.schema)
         uuid = self._new_uuid()
@@ -370,12 +338,7 @@ class LakeDraft:
             self._dropped.append(DropTable(table.base.table_id, table.base.name))
 
     def create_view(self, name: QualifiedName, definition: ViewDefinition) -> None:
-        """Add a view.
-
-        Raises:
-            AlreadyExistsError: a table or view of the schema has the name.
-            SchemaNotFoundError: there is no such schema.
-        """
+        """Add a view."""
         self.check_free(name)
         schema = self.schema(name.schema)
         ref = NewViewRef(next(self._numbers))
@@ -389,23 +352,14 @@ class LakeDraft:
             self._dropped.append(DropView(view.base.id, view.base.name))
 
     def find_macro(self, name: QualifiedName, *, is_table: bool) -> MacroDraft | None:
-        """Return a macro, None if there is none; scalar macros and table macros have names of their own.
-
-        Raises:
-            SchemaNotFoundError: not even its schema.
-        """
+        """Return a macro, None if there is none; scalar macros and table macros have names of their own."""
         for one in self._macros_in(self.schema(name.schema)):
             if one.is_table_macro == is_table and fold(one.name.name) == fold(name.name):
                 return one
         return None
 
     def create_macro(self, name: QualifiedName, definition: MacroDefinition) -> None:
-        """Add a macro.
-
-        Raises:
-            AlreadyExistsError: a macro of the kind and the schema has the name.
-            SchemaNotFoundError: there is no such schema.
-        """
+        """Add a macro."""
         found = self.find_macro(name, is_table=definition.is_table)
         if found is not None:
             raise AlreadyExistsError("table macro" if definition.is_table else "macro", str(found.name))
@@ -422,22 +376,14 @@ class LakeDraft:
         self._dropped.append(DropMacro(macro.base.id, macro.base.name, macro.base.is_table_macro))
 
     def rename_table(self, table: TableDraft, new_name: str) -> None:
-        """Give a table another name in its schema.
-
-        Raises:
-            AlreadyExistsError: it is taken.
-        """
+        """Give a table another name in its schema."""
         name = QualifiedName(table.name.schema, new_name)
         if fold(new_name) != fold(table.name.name):
             self.check_free(name)
         self.put(table.renamed(name))
 
     def rename_view(self, view: ViewDraft, new_name: str) -> None:
-        """Give a view another name in its schema.
-
-        Raises:
-            AlreadyExistsError: it is taken.
-        """
+        """Give a view another name in its schema."""
         name = QualifiedName(view.name.schema, new_name)
         if fold(new_name) != fold(view.name.name):
             self.check_free(name)

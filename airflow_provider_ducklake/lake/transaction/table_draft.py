@@ -142,20 +142,12 @@ class TableDraft:
         return self.base.partition_spec.id
 
     def check_column_name(self, name: str, *, is_top: bool = True) -> None:
-        """Refuse a name that no column of the table, or field of one, can have.
-
-        Raises:
-            InvalidNameError: the format needs it for itself, or cannot store it.
-        """
+        """Refuse a name that no column of the table, or field of one, can have."""
         inlining = is_top and self.options.allows_inlining
         self.options.writer.check_column_name(name, inlining=inlining)
 
     def find(self, path: str) -> Column:
-        """Return the column of a dotted path.
-
-        Raises:
-            ColumnNotFoundError: no such column.
-        """
+        """Return the column of a dotted path."""
         return resolve_path(self.columns, path, str(self.name))
 
     def has(self, path: str) -> bool:
@@ -173,12 +165,7 @@ class TableDraft:
     def with_column(
         self, path: str, type_: DuckLakeType, default: Default, initial: str | None, *, nullable: bool
     ) -> TableDraft:
-        """Return the table with one more column, or field of a struct (``"address.zip"``).
-
-        Raises:
-            AlreadyExistsError: the name is taken.
-            InvalidNameError, InvalidTypeError, InvalidInputError: name or type cannot be.
-        """
+        """Return the table with one more column, or field of a struct (``"address.zip"``)."""
         *above, name = split_parts(path)
         parent = self._parent_of_new(path, above)
         siblings = parent.children if parent is not None else self.columns.columns
@@ -210,12 +197,7 @@ class TableDraft:
         return column
 
     def without_column(self, path: str) -> TableDraft:
-        """Return the table without a column or field.
-
-        Raises:
-            ColumnNotFoundError: no such column.
-            InvalidInputError: it is the last one, or partitioning or sorting needs it.
-        """
+        """Return the table without a column or field."""
         column = self.find(path)
         siblings = self._siblings(column)
         if len(siblings) == 1:
@@ -263,13 +245,7 @@ class TableDraft:
             )
 
     def with_column_renamed(self, path: str, name: str) -> TableDraft:
-        """Return the table with another name for a column or struct field; sort keys follow.
-
-        Raises:
-            ColumnNotFoundError: no such column or field.
-            AlreadyExistsError: another column or field at its level has the name.
-            InvalidNameError: the name cannot be one.
-        """
+        """Return the table with another name for a column or struct field; sort keys follow."""
         column = self.find(path)
         is_top = column in self.columns.columns
         self.check_column_name(name, is_top=is_top)
@@ -286,13 +262,7 @@ class TableDraft:
         return draft if sort_by == self.sort_by else draft.sorted_by(sort_by)
 
     def with_type(self, path: str, type_: DuckLakeType) -> TableDraft:
-        """Return the table with a wider type for a column or field.
-
-        Raises:
-            ColumnNotFoundError: no such column.
-            InvalidTypeError: the type is not a wider one, or partitioning depends on the old one.
-            InvalidInputError: rows were added before, in the same transaction.
-        """
+        """Return the table with a wider type for a column or field."""
         column = self.find(path)
         if column.children or not can_promote(column.type, type_):
             raise InvalidTypeError(
@@ -334,11 +304,7 @@ class TableDraft:
         return replace(self, columns=replace_column(self.columns, column), is_altered=True)
 
     def partitioned_by(self, fields: tuple[PartitionField, ...]) -> TableDraft:
-        """Return the table with other partition keys.
-
-        Raises:
-            InvalidInputError: rows were added before, in the same transaction.
-        """
+        """Return the table with other partition keys."""
         if fields == self.partition_by:
             return self
         self._refuse_skipped(fields)
@@ -356,11 +322,7 @@ class TableDraft:
                 )
 
     def skipping(self, names: Sequence[str], outer: Options) -> TableDraft:
-        """Return the table without bounds in the statistics of top-level columns, and what lies in them.
-
-        Raises:
-            InvalidOptionError: no such column, a partition key, or one that holds VARIANT or GEOMETRY.
-        """
+        """Return the table without bounds in the statistics of top-level columns, and what lies in them."""
         columns = [self._skippable(name) for name in names]
         text = ",".join(dict.fromkeys(str(one.id) for one in columns))
         return self.with_option(SKIP_STATS_COLUMNS, text, outer)
@@ -411,11 +373,7 @@ class TableDraft:
         return replace(self, inlined=(*self.inlined, batch), layout=layout)
 
     def with_deletes(self, deletes: tuple[Change, ...]) -> TableDraft:
-        """Return the table without some rows of its base.
-
-        Raises:
-            InvalidInputError: rows were deleted before, in the same transaction.
-        """
+        """Return the table without some rows of its base."""
         if self.deletes or self.is_truncated:
             raise InvalidInputError(f"Delete all rows of {self.name} in one step of the transaction.")
         return replace(self, deletes=deletes)

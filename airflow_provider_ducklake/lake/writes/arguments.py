@@ -33,11 +33,7 @@ _ALIAS = re.compile(r"[^\W\d]\w*")
 
 
 def parse_word(name: str, value: str, words: type[Word]) -> Word:
-    """Return the word that a user gave.
-
-    Raises:
-        InvalidInputError: lists the words there are.
-    """
+    """Return the word that a user gave."""
     try:
         return words(value)
     except ValueError:
@@ -45,11 +41,7 @@ def parse_word(name: str, value: str, words: type[Word]) -> Word:
 
 
 def parse_flag(name: str, value: object) -> bool:
-    """Return a flag, which a template renders as a string.
-
-    Raises:
-        InvalidInputError: neither true nor false.
-    """
+    """Return a flag, which a template renders as a string."""
     word = str(value).strip().lower()
     if word not in ("true", "false"):
         raise InvalidInputError(f"{name} is {value!r}; give True or False.")
@@ -57,11 +49,7 @@ def parse_flag(name: str, value: object) -> bool:
 
 
 def parse_at(value: object) -> int | datetime | str | None:
-    """Return what names a snapshot: its id, an aware time or a tag; a template renders all as strings.
-
-    Raises:
-        InvalidInputError: it names none.
-    """
+    """Return what names a snapshot: its id, an aware time or a tag; a template renders all as strings."""
     if isinstance(value, str):
         word = value.strip()
         if word in ("", "None"):
@@ -78,11 +66,7 @@ def parse_at(value: object) -> int | datetime | str | None:
 
 
 def parse_size(name: str, value: int | str | None) -> int | None:
-    """Return a number of bytes; None where it is not given.
-
-    Raises:
-        InvalidInputError: it cannot be read.
-    """
+    """Return a number of bytes; None where it is not given."""
     if value is None or value == "None":
         return None
     try:
@@ -94,11 +78,7 @@ def parse_size(name: str, value: int | str | None) -> int | None:
 
 
 def parse_count(name: str, value: int | str | None) -> int | None:
-    """Return a number of 1 or more; None where it is not given.
-
-    Raises:
-        InvalidInputError: it is not a whole number, or less than 1.
-    """
+    """Return a number of 1 or more; None where it is not given."""
     if value is None or value == "None":
         return None
     if not str(value).strip().isdecimal() or int(value) < 1:
@@ -107,11 +87,7 @@ def parse_count(name: str, value: int | str | None) -> int | None:
 
 
 def parse_min_rows(value: object) -> int:
-    """Return a number of rows, which a template renders as a string.
-
-    Raises:
-        InvalidInputError: it is not a whole number.
-    """
+    """Return a number of rows, which a template renders as a string."""
     if not str(value).strip().isdecimal():
         raise InvalidInputError(f"min_rows is {value!r}. Give a whole number, 0 or more.")
     return int(str(value))
@@ -128,11 +104,7 @@ def names_of(value: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def parse_age(name: str, value: object) -> timedelta | datetime | None:
-    """Return the interval before now, or the moment, that an argument means; None where it is not given.
-
-    Raises:
-        InvalidInputError: it is neither, or a time without an offset.
-    """
+    """Return the interval before now, or the moment, that an argument means; None where it is not given."""
     match value:
         case None | timedelta():
             return value
@@ -150,11 +122,7 @@ def parse_age(name: str, value: object) -> timedelta | datetime | None:
 
 
 def parse_span(name: str, value: object) -> timedelta:
-    """Return the interval that an argument means.
-
-    Raises:
-        InvalidInputError: it is not an interval.
-    """
+    """Return the interval that an argument means."""
     match value:
         case timedelta():
             return value
@@ -165,11 +133,7 @@ def parse_span(name: str, value: object) -> timedelta:
 
 
 def clauses_of(given: Clauses, action: str, *, all_columns: bool) -> Clauses:
-    """Return the clauses of a kind; ``all_columns``: its short form, one clause for ``"*"``.
-
-    Raises:
-        InvalidInputError: both are given.
-    """
+    """Return the clauses of a kind; ``all_columns``: its short form, one clause for ``"*"``."""
     if all_columns and given:
         raise InvalidInputError(
             "update_all replaces when_matched, and insert_all replaces when_not_matched: give one of each "
@@ -179,11 +143,7 @@ def clauses_of(given: Clauses, action: str, *, all_columns: bool) -> Clauses:
 
 
 def check_aliases(target: str, source: str) -> None:
-    """Refuse names that a text could not tell apart.
-
-    Raises:
-        InvalidInputError: says which names may be given.
-    """
+    """Refuse names that a text could not tell apart."""
     if not (_ALIAS.fullmatch(target) and _ALIAS.fullmatch(source)) or fold(target) == fold(source):
         raise InvalidInputError(
             f"target_alias={target!r} and source_alias={source!r}: give two different names of letters and "
@@ -192,11 +152,7 @@ def check_aliases(target: str, source: str) -> None:
 
 
 def check_has_clause(*clauses: Clauses) -> None:
-    """Refuse a merge without clauses.
-
-    Raises:
-        InvalidInputError: there are none.
-    """
+    """Refuse a merge without clauses."""
     if not any(clauses):
         raise InvalidInputError("There is nothing to do: give update_all, insert_all or a when_… clause.")
 
@@ -214,22 +170,14 @@ class GivenRows:
     sources: UserDatasets = None
 
     def check(self, **others: object) -> None:
-        """Refuse none or several ways to give rows; ``others`` are further ones.
-
-        Raises:
-            InvalidInputError: names what there is to choose from.
-        """
+        """Refuse none or several ways to give rows; ``others`` are further ones."""
         ways = {"source": self.source, "sql": self.sql, "transform": self.transform, **others}
         if sum(one is not None for one in ways.values()) != 1:
             *first, last = ways
             raise InvalidInputError(f"Give exactly one of {', '.join(first)} and {last}.")
 
     def resolved(self, resolve: Resolve) -> GivenSource:
-        """Return the source of a job's request.
-
-        Raises:
-            InvalidInputError: something cannot be read, or names a connection that does not exist.
-        """
+        """Return the source of a job's request."""
         from airflow_provider_ducklake.lake.spark.job.request import source_of  # noqa: PLC0415 - not needed to parse a DAG
 
         source = None if self.source is None else resolve(self.source)
@@ -272,11 +220,7 @@ class InsertChoice:
         *,
         stage_only: bool = False,
     ) -> InsertChoice:
-        """Return the choice for an operator's arguments.
-
-        Raises:
-            InvalidInputError: a word cannot be read, or some do not go together.
-        """
+        """Return the choice for an operator's arguments."""
         choice = cls(
             parse_word("mode", mode, InsertMode),
             where,
@@ -292,11 +236,7 @@ class InsertChoice:
         return self.mode is not InsertMode.APPEND or self.where is not None
 
     def check(self, *, stage_only: bool) -> None:
-        """Refuse what does not go together.
-
-        Raises:
-            InvalidInputError: says what.
-        """
+        """Refuse what does not go together."""
         if self.where is not None and self.mode is InsertMode.OVERWRITE_PARTITIONS:
             raise InvalidInputError(
                 "overwrite_where and mode='overwrite_partitions' both say which rows to replace: give one "
@@ -311,11 +251,7 @@ class InsertChoice:
 
 
 def check_partition_by(partition_by: str | Sequence[str], *, create_table: bool) -> None:
-    """Refuse keys for a table that is not to be created.
-
-    Raises:
-        InvalidInputError: says so.
-    """
+    """Refuse keys for a table that is not to be created."""
     if partition_by and not create_table:
         raise InvalidInputError(
             "partition_by applies only when the table is created: give create_table=True, too."

@@ -77,11 +77,7 @@ class Compact:
         older_than: datetime | str | None = None,
         **others: Any,  # noqa: ANN401 - see _shared
     ) -> Compact:
-        """Return the merge of small files that an operator's arguments mean.
-
-        Raises:
-            InvalidInputError: one cannot be read.
-        """
+        """Return the merge of small files that an operator's arguments mean."""
         before = parse_at(older_than)
         if isinstance(before, int | str):
             raise InvalidInputError(f"older_than={before}: give an aware datetime.")
@@ -96,11 +92,7 @@ class Compact:
         delete_threshold: float | str | None = None,
         **others: Any,  # noqa: ANN401 - see _shared
     ) -> Compact:
-        """Return the rewrite of files with deleted rows that an operator's arguments mean.
-
-        Raises:
-            InvalidInputError: one cannot be read.
-        """
+        """Return the rewrite of files with deleted rows that an operator's arguments mean."""
         try:
             threshold = None if delete_threshold in (None, "None") else float(delete_threshold)
         except ValueError:
@@ -111,12 +103,7 @@ class Compact:
         return cls(table, RewriteRule(threshold, **limits), **shared)
 
     def plan(self, lake: Lake, staging_id: str) -> JobRequest | None:
-        """Look for files to compact; None: there are none.
-
-        Raises:
-            ColumnNotFoundError: ``zorder_by`` names no column.
-            InvalidPredicateError: ``where`` cannot be read.
-        """
+        """Look for files to compact; None: there are none."""
         compaction = self.find(lake)
         table = lake.table_snapshot(self.table)
         if not compaction.bins:
@@ -135,13 +122,7 @@ class Compact:
         return JobRequest(job_id, source, (plan,), verb=verb)
 
     def find(self, lake: Lake) -> Compaction:
-        """Return which files would become which.
-
-        Raises:
-            TableNotFoundError: there is no such table.
-            InvalidPredicateError: ``where`` cannot be read.
-            UnsupportedFeatureError: the table has columns that this release does not write.
-        """
+        """Return which files would become which."""
         if isinstance(self.rule, RewriteRule):
             return lake.plan_rewrite(self.table, self.rule)
         return lake.plan_merge(self.table, self.rule, filter=self.where, older_than=self.older_than)
@@ -185,12 +166,6 @@ def compact(  # noqa: PLR0913 - the last two have defaults
     """Commit what earlier tries left, compact what is left to compact, and commit that.
 
     ``attempts`` are the ids under which the tries of this task keep their files, the last one this try's.
-
-    Raises:
-        InvalidInputError, NotFoundError: bad input; no job was started.
-        CatalogRefusedError: the database's user may not do this; no job was started.
-        SparkJobError: the job failed; what was complete is committed.
-        JobGoesOn: it runs, and is not waited for.
     """
     finished = finish_earlier(lake, submitter, attempt)
     staging_ids = [

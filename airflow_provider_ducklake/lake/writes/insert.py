@@ -244,9 +244,6 @@ def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | Non
     """Run the job and write down what its files are for; nothing of them is visible.
 
     Whoever commits reads the job's documents: they are written where the submitter left none.
-
-    Raises:
-        InvalidInputError, NotFoundError, SparkJobError, JobGoesOn: as ``run``.
     """
     submitter.ready()
     begun = begin(verb, lake, submitter, Commit(CommitInfo(), attempt=attempt))
@@ -288,12 +285,7 @@ def _summary_of_stage(staged: StagedWrite, uri: str) -> Summary:
 
 
 def plan_into(choice: InsertChoice, lake: Lake, table: TableSnapshot, directory: str) -> WritePlan:
-    """Return the plan for writing to a table that exists.
-
-    Raises:
-        InvalidInputError: its partitions are to be replaced, and it has none.
-        InvalidPredicateError, ColumnNotFoundError: ``where`` or ``zorder_by`` cannot be meant.
-    """
+    """Return the plan for writing to a table that exists."""
     if choice.mode is InsertMode.OVERWRITE_PARTITIONS and table.partition_spec is None:
         raise InvalidInputError(
             f"mode='overwrite_partitions': {table.name} is not partitioned. Use mode='overwrite', or "
@@ -333,10 +325,6 @@ def changes_of(
     """Return what a job's result makes of the table as it was planned.
 
     ``found`` are the rows that it was to find.
-
-    Raises:
-        TransactionConflictError: the table is another one by now.
-        UnsupportedFeatureError: a file may hold rows of a partition to be replaced and of others.
     """
     if choice.evolution is SchemaEvolution.STRICT:
         adding = append_to_existing(table, result)

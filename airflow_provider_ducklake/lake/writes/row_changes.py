@@ -141,12 +141,7 @@ def summary_of_records(table: TableName, records: Sequence[CommitRecord]) -> Sum
 def plan_change(
     verb: str, changes: RowChangeSource, where: Predicate, engine: str, job_id: str
 ) -> PlannedRowChange:
-    """Plan a change of rows, of which ``where`` is true for all.
-
-    Raises:
-        ColumnNotFoundError: a text certainly names a column that there is not.
-        InvalidInputError: a text has a star or a subquery.
-    """
+    """Plan a change of rows, of which ``where`` is true for all."""
     _check_names(changes)
     changes = _read_before(changes)
     plan = changes.target
@@ -214,9 +209,6 @@ def find_target(
     The first of the ``aliases`` is what the condition calls the table, the others are of other tables. The
     files have the statistics of the columns that the text ``stats_of`` names. The plan has no filter: the
     job finds the rows itself; last comes what is true for all of them, as far as it can be read.
-
-    Raises:
-        TableNotFoundError: there is no such table.
     """
     found = lake.table_snapshot(table)
     where = None
@@ -235,10 +227,6 @@ def find_rows(lake: Lake, table: TableName, condition: str) -> tuple[ScanPlan, P
 
     Between both is what is true for all of these rows, as far as it can be read. A condition that compares
     boxes of geometries is no Spark SQL but a filter, which the plan has then.
-
-    Raises:
-        TableNotFoundError: there is no such table.
-        InvalidPredicateError, ColumnNotFoundError: the filter cannot be read.
     """
     if not compares_boxes(condition):
         return *find_target(lake, table, condition), condition
@@ -250,21 +238,13 @@ def find_rows(lake: Lake, table: TableName, condition: str) -> tuple[ScanPlan, P
 
 
 def check_columns(plan: ScanPlan, paths: Iterable[str]) -> None:
-    """Look for columns before a job does, which takes longer; of a field only its column is looked for.
-
-    Raises:
-        ColumnNotFoundError: the table has no such column.
-    """
+    """Look for columns before a job does, which takes longer; of a field only its column is looked for."""
     for path in paths:
         plan.table.schema.find(split_parts(path)[0], str(plan.table.name))
 
 
 def check_condition(where: object, verb: str) -> None:
-    """Refuse to change all rows of a table unless a condition says so.
-
-    Raises:
-        InvalidInputError: there is no condition.
-    """
+    """Refuse to change all rows of a table unless a condition says so."""
     if not str(where or "").strip():
         raise InvalidInputError(
             f"where is {where!r}. Give a condition; to {verb} all rows, give where='true'."
@@ -272,11 +252,7 @@ def check_condition(where: object, verb: str) -> None:
 
 
 def check_values(values: object, name: str) -> Mapping[str, str]:
-    """Return expressions by the columns that they are for.
-
-    Raises:
-        InvalidInputError: something else.
-    """
+    """Return expressions by the columns that they are for."""
     is_mapping = hasattr(values, "items") and bool(values)
     if not is_mapping or not all(isinstance(one, str) for pair in values.items() for one in pair):  # type: ignore[attr-defined]  # asked for above
         raise InvalidInputError(
@@ -412,11 +388,7 @@ def _lake_source(lake: Lake, table: TableName, at: int, job_id: str) -> LakeSour
 
 
 def _clauses(items: object, name: str, *actions: Action) -> tuple[Clause, ...]:
-    """Return the clauses that a user gave.
-
-    Raises:
-        InvalidInputError: one cannot be read, or never applies since one before it always does.
-    """
+    """Return the clauses that a user gave."""
     listed = [items] if isinstance(items, dict) else items
     if not isinstance(listed, list | tuple):
         raise InvalidInputError(f"{name} is {items!r}; give a list of clauses.")

@@ -65,11 +65,7 @@ class Begun:
 
 
 def begin(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Begun:
-    """Plan a verb, or go on with the job that an earlier try submitted for it.
-
-    Raises:
-        DuckLakeError: as ``Verb.plan``.
-    """
+    """Plan a verb, or go on with the job that an earlier try submitted for it."""
     if not isinstance(submitter, DetachedSubmitter) or commit.attempt is None:
         return Begun(verb.plan(lake, commit, submitter.resolve), submitter)
     found: Begun | None = None
@@ -145,11 +141,7 @@ class Finished:
 
 
 def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) -> Finished:
-    """Wait for the jobs that tries of the task submitted, whose files are committed wherever they ended.
-
-    Raises:
-        JobGoesOn, ClusterUnavailableError: one runs, or may run.
-    """
+    """Wait for the jobs that tries of the task submitted, whose files are committed wherever they ended."""
     finished = Finished()
     if isinstance(submitter, DetachedSubmitter) and attempt is not None:
         for job in lake.submitted_jobs(attempt.key):
@@ -231,12 +223,7 @@ def _application(submitter: DetachedSubmitter, job: SubmittedJob) -> str | None:
 
 
 def _request_of(lake: Lake, job: SubmittedJob) -> JobRequest:
-    """Return the request of a job that was submitted, and of no other.
-
-    Raises:
-        UntrustedValueError: it is another one, or names a directory where the lake must not write.
-        SparkJobError, StorageError: it cannot be read.
-    """
+    """Return the request of a job that was submitted, and of no other."""
     uri = job_io.request_uri(job.directory)
     request = job_io.read_request(uri, job.request_digest, lake.storage_options)
     if request.job_id != job.job_id:
@@ -392,12 +379,6 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
 
     On any failure nothing is visible and the job's files are removed, but where the outcome of COMMIT is
     unknown: then the files stay, and a retry under the same key finds out.
-
-    Raises:
-        InvalidInputError, NotFoundError: bad input; no job was started.
-        SparkJobError: the job failed.
-        CommitError: nothing was committed.
-        CommitStateUnknownError: the connection broke during COMMIT.
     """
     if commit.seen.done:
         forget_committed(lake, submitter, commit)
@@ -489,12 +470,7 @@ def _announce_unconfirmed(records: Iterable[CommitRecord]) -> None:
 
 
 def check(lake: Lake, request: JobRequest, submitter: Submitter) -> None:
-    """Refuse a request whose job would fail, before it is registered.
-
-    Raises:
-        UntrustedValueError: a table has its directory where the lake must not write.
-        InvalidInputError, NotFoundError: this Spark could not run it.
-    """
+    """Refuse a request whose job would fail, before it is registered."""
     for directory in request.directories:
         lake.check_writable(directory)
     submitter.check(request, lake.storage_options)
@@ -538,12 +514,7 @@ def release(lake: Lake, request: JobRequest) -> None:
 
 
 def ran(lake: Lake, request: JobRequest, submitter: Submitter) -> Results:
-    """Run the job; where it fails, remove its files.
-
-    Raises:
-        DuckLakeError: the job's own error.
-        JobGoesOn: it runs, and is not waited for.
-    """
+    """Run the job; where it fails, remove its files."""
     try:
         return submitter.run(request, lake.storage_options)
     except MAY_RUN:
@@ -648,11 +619,7 @@ def remove_files(lake: Lake, request: JobRequest, *, has_files: bool = True) -> 
 
 
 def announce_replaced(lake: Lake, seen: Replay) -> None:
-    """Say whose rows are replaced, and find out before any work whether they can be.
-
-    Raises:
-        UnsupportedFeatureError, TransactionConflictError: they cannot.
-    """
+    """Say whose rows are replaced, and find out before any work whether they can be."""
     for record in seen.replaced:
         log.info(
             "%s: its %d rows of snapshot %d are replaced.",

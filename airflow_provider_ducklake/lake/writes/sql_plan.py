@@ -105,12 +105,7 @@ class Target:
 
 
 def find_target(lake: Lake, name: QualifiedName, mode: WriteMode, at: Snapshot, job_id: str) -> Target | None:
-    """Return a table to be written; None: it exists, and was to be made only if it did not.
-
-    Raises:
-        TableNotFoundError: there is none.
-        AlreadyExistsError: there is one, and it was to be made.
-    """
+    """Return a table to be written; None: it exists, and was to be made only if it did not."""
     try:
         existing = lake.table_snapshot(name, at.id)
     except TableNotFoundError:
@@ -177,13 +172,7 @@ class Reads:
         return ()
 
     def query(self, query: SparkQuery) -> str:
-        """Return the text to run for a query, whose tables are there from then on.
-
-        Raises:
-            TableNotFoundError: a name of neither a table nor a view.
-            UnsupportedFeatureError: a view in another dialect than Spark's, or too many that read each other.
-            InvalidInputError: a view reads itself.
-        """
+        """Return the text to run for a query, whose tables are there from then on."""
         for one in query.references:
             self.conditions.setdefault(one.name.folded, []).append(one.condition)
         return query.with_views({key: quoted(self.view_of(name)) for key, name in query.reads.items()})

@@ -43,12 +43,7 @@ _DEEPEST = 32  # lists in lists
 
 
 def uris_of(staged: Staged, depth: int = 0) -> list[str]:
-    """Return where staged writes lie, for what tasks returned: results, URIs, and lists of them.
-
-    Raises:
-        InvalidInputError: something else is among them, as the None of a task that did not succeed, or lists
-            are nested too deeply.
-    """
+    """Return where staged writes lie, for what tasks returned: results, URIs, and lists of them."""
     _check_depth(depth)
     match staged:
         case str():
@@ -84,14 +79,7 @@ def uris_of_ended(staged: Staged, depth: int = 0) -> list[str]:
 
 
 def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
-    """Return staged writes of a lake that wait for their commit.
-
-    Raises:
-        InvalidInputError: one is not a staged write of this lake, is given twice, or was committed or
-            discarded.
-        StorageError: a file of one is missing.
-        UntrustedValueError: its documents say something else than the catalog, or name what no job writes.
-    """
+    """Return staged writes of a lake that wait for their commit."""
     uris = uris_of(staged)
     jobs = _jobs(lake, uris)
     seen: set[str] = set()
@@ -130,12 +118,7 @@ def _is_table_of(lake: Lake, target: Target) -> bool:
 
 
 def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
-    """Return the jobs of staged writes; only directories that the lake knows are ever touched.
-
-    Raises:
-        InvalidInputError: one is not a staged write of this lake.
-        UntrustedValueError: the catalog has the directory of one outside the data path, or of another job.
-    """
+    """Return the jobs of staged writes; only directories that the lake knows are ever touched."""
     ids = [job_io.job_of_stage(uri) for uri in uris]
     known = lake.registered_jobs(ids)
     for uri, job_id in zip(uris, ids, strict=True):
@@ -162,12 +145,7 @@ def _released(lake: Lake, uri: str, job: RegisteredJob) -> InvalidInputError:
 
 
 def tidy_up(lake: Lake, staged: Staged) -> None:
-    """Remove what only the commit needed, of the writes among ``staged`` that were committed.
-
-    Raises:
-        InvalidInputError: one is not a staged write of this lake.
-        StorageError: a file cannot be deleted.
-    """
+    """Remove what only the commit needed, of the writes among ``staged`` that were committed."""
     uris = uris_of(staged)
     for uri, job in zip(uris, _jobs(lake, uris), strict=True):
         if job.released_at is not None and exists(uri, lake.storage_options):
@@ -178,11 +156,6 @@ def discard(lake: Lake, uris: list[str]) -> list[str]:
     """Give up the staged writes that were not committed, and remove their files; return which they were.
 
     One that fails does not keep the others; the first error is raised at the end, with the rest as notes.
-
-    Raises:
-        InvalidInputError: one is not a staged write of this lake.
-        SparkJobError, UntrustedValueError: a document of one is damaged; its files are removed all the same.
-        StorageError: files cannot be removed.
     """
     discarded: list[str] = []
     errors: list[DuckLakeError] = []
@@ -225,11 +198,7 @@ log = logger(__name__)
 
 
 def check_given(staged: Staged) -> None:
-    """Refuse nothing, and what is not a staged write.
-
-    Raises:
-        InvalidInputError: says which.
-    """
+    """Refuse nothing, and what is not a staged write."""
     if not uris_of(staged):
         raise InvalidInputError(
             "There is nothing to commit: staged is empty. Give the return values of tasks with "
@@ -238,13 +207,7 @@ def check_given(staged: Staged) -> None:
 
 
 def commit_staged(lake: Lake, staged: Staged, commit: Commit) -> Summary:
-    """Commit staged writes, or find that an earlier try did; see ``DuckLakeCommitOperator``.
-
-    Raises:
-        InvalidInputError: the writes do not go together, or one was committed or discarded meanwhile.
-        CommitError: nothing was committed, and everything is still staged.
-        CommitStateUnknownError: the connection broke during COMMIT.
-    """
+    """Commit staged writes, or find that an earlier try did; see ``DuckLakeCommitOperator``."""
     if commit.seen.done:
         return _earlier(lake, staged, commit.seen.done)
     announce_replaced(lake, commit.seen)
@@ -271,12 +234,6 @@ def commit_writes(lake: Lake, staged: Sequence[StagedWrite], commit: Commit) -> 
 
     Each is checked against what was committed since its own plan. None: there was nothing to commit; the
     writes are given up then, as a commit would release them.
-
-    Raises:
-        InvalidInputError: the writes do not go together.
-        FilesReleasedError: one was committed or discarded meanwhile.
-        CommitError: nothing was committed; the writes still can be.
-        CommitStateUnknownError: the connection broke during COMMIT.
     """
     staged = [_in_schema(lake, one) for one in staged]
     stages = [Stage(base, changes) for base, changes in plan_stages(staged, _made_since(lake, staged))]

@@ -73,11 +73,7 @@ class Stream:
 
     @property
     def directory(self) -> str:
-        """The checkpoint's directory; ends in ``/``.
-
-        Raises:
-            InvalidInputError: it is relative: worker and Spark would look at two places.
-        """
+        """The checkpoint's directory; ends in ``/``."""
         if not is_absolute(self.checkpoint):
             raise InvalidInputError(
                 f"checkpoint={self.checkpoint!r} is relative; give an absolute path or a URI."
@@ -97,12 +93,7 @@ class Stream:
 def stream(
     verb: Stream, lake: Lake, submitter: Submitter, info: CommitInfo, attempt: Attempt | None = None
 ) -> Summary:
-    """Commit what an earlier try staged, stage what is new, and commit that.
-
-    Raises:
-        InvalidInputError, NotFoundError: bad input; no job was started.
-        SparkJobError: the job failed; the batches before the failure are committed.
-    """
+    """Commit what an earlier try staged, stage what is new, and commit that."""
     finished = finish_earlier(lake, submitter, attempt)
     committed = _commit(verb, lake, info)
     if finished.error is not None:
@@ -185,15 +176,6 @@ def commit_batches(
     ``table`` is the newest. Where a batch cannot be committed, those before it are, and it stays staged with
     those after it. At last the jobs with ``job_ids`` are released. Others may still have a driver that runs
     on; a clean-up of orphaned files gives those up in time.
-
-    Raises:
-        StorageError: files of a batch are missing.
-        UnsupportedFeatureError: the table got other columns or partitioning after a batch was written.
-        UntrustedValueError: the record of a batch names files of another table, or no job of the stream.
-            Or its files are the lake's already: somebody has made a copy of a record.
-        FilesReleasedError: a clean-up has given the files of a batch up, and may be deleting them.
-        CommitError: a batch was not committed; it stays staged.
-        CommitStateUnknownError: the connection broke during COMMIT.
     """
     base, options = table.snapshot.id, lake.storage_options
     query_id = stream_io.query_id(checkpoint, options)

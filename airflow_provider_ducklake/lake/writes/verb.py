@@ -125,11 +125,7 @@ class PlannedWrite(Protocol):
         """What the job is to do; None: there is nothing for one to do."""
 
     def write(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
-        """Return what the results make of the lake; None: nothing.
-
-        Raises:
-            TransactionConflictError: the table is another one than planned.
-        """
+        """Return what the results make of the lake; None: nothing."""
 
     def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
         """Return what the same files can still become after a conflict; None: nothing."""
@@ -142,12 +138,7 @@ class Verb(Protocol):
     """What a user wants, as said: nothing is looked up before ``plan``."""
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedWrite:
-        """Plan on the newest snapshot; ``resolve`` completes a source that names a connection.
-
-        Raises:
-            InvalidInputError: an argument cannot be read.
-            NotFoundError: a table, column or snapshot does not exist.
-        """
+        """Plan on the newest snapshot; ``resolve`` completes a source that names a connection."""
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
         """Return the summary of a commit that was made before, as far as the catalog kept it."""
@@ -157,33 +148,16 @@ class Submitter(Protocol):
     """How a job gets to Spark."""
 
     def ready(self) -> None:
-        """Refuse a Spark that could run no job, before anything is planned.
-
-        Raises:
-            InvalidInputError: says why.
-        """
+        """Refuse a Spark that could run no job, before anything is planned."""
 
     def resolve(self, source: UserSource) -> UserSource:
-        """Complete a source that names a connection; others come back as they are.
-
-        Raises:
-            InvalidInputError: there is no such connection.
-        """
+        """Complete a source that names a connection; others come back as they are."""
 
     def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
-        """Refuse a request that this Spark would fail at, as far as it can be told before.
-
-        Raises:
-            InvalidInputError, NotFoundError: says why.
-        """
+        """Refuse a request that this Spark would fail at, as far as it can be told before."""
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
-        """Run the job to its end.
-
-        Raises:
-            DuckLakeError: the job's own error.
-            SparkJobError: it ended without saying why.
-        """
+        """Run the job to its end."""
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Remove what only this way to Spark needed, and leave the job's data files."""
@@ -232,21 +206,11 @@ class DetachedSubmitter(ABC):
     def start(
         self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
     ) -> None:
-        """Submit the job; ``note`` is called with what the cluster calls it as soon as that is known.
-
-        Raises:
-            SparkJobError: the cluster did not take it.
-        """
+        """Submit the job; ``note`` is called with what the cluster calls it as soon as that is known."""
 
     @abstractmethod
     def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
-        """Wait until a job that was submitted has ended, and return its results.
-
-        Raises:
-            DuckLakeError: the job's own error.
-            SparkJobError: it ended without saying why.
-            JobGoesOn: it runs, and is not to be waited for here.
-        """
+        """Wait until a job that was submitted has ended, and return its results."""
 
     @abstractmethod
     def find(self, job_id: str) -> str | None:

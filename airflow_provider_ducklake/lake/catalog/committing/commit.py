@@ -145,14 +145,6 @@ def commit(
     """Commit the changes as one new snapshot; where nothing changes, note the rest and return None.
 
     ``locate`` says where a lake path lies: delete files that hold the snapshot's id are written here.
-
-    Raises:
-        TransactionConflictError: a later commit conflicts with this one; nothing landed.
-        ZombieCommitError: a later generation of the same task has committed; nothing landed.
-        CommitRetriesExceededError: every attempt lost the race; nothing landed.
-        CommitStateUnknownError: the connection broke during COMMIT; the snapshot may exist.
-        CounterBehindError: a counter of the newest snapshot is wrong; nothing landed.
-        StorageError: a local file of the commit cannot be made to last.
     """
     if not planned.makes_snapshot:
         return _note(catalog, planned, retry) if planned.changes or planned.consumed is not None else None
@@ -287,11 +279,7 @@ def _attempt_locked(
 
 
 def check_stage(catalog: Catalog, stage: Stage) -> None:
-    """Check a stage as its commit would do now; by the commit itself it may be another matter.
-
-    Raises:
-        TransactionConflictError: it conflicts with a commit since its base.
-    """
+    """Check a stage as its commit would do now; by the commit itself it may be another matter."""
     planned = PlannedCommit((stage,), CommitInfo())
     with catalog.dialect.reading() as connection:
         questions = _questions(catalog, planned)
@@ -325,13 +313,7 @@ def _earlier(
     keyed: KeyedCommit,
     answers: Mapping[str, Any],
 ) -> tuple[CommitRecord, ...]:
-    """Return the records of this commit if it was made already.
-
-    Raises:
-        ZombieCommitError: a later generation was.
-        TransactionConflictError: an earlier generation was, since we planned, or a restore undid one, or
-            brought rows of it back.
-    """
+    """Return the records of this commit if it was made already."""
     found: Sequence[CommitRecord] = answers["records"]
     head: SnapshotId = answers["progress"].head.id
     now = commit_keys.replay(connection, catalog, found, keyed.key, keyed.on_clear)
@@ -447,11 +429,7 @@ class Committer:
         retry: RetryPolicy = DEFAULT_RETRY,
         keyed: KeyedCommit | None = None,
     ) -> CommittedSnapshot | None:
-        """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``.
-
-        Raises:
-            InvalidInputError: the lake demands a commit message and there is none.
-        """
+        """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``."""
         planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed)
         self.demand_message(planned)
         return self.commit_planned(planned, retry)
@@ -469,21 +447,13 @@ class Committer:
 
         The commit releases the jobs that wrote the files; where nothing is to be committed they stay as they
         are. What is ``consumed`` is noted in the same transaction, also without changes.
-
-        Raises:
-            InvalidInputError: the lake demands a commit message and there is none.
-            FilesReleasedError: a job was released before.
         """
         planned = PlannedCommit(tuple(stages), info, keyed, releases=tuple(job_ids), consumed=consumed)
         self.demand_message(planned)
         return self.commit_planned(planned)
 
     def demand_message(self, planned: PlannedCommit) -> None:
-        """Refuse a snapshot without a message where the lake demands one.
-
-        Raises:
-            InvalidInputError: there is none.
-        """
+        """Refuse a snapshot without a message where the lake demands one."""
         if planned.makes_snapshot and planned.info.message is None:
             with self._lake.reading() as connection:
                 rows = read.option_rows(connection, self._lake.catalog.tables)

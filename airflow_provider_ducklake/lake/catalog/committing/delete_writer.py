@@ -82,13 +82,7 @@ class DeleteWriter:
         return bool(self._wanted) and self._rounds < _ROUNDS_OUTSIDE
 
     def write_for(self, snapshot_id: SnapshotId) -> None:
-        """Write the files that are missing or hold the id of another snapshot.
-
-        Raises:
-            StorageError: one cannot be written, or a delete file that it repeats not be read.
-            InvalidInputError: a row was deleted before.
-            UntrustedValueError: the lake must not write where a table has its directory.
-        """
+        """Write the files that are missing or hold the id of another snapshot."""
         from airflow_provider_ducklake.lake.storage.deletes.deletes import write_deletes  # noqa: PLC0415 - heavy
         from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415
 
@@ -114,11 +108,7 @@ class DeleteWriter:
         return written.stamped_for in (None, snapshot_id)
 
     def changes_for(self, snapshot_id: SnapshotId) -> tuple[Change, ...]:
-        """Return the changes with their delete files as the snapshot is to have them.
-
-        Raises:
-            OtherSnapshotError: they have to be rewritten first, outside the lock.
-        """
+        """Return the changes with their delete files as the snapshot is to have them."""
         if not all(self._is_written(file, snapshot_id) for file in self._wanted):
             if self.may_write_outside:
                 raise OtherSnapshotError
@@ -199,11 +189,7 @@ def _files(
     change: Ending,
     ids: list[DataFileId],
 ) -> tuple[str, list[LiveDataFile]]:
-    """Return the table's directory, and those of the files that it has at the snapshot.
-
-    Raises:
-        TransactionConflictError: it has no such table any more.
-    """
+    """Return the table's directory, and those of the files that it has at the snapshot."""
     tables = catalog.tables
     rows = read.table_rows(connection, tables, base)
     row = next((one for one in rows if one.id == change.table_id), None)  # another may have its name by now

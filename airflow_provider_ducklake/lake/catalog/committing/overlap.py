@@ -51,11 +51,7 @@ def check_overlap(
     head: Snapshot,
     since: Collection[RecordedSnapshot],
 ) -> None:
-    """Compare rows that a stage read, and rows and files that it changes, with what came and went since.
-
-    Raises:
-        TransactionConflictError: names a file or row in which both meet.
-    """
+    """Compare rows that a stage read, and rows and files that it changes, with what came and went since."""
     for change in stage.changes:
         if not isinstance(change, OfTable):
             continue

@@ -85,12 +85,7 @@ class _Database:
 
 
 def parse_url(url: str | URL) -> URL:
-    """Return the URL of a catalog database this release can open, with its driver.
-
-    Raises:
-        InvalidInputError: unreadable, another database or driver, or SQLite or DuckDB without a file. The
-            text never holds the password.
-    """
+    """Return the URL of a catalog database this release can open, with its driver."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # a port that is no number is the end of an unquoted password
@@ -133,12 +128,7 @@ def shown(url: URL) -> str:
 
 
 def open_engine(url: URL) -> Engine:
-    """Return an engine with the transactions that commits need: READ COMMITTED, or BEGINs of our own.
-
-    Raises:
-        CatalogUnavailableError: the driver is not installed.
-        InvalidInputError: a limit in the URL's query is not one.
-    """
+    """Return an engine with the transactions that commits need: READ COMMITTED, or BEGINs of our own."""
     _check_driver(url)
     limits = Limits.of(url.query)
     engine = _DATABASES[url.get_backend_name()].open(url.difference_update_query(LIMITS), limits)
@@ -457,11 +447,7 @@ def catalog_file(url: URL) -> Path | None:
 
 
 def check_directory(url: URL) -> None:
-    """Check that a SQLite or DuckDB file can be made where it is to be.
-
-    Raises:
-        CatalogUnavailableError: its directory does not exist, or a link there leads to where no file is.
-    """
+    """Check that a SQLite or DuckDB file can be made where it is to be."""
     file = catalog_file(url)
     if file is not None and file.is_symlink() and not file.exists():
         raise CatalogUnavailableError(
@@ -474,11 +460,7 @@ def check_directory(url: URL) -> None:
 
 
 def make_private(url: URL) -> None:
-    """Make the empty file of a new catalog for its owner alone: a driver lets others read it, too.
-
-    Raises:
-        CatalogUnavailableError: it cannot be made.
-    """
+    """Make the empty file of a new catalog for its owner alone: a driver lets others read it, too."""
     file = catalog_file(url)
     if file is None or file.exists():
         return
@@ -529,11 +511,7 @@ def telling() -> dict[str, tuple[str, ...]]:
 
 
 def check_complete(found: Mapping[str, Sequence[str]], tables: CatalogTables, catalog: str) -> None:
-    """Refuse a catalog that lacks what its version has.
-
-    Raises:
-        CatalogError: names the tables and columns.
-    """
+    """Refuse a catalog that lacks what its version has."""
     missing = _without(_of(tables), found)
     if missing:
         version = tables.version.value

@@ -167,11 +167,7 @@ _END_OF_NAME = bytes.fromhex("d9d505f920a163d7")
 
 
 def check_sqlite(catalog: str) -> None:
-    """Check that a SQLite file, and the files that SQLite opens beside it or its target, are plain files.
-
-    Raises:
-        UntrustedValueError: names one that is not, or a journal by which SQLite would delete another file.
-    """
+    """Check that a SQLite file, and the files that SQLite opens beside it or its target, are plain files."""
     for place in _places(catalog):
         for end in _OF_SQLITE:
             if check_plain(place + end) is not None and end == _JOURNAL:
@@ -179,11 +175,7 @@ def check_sqlite(catalog: str) -> None:
 
 
 def check_duckdb(catalog: str) -> None:
-    """Check that a DuckDB file, and the files that DuckDB opens beside it or its target, are plain files.
-
-    Raises:
-        UntrustedValueError: names one that is not.
-    """
+    """Check that a DuckDB file, and the files that DuckDB opens beside it or its target, are plain files."""
     for place in _places(catalog):
         for end in OF_DUCKDB:
             check_plain(place + end)
@@ -204,11 +196,7 @@ def _places(catalog: str) -> Iterator[str]:
 
 
 def check_plain(path: str) -> os.stat_result | None:
-    """Check that there is a regular file of no other name, and return its state, or that there is none.
-
-    Raises:
-        UntrustedValueError: it is something else.
-    """
+    """Check that there is a regular file of no other name, and return its state, or that there is none."""
     found = _state(path)
     if found is None:
         return None

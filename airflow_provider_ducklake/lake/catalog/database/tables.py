@@ -190,11 +190,7 @@ class CatalogTimestamp(CatalogType):
 
 
 def time_of(value: str | datetime | None) -> datetime | None:
-    """Return the aware UTC time of a value as any of the databases returns it.
-
-    Raises:
-        ValueError: it is no time, as SQLite has no type of its own for them.
-    """
+    """Return the aware UTC time of a value as any of the databases returns it."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -217,11 +213,7 @@ def is_needed(column: Column[Any]) -> bool:
 
 
 def check_filled(table: Table, row: Row[Any]) -> None:
-    """Refuse a row of a table that was read by ``maybe`` and lacks what each row has.
-
-    Raises:
-        CatalogError: names the column.
-    """
+    """Refuse a row of a table that was read by ``maybe`` and lacks what each row has."""
     for column in table.columns:
         type_ = column.type
         if isinstance(type_, CatalogType) and type_.is_needed and getattr(row, column.name) is None:

@@ -36,9 +36,6 @@ def bootstrap(
 
     Where CREATE TABLE is no part of a transaction, the tables come first and then all rows at once. What an
     interruption leaves there is tables without rows, which is no lake; the next call completes it.
-
-    Raises:
-        AlreadyExistsError: the database holds a DuckLake catalog already.
     """
     with dialect.creating() as connection:
         if _holds_catalog(connection, dialect, tables):

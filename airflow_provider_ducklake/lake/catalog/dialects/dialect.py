@@ -100,11 +100,7 @@ class Writer:
             self._connection.execute(effect.statement, list(effect.rows))
 
     def prepare(self) -> None:
-        """Check, before COMMIT is sent, that what the effects go to may be written to.
-
-        Raises:
-            UntrustedValueError: somebody made it more than a plain table.
-        """
+        """Check, before COMMIT is sent, that what the effects go to may be written to."""
 
     def commit(self) -> None:
         """Execute what still waits, and COMMIT."""
@@ -255,11 +251,7 @@ class CatalogDialect(ABC):
             yield connection, schema, answers
 
     def home(self, schema: str | None) -> str | None:
-        """Return the schema that a new catalog's tables are to be in, given or found.
-
-        Raises:
-            InvalidInputError: none is given, and the database has no default.
-        """
+        """Return the schema that a new catalog's tables are to be in, given or found."""
         return schema
 
     def create_metadata_schema(self, connection: Connection, name: str | None) -> None:
@@ -282,11 +274,7 @@ class CatalogDialect(ABC):
         return table.schema or ""
 
     def grants(self, connection: Connection, wanted: Wanted, schema: str) -> list[str]:  # noqa: ARG002 - as well
-        """Return the statements that give a role its rights on the catalog's tables in a schema.
-
-        Raises:
-            UnsupportedFeatureError: the catalog is a file.
-        """
+        """Return the statements that give a role its rights on the catalog's tables in a schema."""
         raise UnsupportedFeatureError(
             f"A catalog in {self.name} is a file, and has no users: whoever may write the file and its "
             "directory is a maintainer, and whoever may read it a reader. Set the permissions of the file."
@@ -393,12 +381,7 @@ class _LostRaceError(Exception):
 
 
 def with_retries(dialect: CatalogDialect, policy: RetryPolicy, attempt: Callable[[], T]) -> tuple[T, int]:
-    """Return what ``attempt``, one whole transaction, returned, and the number of attempts it took.
-
-    Raises:
-        CommitRetriesExceededError: every attempt lost the race; nothing landed.
-        DBAPIError: any other, also that somebody else held a lock for as long as we wait.
-    """
+    """Return what ``attempt``, one whole transaction, returned, and the number of attempts it took."""
     started = time.monotonic()
     retrying = Retrying(
         retry=retry_if_exception_type(_LostRaceError),
@@ -455,11 +438,7 @@ class Catalog:
         return Options.effective(rows, schema_id, table_id).with_keys_of(self.key_bytes)
 
     def check_writable(self, directory: str) -> None:
-        """Refuse a directory, which rows of the catalog name, before files are written there.
-
-        Raises:
-            UntrustedValueError: it is not below the data path, and no user said that it may be elsewhere.
-        """
+        """Refuse a directory, which rows of the catalog name, before files are written there."""
         problem = why_not_ours(directory, self.data_path, foreign_files=self.foreign_files)
         if problem is not None:
             raise UntrustedValueError("The catalog", directory, problem)

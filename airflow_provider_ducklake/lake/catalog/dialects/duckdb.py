@@ -118,12 +118,7 @@ class DuckDbDialect(CatalogDialect):
             yield connection
 
     def _connect(self, engine: Engine) -> Connection:
-        """Open the file, and look into it if anybody changed it since then.
-
-        Raises:
-            CatalogUnavailableError: as ``_opened``.
-            UntrustedValueError: there is something else in the place of what our statements name.
-        """
+        """Open the file, and look into it if anybody changed it since then."""
         connection = self._opened(engine)
         try:
             found = tuple(_state(f"{engine.url.database}{end}") for end in ("", ".wal"))
@@ -153,12 +148,7 @@ class DuckDbDialect(CatalogDialect):
             )
 
     def _opened(self, engine: Engine) -> Connection:
-        """Open the file; an I/O error, such as a lock of another process, is tried again for a while.
-
-        Raises:
-            CatalogUnavailableError: another process keeps the file open; a newer DuckDB made it; it is not a
-                DuckDB database.
-        """
+        """Open the file; an I/O error, such as a lock of another process, is tried again for a while."""
         retrying = Retrying(
             retry=retry_if_exception(_may_pass),
             wait=wait_fixed(0.1),

@@ -60,13 +60,7 @@ _LOCKS = Path("/proc/locks")
 
 @contextmanager
 def locked(url: URL, limits: Limits, *, shared: bool = False) -> Iterator[None]:
-    """Hold the catalog's lock, alone or together with other ``shared`` holders.
-
-    Raises:
-        CatalogUnavailableError: the lock file cannot be opened.
-        UntrustedValueError: something else is in its place.
-        LockTimeoutError: another process held it for longer than we wait.
-    """
+    """Hold the catalog's lock, alone or together with other ``shared`` holders."""
     file = _open(url)
     try:
         _take(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, url, limits)
@@ -80,12 +74,7 @@ def locked(url: URL, limits: Limits, *, shared: bool = False) -> Iterator[None]:
 
 
 def _open(url: URL) -> int:
-    """Open the lock file, and make it where there is none; what is no lock file of ours stays as it is.
-
-    Raises:
-        CatalogUnavailableError: it cannot be opened.
-        UntrustedValueError: something else is in its place, such as a link to another file.
-    """
+    """Open the lock file, and make it where there is none; what is no lock file of ours stays as it is."""
     path = Path(f"{url.database}.lock")
     mode = _mode_of_writers(Path(url.database or ""))
     try:
@@ -217,9 +206,6 @@ class SqliteDialect(CatalogDialect):
         """Refuse what somebody put in a table's place since the transaction before.
 
         The first transaction of an open lake asks that itself.
-
-        Raises:
-            UntrustedValueError: a table of a lake is not plain any more.
         """
         version = connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
         if self._schema_version not in (None, version):

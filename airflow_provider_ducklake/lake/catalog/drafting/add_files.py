@@ -52,12 +52,6 @@ def foreign_files(
     """Return what the table is to have of the files; those without rows are left out.
 
     ``added`` are files of the same transaction.
-
-    Raises:
-        SchemaMismatchError, InvalidPartitionError: a file does not fit the table.
-        InvalidInputError: a path is relative or means no file, or the lake has the file already.
-        UnsupportedFeatureError: the lake is encrypted.
-        StorageError: a file cannot be read.
     """
     if isinstance(paths, str):
         raise InvalidInputError(f"paths is the string {paths!r}. Give a list of paths.")
@@ -69,11 +63,7 @@ def foreign_files(
 
 
 def refuse_encrypted(lake: OpenLake, draft: TableDraft) -> None:
-    """Refuse a lake whose files all have a key.
-
-    Raises:
-        UnsupportedFeatureError: it is encrypted.
-    """
+    """Refuse a lake whose files all have a key."""
     if lake.encrypted:
         raise UnsupportedFeatureError(
             f"{draft.name}: the lake is encrypted, and DuckLake cannot register files of others there, which "
@@ -82,11 +72,7 @@ def refuse_encrypted(lake: OpenLake, draft: TableDraft) -> None:
 
 
 def refuse_taken(lake: OpenLake, paths: Sequence[str], added: Collection[str]) -> None:
-    """Refuse files that the lake would not read, or has; ``added`` are those of the same transaction.
-
-    Raises:
-        InvalidInputError: names the file.
-    """
+    """Refuse files that the lake would not read, or has; ``added`` are those of the same transaction."""
     for path in paths:
         if (problem := CatalogPath(path, is_relative=False).problem_below(lake.data_path)) is not None:
             raise InvalidInputError(f"{path} {problem}, so this lake would not read it.")
@@ -155,12 +141,7 @@ class Source:
 
 
 def read_source(lake: OpenLake, source: Source) -> SourceTable:
-    """Return what the metadata of a table says.
-
-    Raises:
-        InvalidInputError, UnsupportedFeatureError, SourceNotFoundError, UntrustedValueError, StorageError: it
-            cannot be taken, or not be read; see ``iceberg_table`` and ``delta_table``.
-    """
+    """Return what the metadata of a table says."""
     with _explaining_extras(source.format):
         if source.format == "iceberg":
             from airflow_provider_ducklake.lake.storage.foreign.iceberg import iceberg_table  # noqa: PLC0415
@@ -206,14 +187,6 @@ def source_files(
     """Return the files as the table is to have them, and their deleted rows; those without live rows go.
 
     ``added`` are files of the same transaction. Nothing is written.
-
-    Raises:
-        SchemaMismatchError: columns, or a file, do not fit the table.
-        InvalidInputError: the lake has a file already, or one is not what the metadata says.
-        InvalidPartitionError: a file does not belong to one bucket of a key, or those of a bucket lie in
-            several folders.
-        UnsupportedFeatureError: the lake is encrypted, or a file cannot be read as it is.
-        StorageError: a file cannot be read.
     """
     columns = matched(source, draft.columns, str(draft.name))
     target = Target(
@@ -239,9 +212,6 @@ def _scattered(
 
     DuckDB's compaction fails for the whole table where files of one partition do not have the folders of the
     first of them in their paths. Files without partition values it compacts, wherever they lie.
-
-    Raises:
-        InvalidPartitionError: a key is a bucket, in which DuckDB needs the values to find the rows.
     """
     folders: dict[tuple[str | None, ...], set[str]] = defaultdict(set)
     for path, values in (*_own_files(lake, draft), *((one.path, one.partition_values) for one in files)):
@@ -288,12 +258,7 @@ def with_deletes(
     files: Sequence[tuple[DataFile, Positions | None]],
     new_path: Callable[[str], str],
 ) -> list[DataFile]:
-    """Write the delete files of data files into the table's directory, and return the files with them.
-
-    Raises:
-        StorageError: one cannot be written.
-        UntrustedValueError: the lake must not write where the table has its directory.
-    """
+    """Write the delete files of data files into the table's directory, and return the files with them."""
     if any(gone is not None and gone.count for _, gone in files):
         lake.check_writable(draft.root)
     ending = "puffin" if draft.options.flag("write_deletion_vectors") else "parquet"

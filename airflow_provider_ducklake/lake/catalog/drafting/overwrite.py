@@ -69,11 +69,6 @@ def changes_of_condition(
 
     Files of which all rows go, by their statistics, are ended unread; of the others this process reads the
     condition's columns, unless a job ``found`` the rows.
-
-    Raises:
-        InvalidInputError: it would read more than ``MOST_BYTES_READ``.
-        StorageError: a file is missing or damaged.
-        TransactionConflictError: a file in which rows were found is gone.
     """
     from airflow_provider_ducklake.lake.catalog.drafting.rows import (  # noqa: PLC0415 - heavy
         matching_positions,
@@ -146,11 +141,7 @@ def changes_of_partitions(
     partitions: Collection[PartitionValues],
     locate: Locate,
 ) -> Iterator[Change]:
-    """Yield what takes out the rows of partitions, by their values for the table's keys.
-
-    Raises:
-        UnsupportedFeatureError: a file holds, or may hold, rows of one and others.
-    """
+    """Yield what takes out the rows of partitions, by their values for the table's keys."""
     assert table.partition_spec is not None
     fields, wanted = table.partition_spec.fields, frozenset(partitions)
     types = {column.id: column.type for column in table.schema.walk()}
@@ -231,11 +222,7 @@ class EarlierRows:
 def find_earlier_rows(
     connection: Connection, catalog: Catalog, snapshot: Snapshot, records: Iterable[CommitRecord]
 ) -> tuple[EarlierRows, ...]:
-    """Ask the catalog for the rows of earlier commits; tables that were dropped since count as empty.
-
-    Raises:
-        TransactionConflictError: a file's deletes are of a newer snapshot.
-    """
+    """Ask the catalog for the rows of earlier commits; tables that were dropped since count as empty."""
     rows = {row.id: row for row in read.table_rows(connection, catalog.tables, snapshot.id)}
     found = []
     for record in records:
@@ -308,11 +295,7 @@ def _inlined_row_ids(
 
 
 def replaced_rows(found: EarlierRows, locate: Locate) -> tuple[Change, ...]:
-    """Return what takes the live rows of an earlier commit out of their table, and no other rows.
-
-    Raises:
-        StorageError: a file that may hold such rows cannot be read.
-    """
+    """Return what takes the live rows of an earlier commit out of their table, and no other rows."""
     from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
     targets = found.targets

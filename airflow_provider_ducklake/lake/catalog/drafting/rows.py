@@ -80,12 +80,7 @@ def read_targets(
     file_ids: Collection[DataFileId],
     row_ids: Collection[int] = (),
 ) -> Targets:
-    """Return what a table's snapshot says of those of the files that it has, in a few questions.
-
-    Raises:
-        TransactionConflictError: other rows of such a file were deleted since the snapshot.
-        UnsupportedFeatureError: such a file has two delete files.
-    """
+    """Return what a table's snapshot says of those of the files that it has, in a few questions."""
     if not file_ids:
         return _targets(connection, catalog, table, (), row_ids)
     (first, *more) = in_parts(file_ids)
@@ -98,11 +93,7 @@ def read_targets(
 def read_targets_where(
     connection: Connection, catalog: Catalog, table: TableSnapshot, condition: ColumnElement[bool]
 ) -> Targets:
-    """Return what a table's snapshot says of those data files for which a condition on their rows holds.
-
-    Raises:
-        TransactionConflictError, UnsupportedFeatureError: as ``read_targets``.
-    """
+    """Return what a table's snapshot says of those data files for which a condition on their rows holds."""
     return _targets(connection, catalog, table, _files(connection, catalog, table, condition))
 
 
@@ -162,10 +153,6 @@ def changes_of_job(targets: Targets, changes: RowChanges, scope: RowScope, locat
     The delete files of the job become those of the lake where nothing was deleted before; others are read,
     and are among the files that are unused after the commit. Which rows are inserted depends on those that
     the table has: there rows that go meanwhile are a conflict, too.
-
-    Raises:
-        TransactionConflictError: a file, or a row in the catalog, is gone, or the table's columns changed.
-        StorageError: a delete file cannot be read.
     """
     table = targets.table
     made = [
@@ -216,13 +203,7 @@ def delete_changes(
     row_ids: Collection[int],
     locate: Locate,
 ) -> Iterator[Change]:
-    """Yield what deletes live rows at positions of data files, and inlined rows by their ids.
-
-    Raises:
-        TransactionConflictError: a file, or a row in the catalog, is gone.
-        StorageError: a delete file cannot be read.
-        InvalidInputError: a file would lose more rows than it has.
-    """
+    """Yield what deletes live rows at positions of data files, and inlined rows by their ids."""
     _check_present(targets, positions)
     from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
@@ -305,12 +286,7 @@ def changes_of_given_rows(
     row_ids: Collection[int],
     locate: Locate,
 ) -> Iterator[Change]:
-    """Yield what deletes rows at positions of data files, and inlined rows by their ids.
-
-    Raises:
-        InvalidInputError: a file, position or row id that the table does not have, or has lost already.
-        StorageError: a delete file cannot be read.
-    """
+    """Yield what deletes rows at positions of data files, and inlined rows by their ids."""
     table = targets.table
     if targets.missing_row_ids:
         raise InvalidInputError(
@@ -329,11 +305,7 @@ def changes_of_given_rows(
 
 
 def check_size(plan: ScanPlan, max_bytes: int) -> None:
-    """Refuse to read more than so many bytes of data files.
-
-    Raises:
-        InvalidInputError: the plan's files are larger together.
-    """
+    """Refuse to read more than so many bytes of data files."""
     size = sum(file.file_size_bytes for file in plan.files)
     if size > max_bytes:
         raise InvalidInputError(
@@ -344,11 +316,7 @@ def check_size(plan: ScanPlan, max_bytes: int) -> None:
 
 
 def matching_positions(plan: ScanPlan, locate: Locate) -> dict[DataFileId, Positions]:
-    """Return where the rows that the plan wants lie in its files; files without one are left out.
-
-    Raises:
-        StorageError: a file is missing or damaged.
-    """
+    """Return where the rows that the plan wants lie in its files; files without one are left out."""
     found = in_threads(lambda file: positions_of(wanted_positions(plan, file, locate)), plan.files)
     return {file.id: places for file, places in zip(plan.files, found, strict=True) if places.count}
 

@@ -136,9 +136,6 @@ def register_layout(change: RegisterLayout, state: CommitState, tables: CatalogT
     """Yield a catalog table for rows with a table's new columns; older ones keep their rows.
 
     Where columns now keep a table's rows out of the catalog there is none, and the older ones stay.
-
-    Raises:
-        UnsupportedFeatureError: rows lie in a database where this release cannot make such a table.
     """
     table_id = state.table_id(change.table)
     registered = state.layout(table_id) is not None

@@ -136,11 +136,7 @@ def _delete(catalog: Catalog, table: Table, condition: ColumnElement[bool]) -> N
 
 
 def of_key(catalog: Catalog, key: CommitKey) -> tuple[SubmittedJob, ...]:
-    """Return the jobs that tries of a task submitted, of whichever generation; the oldest first.
-
-    Raises:
-        UntrustedValueError: a row names a directory that is not its job's, or where the lake must not write.
-    """
+    """Return the jobs that tries of a task submitted, of whichever generation; the oldest first."""
     table = application_table(catalog.tables.metadata_schema)
     return _read(catalog, table.c.key_digest == key.digest)
 

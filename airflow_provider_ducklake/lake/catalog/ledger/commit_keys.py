@@ -75,11 +75,7 @@ def ensure_table(catalog: Catalog) -> None:
 
 
 def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
-    """Return what was committed under the key, of all generations.
-
-    Raises:
-        UntrustedValueError: a row names a snapshot that does not say that it is this commit.
-    """
+    """Return what was committed under the key, of all generations."""
     return which_records(catalog, key).ask(connection)
 
 

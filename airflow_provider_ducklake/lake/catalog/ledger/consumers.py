@@ -116,11 +116,7 @@ def consumptions(connection: Connection, catalog: Catalog, consumer: Consumer) -
 
 
 def check_unchanged(consumed: Consumed, now: Sequence[Consumption]) -> None:
-    """Refuse to consume what somebody else has consumed under the same name meanwhile.
-
-    Raises:
-        TransactionConflictError: names the consumer.
-    """
+    """Refuse to consume what somebody else has consumed under the same name meanwhile."""
     if tuple(now) != consumed.known:
         newest = max((one.upto for one in now), default=SnapshotId(0))
         raise TransactionConflictError(

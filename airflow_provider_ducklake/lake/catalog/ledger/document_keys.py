@@ -41,11 +41,7 @@ def document_key_table(metadata_schema: str | None) -> Table:
 
 
 def read(catalog: Catalog) -> str | None:
-    """Return the key; None: no job has needed one.
-
-    Raises:
-        CatalogError: there are several.
-    """
+    """Return the key; None: no job has needed one."""
     table = document_key_table(catalog.tables.metadata_schema)
     with catalog.dialect.reading() as connection:
         if not catalog.dialect.has_table(connection, NAME, table.schema):
@@ -64,11 +60,7 @@ def _only_key(connection: Connection, table: Table) -> str | None:
 
 
 def ensure(catalog: Catalog, new: str) -> str:
-    """Return the key, which is ``new`` if there was none.
-
-    Raises:
-        CatalogError: there are several.
-    """
+    """Return the key, which is ``new`` if there was none."""
     found = read(catalog)
     if found is not None:
         return found

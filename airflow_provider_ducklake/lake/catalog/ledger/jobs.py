@@ -87,12 +87,7 @@ _NOTES = frozenset(column.name for column in _target_columns())
 def register(
     catalog: Catalog, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False
 ) -> None:
-    """Note that a job is about to write into a directory of its own, and what for.
-
-    Raises:
-        UntrustedValueError: the lake must not write there.
-        CatalogRefusedError: what for must be noted, and only the table's owner can add the columns for it.
-    """
+    """Note that a job is about to write into a directory of its own, and what for."""
     catalog.check_writable(prefix)
     table = job_table(catalog.tables.metadata_schema)
     missing = ensure_table(catalog, table, _NOTES)
@@ -115,11 +110,7 @@ def register(
 
 
 def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: bool) -> None:
-    """Say which columns the table's owner has to add, and refuse what cannot do without.
-
-    Raises:
-        CatalogRefusedError: names the statements.
-    """
+    """Say which columns the table's owner has to add, and refuse what cannot do without."""
     statements = how_to_add(catalog, missing)
     if must_note:
         reason = (
@@ -135,11 +126,7 @@ def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: 
 
 
 def check_directory(catalog: Catalog, job: RegisteredJob) -> None:
-    """Refuse a row of which the directory is not the job's own, or where the lake must not write.
-
-    Raises:
-        UntrustedValueError: says which.
-    """
+    """Refuse a row of which the directory is not the job's own, or where the lake must not write."""
     if not is_job_directory(job.prefix, str(job.id)):
         problem = "is not the directory of a job with that id"
         raise UntrustedValueError(f"The row of {NAME} for job {job.id!r:.80}", job.prefix, problem)
@@ -168,11 +155,7 @@ def release_effect(catalog: Catalog, job_ids: Collection[str], now: datetime) ->
 
 
 def check_open(job_ids: Iterable[str], known: Mapping[str, RegisteredJob]) -> None:
-    """Refuse jobs whose files have been committed or given up; ask under the commit lock.
-
-    Raises:
-        FilesReleasedError: names the first of them.
-    """
+    """Refuse jobs whose files have been committed or given up; ask under the commit lock."""
     for job_id in job_ids:
         if job_id not in known or known[job_id].released_at is not None:
             raise FilesReleasedError(job_id)

@@ -43,11 +43,6 @@ def tag(catalog: Catalog, request: TagRequest, key: CommitKey | None = None) -> 
     """Tag a snapshot, in a transaction of its own.
 
     A task that was cleared moves the tag that it made before.
-
-    Raises:
-        SnapshotNotFoundError, TagNotFoundError, TaggedSnapshotLostError: there is no such snapshot.
-        TagExistsError: the name is that of another snapshot.
-        ZombieCommitError: a later generation of the same task has tagged.
     """
     own_tables.ensure_table(catalog, tag_table(catalog.tables.metadata_schema))
 
@@ -65,12 +60,7 @@ def tag(catalog: Catalog, request: TagRequest, key: CommitKey | None = None) -> 
 
 
 def untag(catalog: Catalog, name: str, key: CommitKey | None = None) -> TagResult:
-    """Remove a tag, in a transaction of its own; the snapshot stays until the next expiry.
-
-    Raises:
-        TagNotFoundError: there is no such tag.
-        ZombieCommitError: a later generation of the same task has removed it.
-    """
+    """Remove a tag, in a transaction of its own; the snapshot stays until the next expiry."""
 
     def attempt() -> TagResult:
         with catalog.dialect.writing() as connection:

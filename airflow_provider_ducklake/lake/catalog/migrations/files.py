@@ -109,12 +109,7 @@ def read_delete_chains(connection: Connection, tables: CatalogTables) -> tuple[D
 
 
 def deletes_of(chain: DeleteChain, data_path: str, locate: Callable[[str], Location]) -> Table | None:
-    """Return the rows of a chain's one delete file; None: its files do not repeat each other.
-
-    Raises:
-        StorageError: a delete file is missing or damaged.
-        UnsupportedFeatureError: a delete file is encrypted in another way.
-    """
+    """Return the rows of a chain's one delete file; None: its files do not repeat each other."""
     from airflow_provider_ducklake.lake.storage.deletes.deletes import joined_deletes  # noqa: PLC0415 - heavy
 
     return joined_deletes(
@@ -133,12 +128,7 @@ def deletes_of(chain: DeleteChain, data_path: str, locate: Callable[[str], Locat
 def join_chain(
     chain: DeleteChain, data_file: Place, data_path: str, locate: Callable[[str], Location]
 ) -> JoinedDeletes:
-    """Write the one delete file of a chain, beside the last; ``data_file`` is where its data file will lie.
-
-    Raises:
-        StorageError: a delete file is missing or damaged, or the new one cannot be written.
-        UnsupportedFeatureError: a delete file is encrypted in another way.
-    """
+    """Write the one delete file of a chain, beside the last; ``data_file`` is where its data file goes."""
     from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file  # noqa: PLC0415 - heavy
 
     deleted = deletes_of(chain, data_path, locate)
@@ -275,13 +265,7 @@ def _counted(row: Row[Any], folders: Mapping[int, CatalogPath]) -> MergedFile:
 
 
 def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> StampedCopy:
-    """Write the copy of a merged file.
-
-    Raises:
-        StorageError: the file is missing or damaged, or the copy cannot be written.
-        UnsupportedFeatureError: the file is encrypted in another way, or has values that
-            would not be the same in a copy.
-    """
+    """Write the copy of a merged file."""
     from airflow_provider_ducklake.lake.storage.moving.restored import write_stamped  # noqa: PLC0415 - heavy
 
     new = file.place.beside(".parquet")
@@ -290,13 +274,7 @@ def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Locat
 
 
 def needs_copy(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> bool:
-    """Whether a merged file is to be copied: it does not say itself which snapshot each row came by.
-
-    Raises:
-        StorageError: the file is missing or damaged.
-        UnsupportedFeatureError: it is encrypted in another way, or has values that would not be
-            the same in a copy.
-    """
+    """Whether a merged file is to be copied: it does not say itself which snapshot each row came by."""
     from airflow_provider_ducklake.lake.storage.moving.restored import check_copyable, is_stamped  # noqa: PLC0415 - heavy
 
     location = locate(file.place.full(data_path)).with_key(file.encryption_key)

@@ -158,11 +158,7 @@ class _Plan:
         )
 
     def check(self) -> None:
-        """Refuse what cannot be migrated as it is.
-
-        Raises:
-            MigrationRefusedError: gives every reason.
-        """
+        """Refuse what cannot be migrated as it is."""
         if self.refusals:
             raise MigrationRefusedError(self.target.value, self.refusals)
 
@@ -191,15 +187,7 @@ class Files:
 def migrate(
     catalog: Catalog, files: Files, target: SpecVersion = DEFAULT, *, dry_run: bool, backup: bool
 ) -> MigrationResult:
-    """Bring the catalog to a version; what has it already, or a newer one, is left alone.
-
-    Raises:
-        UnsupportedVersionError: a development version, or one newer than 1.1.
-        UnsupportedFeatureError: a merged file cannot be copied as it is; nothing was changed.
-        CatalogError: the catalog is not as its version has it; nothing was changed.
-        StorageError: a merged file is missing or damaged; nothing was changed.
-        TransactionConflictError: clients of the old version went on merging files.
-    """
+    """Bring the catalog to a version; what has it already, or a newer one, is left alone."""
     with catalog.dialect.reading() as connection:
         plan = _plan(connection, catalog, target)
         rights = catalog.dialect.why_not_alter(connection, catalog.tables["metadata"])

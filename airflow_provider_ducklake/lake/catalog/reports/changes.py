@@ -47,11 +47,7 @@ _FEW_FILES = 1000  # that a statement names
 def find_changes(
     connection: Connection, catalog: Catalog, name: QualifiedName, start: int, end: Snapshot
 ) -> ChangeFeedPlan:
-    """Return the plan for a table's changes from one snapshot to another, both included.
-
-    Raises:
-        TableNotFoundError, SchemaNotFoundError: there is none of that name at ``end``.
-    """
+    """Return the plan for a table's changes from one snapshot to another, both included."""
     table = load_table(connection, catalog, end, name, with_files=False)
     if start > end.id:
         return ChangeFeedPlan(table, start, end.id)
@@ -67,11 +63,7 @@ def find_changes(
 
 
 def check_complete(connection: Connection, tables: CatalogTables, table: str, after: int, upto: int) -> None:
-    """Refuse a range of snapshots, the first left out, of which one has expired.
-
-    Raises:
-        ChangesExpiredError: names both and ``table``.
-    """
+    """Refuse a range of snapshots, the first left out, of which one has expired."""
     ids = tables["snapshot"].c.snapshot_id
     is_within = (ids > after) & (ids <= upto)
     if connection.execute(select(func.count()).where(is_within)).scalar_one() < upto - after:
@@ -167,9 +159,6 @@ class ChangeFeed:
 
         Columns: ``snapshot_id`` and ``rowid`` (int64), ``change_type`` (``insert``, ``delete``,
         ``update_preimage``, ``update_postimage``), then the table's as of the end snapshot.
-
-        Raises:
-            StorageError: a file is missing or damaged.
         """
         from airflow_provider_ducklake.lake.storage.rows.table_reader import read_changes  # noqa: PLC0415 - heavy
 

@@ -74,11 +74,7 @@ class LakeHealth:
 
 
 def health(connection: Connection, catalog: Catalog, names: Collection[TableName] | None) -> LakeHealth:
-    """Return the numbers of the tables of those names, or of all, at the newest snapshot.
-
-    Raises:
-        TableNotFoundError: no such table.
-    """
+    """Return the numbers of the tables of those names, or of all, at the newest snapshot."""
     tables, head = catalog.tables, read_snapshots.head(connection, catalog.tables)
     if names is None:
         rows = read.table_rows(connection, tables, head.id)

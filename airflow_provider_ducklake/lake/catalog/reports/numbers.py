@@ -258,11 +258,7 @@ class ColumnBounds:
 def column_bounds(
     connection: Connection, catalog: Catalog, table: TableSnapshot, name: str
 ) -> ColumnBounds | None:
-    """Return the bounds of a top-level column; None where the catalog does not say them exactly.
-
-    Raises:
-        ColumnNotFoundError: no such column.
-    """
+    """Return the bounds of a top-level column; None where the catalog does not say them exactly."""
     from airflow_provider_ducklake.lake.storage.parquet.arrow_types import from_physical  # noqa: PLC0415 - heavy
 
     column = table.schema.find(name, str(table.name))

@@ -55,11 +55,7 @@ class News:
 
 
 def news(catalog: Catalog, since: int | None) -> News:
-    """Return what came after a snapshot, None: nothing but where the lake is; one statement if nothing came.
-
-    Raises:
-        TransactionConflictError: the newest snapshot is older, or the lake was migrated since it was opened.
-    """
+    """Return what came after a snapshot, None: only where the lake is; one statement if nothing came."""
     tables, all_tables = catalog.tables, read.which_tables(catalog.tables, None)
     if since is None:
         first: dict[str, Question[Any]] = {

@@ -228,10 +228,6 @@ def scope_of_table(
 
     A table that took the name of one that was dropped since is dropped for it, as by CREATE OR REPLACE. Its
     schema is created where none of its name is there.
-
-    Raises:
-        TableNotFoundError: there was no such table then.
-        AlreadyExistsError: its name has been given to something else since.
     """
     was = _table_then(connection, tables, then, now, name)
     living = read.table_rows(connection, tables, now.id)
@@ -261,11 +257,7 @@ def _table_then(
 def scope_of_schemas(
     connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, schema: SchemaPath | None
 ) -> Scope:
-    """Return all that lay in a schema then, or lies in it now, schemas in it as well; in any schema (None).
-
-    Raises:
-        SchemaNotFoundError: there was no such schema then.
-    """
+    """Return all that lay in a schema then, or lies in it now, schemas as well; in any schema (None)."""
 
     def chosen(at: Snapshot) -> list[SchemaRow]:
         found = read.schemas(connection, tables, at.id)
@@ -585,13 +577,7 @@ class Planned:
 
 
 def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> Planned:
-    """Read what differs from what it was, and decide what becomes of it.
-
-    Raises:
-        SnapshotNotFoundError, TableNotFoundError, SchemaNotFoundError, AlreadyExistsError, StorageError: see
-            ``restore``.
-        UnsupportedFeatureError: rows would have to be written of a type that this release does not write.
-    """
+    """Read what differs from what it was, and decide what becomes of it."""
     from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.lake.storage.moving.restored import Restoring  # noqa: PLC0415
 

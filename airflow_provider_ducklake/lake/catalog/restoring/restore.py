@@ -50,17 +50,7 @@ def restore(
     info: CommitInfo,
     keyed: KeyedCommit | None = None,
 ) -> RestoreResult:
-    """Restore what is asked for; the same request under the same key is carried out once.
-
-    Raises:
-        SnapshotNotFoundError: the snapshot has expired, or never was.
-        TableNotFoundError, SchemaNotFoundError: nothing of that name was there then.
-        AlreadyExistsError: its name has been given to something else.
-        StorageError: a file of that snapshot is gone; nothing was changed.
-        TransactionConflictError: a table was changed meanwhile; nothing was changed.
-        CommitStateUnknownError: the connection broke during COMMIT.
-        CatalogRefusedError: the database's user may not create our table of restores; nothing was copied.
-    """
+    """Restore what is asked for; the same request under the same key is carried out once."""
     if keyed is not None and keyed.seen.done:
         return RestoreResult(None, committed=CommittedSnapshot.earlier(keyed.seen.done))
     planned = find_restore(lake.locate, lake.catalog, request)

@@ -123,23 +123,14 @@ def inlined_of(connection: Connection, catalog: Catalog, table: TableSnapshot) -
 
 
 def read_inlined(connection: Connection, catalog: Catalog, table: TableSnapshot) -> tuple[InlinedRows, ...]:
-    """Return the rows that the snapshot shows of every inlined table that has any, oldest layout first.
-
-    Raises:
-        CatalogError: the columns that an inlined table was made with are not known any more.
-        UnsupportedFeatureError: there are rows, in a database whose inlined tables we do not know.
-    """
+    """Return the rows that the snapshot shows of every inlined table that has any, oldest layout first."""
     return _rows(connection, catalog, table, lambda rows: read.visible(rows, table.snapshot.id))
 
 
 def inlined_history(
     connection: Connection, catalog: Catalog, table: TableSnapshot
 ) -> tuple[InlinedRows, ...]:
-    """Return the rows that the snapshot or one before it shows, each with its ``end_snapshot``.
-
-    Raises:
-        CatalogError, UnsupportedFeatureError: as ``read_inlined``.
-    """
+    """Return the rows that the snapshot or one before it shows, each with its ``end_snapshot``."""
     end = table.snapshot.id
     return _rows(connection, catalog, table, lambda rows: rows.c.begin_snapshot <= end)
 
@@ -147,11 +138,7 @@ def inlined_history(
 def inlined_ended_since(
     connection: Connection, catalog: Catalog, table: TableSnapshot
 ) -> tuple[InlinedRows, ...]:
-    """Return the rows that the snapshot shows and a later one does not.
-
-    Raises:
-        CatalogError, UnsupportedFeatureError: as ``read_inlined``.
-    """
+    """Return the rows that the snapshot shows and a later one does not."""
     at = table.snapshot.id
     return _rows(
         connection,
@@ -206,11 +193,7 @@ def inlined_batches(
     version: int,
     condition: Callable[[Table], ColumnElement[bool]],
 ) -> Iterator[InlinedRows]:
-    """Yield rows of one inlined table, some of them at a time, by row id and first snapshot.
-
-    Raises:
-        CatalogError, UnsupportedFeatureError: as ``read_inlined``.
-    """
+    """Yield rows of one inlined table, some of them at a time, by row id and first snapshot."""
     schema = layout_schema(connection, catalog.tables, table.table_id, version)
     inlined = inlined_table(schema, table.table_id, version, catalog.tables)
     names = catalog.dialect.column_names(connection, inlined.name, inlined.schema)

@@ -97,11 +97,7 @@ class TableRow:
         return QualifiedName(self.schema.name, self.name)
 
     def root(self, data_path: str) -> str:
-        """Return its directory, which ends in ``/``.
-
-        Raises:
-            UntrustedValueError: the directory leads elsewhere than it says.
-        """
+        """Return its directory, which ends in ``/``."""
         above = self.schema.path.below(data_path, f"Schema {self.schema.name}")
         return self.path.below(above, f"Table {self.qualified}")
 
@@ -114,11 +110,7 @@ _PARENT = "parent_schema_id"  # since 1.1: before, no schema lies in another one
 
 
 def schemas(connection: Connection, tables: CatalogTables, at: int) -> list[SchemaRow]:
-    """Return the schemas visible at a snapshot, by id.
-
-    Raises:
-        CatalogError: schemas lie in each other.
-    """
+    """Return the schemas visible at a snapshot, by id."""
     schema = tables["schema"]
     query = select_all(schema, *_FOLDER, _PARENT).where(visible(schema, at))
     rows = connection.execute(query.order_by(schema.c.schema_id)).all()
@@ -362,11 +354,7 @@ class StoredCatalog:
 
 
 def stored_catalog(dialect: CatalogDialect, metadata_schema: str | None) -> StoredCatalog:
-    """Return what a catalog says that may be of any version, or no catalog.
-
-    Raises:
-        UntrustedValueError: one of its tables is not a plain table.
-    """
+    """Return what a catalog says that may be of any version, or no catalog."""
     first = {
         "columns": dialect.which_columns((*sorted(format_names()), "airflow_ducklake_%"), metadata_schema)
     }
@@ -464,11 +452,7 @@ def which_counters(tables: CatalogTables, *, definitions: bool) -> Question[Mapp
 
 
 def check_counters(head: Snapshot, least: Mapping[str, int]) -> None:
-    """Compare the newest snapshot's counters with what is given out.
-
-    Raises:
-        CounterBehindError: one is behind; names it.
-    """
+    """Compare the newest snapshot's counters with what is given out."""
     for counter, wanted in least.items():
         if (found := getattr(head, counter)) < wanted:
             raise CounterBehindError(counter, found, wanted, head.id)

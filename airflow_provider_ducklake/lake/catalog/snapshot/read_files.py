@@ -403,10 +403,6 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
     """Yield the path of each data file and delete file of any snapshot, and whether it is a full one.
 
     It is none where the table of a file is unknown. ``since``: only those with that file id or a higher one.
-
-    Raises:
-        CatalogMigratedError: the lake was migrated since it was opened.
-        UntrustedValueError: one is not a string.
     """
     check_version(connection, catalog.tables)
     roots = table_directories(connection, catalog)
@@ -429,11 +425,7 @@ def named_files(connection: Connection, catalog: Catalog, since: int = 0) -> Ite
 
 
 def scheduled_files(connection: Connection, catalog: Catalog) -> Iterator[str]:
-    """Yield the full path of each file that waits for its deletion.
-
-    Raises:
-        UntrustedValueError: one is not a string; SQLite keeps whatever it is given.
-    """
+    """Yield the full path of each file that waits for its deletion."""
     file = catalog.tables["files_scheduled_for_deletion"]
     query = select(_as_it_is(file.c.path), file.c.path_is_relative)
     for path, is_relative in streamed(connection, query):

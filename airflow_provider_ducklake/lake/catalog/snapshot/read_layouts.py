@@ -215,11 +215,7 @@ def is_visible(row: Row[Any], at: int) -> bool:
 
 
 def schema_of(rows: Iterable[Row[Any]]) -> TableSchema:
-    """Return the columns that rows of ``ducklake_column`` make, in their order.
-
-    Raises:
-        CatalogError: two rows say different things of one column, or two columns have one name.
-    """
+    """Return the columns that rows of ``ducklake_column`` make, in their order."""
     newest = _newest_of_each(rows)
     _check_names(newest)
     return assemble((_column(row), row.parent_column, row.column_type) for row in newest)

@@ -96,13 +96,7 @@ def find_tag(connection: Connection, catalog: Catalog, name: str) -> Tag | None:
 
 
 def tagged_snapshot(connection: Connection, catalog: Catalog, at: str) -> SnapshotId:
-    """Return the snapshot that is named by its tag: ``"tag:q3-close"``.
-
-    Raises:
-        InvalidInputError: it does not name a tag.
-        TagNotFoundError: there is no such tag.
-        TaggedSnapshotLostError: the snapshot has expired all the same.
-    """
+    """Return the snapshot that is named by its tag: ``"tag:q3-close"``."""
     name = tag_name(at)
     tag = find_tag(connection, catalog, name)
     if tag is None:
@@ -136,20 +130,12 @@ def _tag(row: Row[Any]) -> Tag:
 
 
 def head(connection: Connection, tables: CatalogTables) -> Snapshot:
-    """Return the newest snapshot.
-
-    Raises:
-        CatalogMigratedError: the lake was migrated since it was opened; so does whatever asks for a snapshot.
-    """
+    """Return the newest snapshot."""
     return which_head(tables).ask(connection)
 
 
 def check_version(connection: Connection, tables: CatalogTables) -> None:
-    """Refuse what needs no snapshot, but the lake's version.
-
-    Raises:
-        CatalogMigratedError: the lake was migrated since it was opened.
-    """
+    """Refuse what needs no snapshot, but the lake's version."""
     _check_is_of(tables, connection.execute(select(_version(tables))).scalar_one())
 
 
@@ -172,22 +158,13 @@ def snapshot_at(connection: Connection, catalog: Catalog, at: At) -> Snapshot:
     """Return the snapshot that an id, an aware time or a tag names (None: the newest).
 
     By a time it is the newest at or before it; at equal times the one with the highest id.
-
-    Raises:
-        SnapshotNotFoundError: it expired, or lies in the future, or the oldest one is younger.
-        TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
-        InvalidInputError: a time has no time zone; a string names no tag.
     """
     moment = moment_of(connection, catalog, at)
     return chosen(connection, catalog.tables, moment, which_snapshot(catalog, moment).ask(connection))
 
 
 def moment_of(connection: Connection, catalog: Catalog, at: At) -> Moment:
-    """Return what names a snapshot, where it is a tag by its id; the one place that knows tags.
-
-    Raises:
-        TagNotFoundError, TaggedSnapshotLostError, InvalidInputError: as ``snapshot_at``.
-    """
+    """Return what names a snapshot, where it is a tag by its id; the one place that knows tags."""
     match at:
         case str():
             return tagged_snapshot(connection, catalog, at)
@@ -198,11 +175,7 @@ def moment_of(connection: Connection, catalog: Catalog, at: At) -> Moment:
 
 
 def aware(time: datetime) -> datetime:
-    """Return a time that says its zone.
-
-    Raises:
-        InvalidInputError: it does not.
-    """
+    """Return a time that says its zone."""
     if time.tzinfo is None:
         raise InvalidInputError(f"The time {time} has no time zone; give an aware datetime.")
     return time
@@ -237,11 +210,7 @@ def _version(tables: CatalogTables) -> ColumnElement[Any]:
 
 
 def _of_version(tables: CatalogTables, rows: Sequence[Row[Any]]) -> list[Snapshot]:
-    """Return snapshots of a lake of the version that it was opened at: in others names mean other things.
-
-    Raises:
-        CatalogMigratedError: the lake was migrated meanwhile.
-    """
+    """Return snapshots of a lake of the version that it was opened at: in others names mean other things."""
     for row in rows:
         _check_is_of(tables, row.version)
     return [_snapshot(row) for row in rows]
@@ -276,11 +245,7 @@ def existing(
 
 
 def snapshot_from_time(connection: Connection, catalog: Catalog, timestamp: datetime) -> Snapshot:
-    """Return the oldest snapshot at or after an aware time; at equal times the lowest id.
-
-    Raises:
-        SnapshotNotFoundError: the newest snapshot is older.
-    """
+    """Return the oldest snapshot at or after an aware time; at equal times the lowest id."""
     near = _which_near(catalog, timestamp, newest=False).ask(connection)
     found = [one for one in near if one.time >= timestamp]
     if not found:

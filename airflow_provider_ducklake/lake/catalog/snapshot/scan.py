@@ -66,11 +66,7 @@ if TYPE_CHECKING:
 def find_table(
     connection: Connection, tables: CatalogTables, snapshot: Snapshot, name: QualifiedName
 ) -> read.TableRow:
-    """Return the row of a table.
-
-    Raises:
-        SchemaNotFoundError, TableNotFoundError: it did not exist at that snapshot.
-    """
+    """Return the row of a table."""
     rows = read.table_rows(connection, tables, snapshot.id, name)
     return only_table(connection, tables, snapshot, name, rows)
 
@@ -98,11 +94,7 @@ def load_table(
     *,
     with_files: bool,
 ) -> TableSnapshot:
-    """Return the table with its columns, partitioning, sort keys and options, and with its files if asked.
-
-    Raises:
-        SchemaNotFoundError, TableNotFoundError: as ``find_table``.
-    """
+    """Return the table with its columns, partitioning, sort keys and options, and with its files if asked."""
     row = find_table(connection, catalog.tables, snapshot, name)
     questions = {
         **which_definition(catalog, snapshot.id, row.id),
@@ -248,13 +240,7 @@ class Wanted:
 def find_scan(
     catalog: Catalog, name: QualifiedName, at: Moment, wanted: Wanted, staged: Sequence[StagedWrite] = ()
 ) -> ScanPlan:
-    """Return the plan for reading a table, with the files that staged writes would add or create it with.
-
-    Raises:
-        SchemaNotFoundError, TableNotFoundError: it did not exist at that snapshot, and no write creates it.
-        InvalidPredicateError, ColumnNotFoundError: the filter cannot be read; no file was looked up for it.
-        InvalidInputError, TransactionConflictError: the writes could not be committed to it.
-    """
+    """Return the plan for reading a table, with the files that staged writes would add or create it with."""
     tables = catalog.tables
     first: dict[str, Question[Any]] = {
         "snapshots": which_snapshot(catalog, at),
@@ -299,11 +285,7 @@ def _row(  # noqa: PLR0913 - the last says when it raises
 def find_files(
     connection: Connection, catalog: Catalog, table: TableSnapshot, where: str
 ) -> tuple[LiveDataFile, ...]:
-    """Return the files of a table that may hold a row for which a condition is true.
-
-    Raises:
-        InvalidPredicateError, ColumnNotFoundError: the filter cannot be read; no file was looked up for it.
-    """
+    """Return the files of a table that may hold a row for which a condition is true."""
     answers = catalog.dialect.ask(connection, _which(catalog, table.snapshot.id, table.table_id))
     return _scan(connection, catalog, table, (), answers, Wanted((), where)).files
 

@@ -117,12 +117,7 @@ def cleanup(
     *,
     dry_run: bool,
 ) -> CleanupResult:
-    """Delete the files that were scheduled before a moment, and then their rows, many at once.
-
-    Raises:
-        InvalidInputError: the moment lies in the future, or is nearer than ``floor``.
-        StorageError: the data path is not there, as a disk that is not mounted.
-    """
+    """Delete the files that were scheduled before a moment, and then their rows, many at once."""
     from airflow_provider_ducklake.lake.storage.files.listing import delete_files  # noqa: PLC0415 - heavy
 
     due = _due(catalog, older_than, floor)
@@ -225,11 +220,7 @@ def _may_be_one_of(path: str, names: Collection[str]) -> bool:
 
 
 def _check_reachable(catalog: Catalog, storage_options: Mapping[str, Any]) -> None:
-    """Refuse to take every file for gone where it is the whole directory that is not there.
-
-    Raises:
-        StorageError: the data path is not there.
-    """
+    """Refuse to take every file for gone where it is the whole directory that is not there."""
     from airflow_provider_ducklake.lake.storage.files.filesystem import exists, open_filesystem  # noqa: PLC0415
 
     is_local = open_filesystem(catalog.data_path, storage_options).is_local
@@ -296,12 +287,7 @@ def mark_names(connection: Connection, catalog: Catalog) -> frozenset[str]:
 
 
 def leave_mark(catalog: Catalog, storage_options: Mapping[str, Any]) -> str:
-    """Look at the mark below the data path, write a new token there, and return the mark's name.
-
-    Raises:
-        SharedDataPathError: another catalog, a copy of this one or an older state of it, wrote the token.
-        StorageError: it cannot be read or written.
-    """
+    """Look at the mark below the data path, write a new token there, and return the mark's name."""
     from airflow_provider_ducklake.lake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - heavy
 
     table = mark_table(catalog.tables.metadata_schema)
@@ -317,12 +303,7 @@ def leave_mark(catalog: Catalog, storage_options: Mapping[str, Any]) -> str:
 
 
 def check_mark(catalog: Catalog, name: str, storage_options: Mapping[str, Any]) -> None:
-    """Look whether the mark, if there is one, holds a token that the catalog knows.
-
-    Raises:
-        SharedDataPathError: it does not.
-        StorageError: it cannot be read, or is far longer than a mark.
-    """
+    """Look whether the mark, if there is one, holds a token that the catalog knows."""
     from airflow_provider_ducklake.lake.storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - heavy
 
     path = catalog.data_path + name
@@ -350,11 +331,7 @@ def _tokens(connection: Connection, catalog: Catalog) -> list[tuple[str, str]]:
 
 
 def _checked(lake_id: str) -> str:
-    """Return an id that a file is named by.
-
-    Raises:
-        UntrustedValueError: it is none that we gave.
-    """
+    """Return an id that a file is named by."""
     try:
         return str(uuid.UUID(lake_id))
     except ValueError:

@@ -85,11 +85,7 @@ def find_rewrite(
 
 
 def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:
-    """Refuse columns that cannot be written, before any work.
-
-    Raises:
-        UnsupportedFeatureError: names the first.
-    """
+    """Refuse columns that cannot be written, before any work."""
     for column in (column for one in bins for column in one.schema.walk()):
         if not column.type.facts.rewritable:
             raise UnsupportedFeatureError(

@@ -72,13 +72,7 @@ class ExpireResult:
 
 
 def expire(catalog: Catalog, rule: ExpiryRule, *, dry_run: bool) -> ExpireResult:
-    """Expire what ``rule`` chooses; a dry run only reads, without the commit lock.
-
-    Raises:
-        InvalidInputError: what was asked for lies in the future, or is younger than the rule's floor.
-        SnapshotTaggedError: a snapshot that was asked for by its id is tagged.
-        CommitRetriesExceededError: other writers, or readers of a SQLite file, never let it through.
-    """
+    """Expire what ``rule`` chooses; a dry run only reads, without the commit lock."""
     if dry_run:
         return _would_expire(catalog, rule)
     with catalog.dialect.reading() as connection:

@@ -138,11 +138,7 @@ class FrozenFile:
 
 
 def check_installed(path: str, format_: ExportFormat) -> None:
-    """Check that a file of the format can be made here, before anything is read.
-
-    Raises:
-        CatalogUnavailableError: DuckDB is not installed.
-    """
+    """Check that a file of the format can be made here, before anything is read."""
     open_engine(URL.create(format_.value, database=path)).dispose()
 
 
@@ -211,11 +207,7 @@ class CopiedPaths:
                 return None
 
     def _file(self, row: dict[str, Any], kind: str) -> dict[str, Any]:
-        """Note the copy of a file, and return where it lies.
-
-        Raises:
-            UntrustedValueError: the path leads elsewhere than it says.
-        """
+        """Note the copy of a file, and return where it lies."""
         table = self.tables[row["table_id"]]
         path = CatalogPath(row["path"], row["path_is_relative"] is not False)
         source = path.below(table.root(self.data_path), f"Table {table.qualified}")
@@ -294,15 +286,7 @@ class _Made:
 
 
 def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
-    """Export a snapshot, or return what an earlier try of the same task exported.
-
-    Raises:
-        ExportExistsError: there is a file already, and it is not to be replaced.
-        SnapshotNotFoundError: the snapshot has expired, or never existed.
-        StorageError: a file cannot be copied or written; no catalog was put in its place.
-        UnsupportedFeatureError: inlined rows cannot be exported.
-        CatalogUnavailableError: DuckDB is not installed here.
-    """
+    """Export a snapshot, or return what an earlier try of the same task exported."""
     from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
 
     check_installed(request.path, ExportFormat.of(request.path, request.format))
@@ -335,11 +319,7 @@ def _mode(lake: OpenLake) -> int:
 
 
 def _own(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:
-    """Return what the same task of the same run has exported to there, before or after it was cleared.
-
-    Raises:
-        ExportExistsError: there is another file, which is not to be replaced.
-    """
+    """Return what the same task of the same run has exported to there, before or after it was cleared."""
     from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
 
     if not restored.is_there(request.path, request.storage_options):

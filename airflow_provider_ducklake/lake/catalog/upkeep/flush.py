@@ -226,13 +226,7 @@ class Flush:
         ]
 
     def run(self) -> list[FlushResult]:
-        """Flush, and return what was done with each table; nothing to do, no snapshot.
-
-        Raises:
-            StorageError, InvalidValueError: files cannot be written; where no table was named, those of the
-                others are, first, and the error is a StorageError if there are any.
-            TransactionConflictError: others changed a table's rows in the catalog again and again meanwhile.
-        """
+        """Flush, and return what was done with each table; nothing to do, no snapshot."""
         committed = self._commit(self._names())
         if self._failed:
             raise self._failures(committed)

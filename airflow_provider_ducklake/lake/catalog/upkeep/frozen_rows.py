@@ -180,12 +180,7 @@ def frozen_inlined(
     tables: CatalogTables,
     format_: ExportFormat,
 ) -> Iterator[FrozenInlined]:
-    """Yield the inlined rows that the snapshot shows, in the form of the frozen catalog's database.
-
-    Raises:
-        UnsupportedFeatureError: this release cannot read them from the catalog's database, or a value cannot
-            be stored in the other.
-    """
+    """Yield the inlined rows that the snapshot shows, in the form of the frozen catalog's database."""
     registry = catalog.tables["inlined_data_tables"]
     registered = set(connection.execute(select(registry.c.table_id)).scalars())
     for row in read.table_rows(connection, catalog.tables, snapshot.id) if registered else ():
@@ -213,11 +208,7 @@ def _parts(connection: Connection, catalog: Catalog, table: TableSnapshot) -> It
 def _cells(
     part: InlinedRows, name: str, form: InlinedForm | None, format_: ExportFormat
 ) -> list[dict[str, Any]]:
-    """Return the cells as SQLite has them; DuckDB casts those texts to types of its own, as it reads SQLite.
-
-    Raises:
-        UnsupportedFeatureError: says of which table, and what to do.
-    """
+    """Return the cells as SQLite has them; DuckDB casts those texts to its own types, as it reads SQLite."""
     from airflow_provider_ducklake.lake.storage.rows.inlined_values import cells_again  # noqa: PLC0415 - heavy
 
     try:

@@ -56,9 +56,6 @@ def grants(catalog: Catalog, role: Role, names: RoleNames) -> list[str]:
 
     A maintainer's begin with those of the provider's own tables that are missing: nobody can be granted
     rights on a table that does not exist. So they come before the other roles'.
-
-    Raises:
-        UnsupportedFeatureError: the catalog is a file, which has no users.
     """
     with catalog.dialect.reading() as connection:
         schema = catalog.dialect.schema_of(connection, catalog.tables["metadata"])
@@ -106,12 +103,7 @@ _WHY = (
 
 
 def check_creates_tables(url: str | URL, metadata_schema: str | None = None) -> None:
-    """Refuse a user who may not create tables where a lake's are, or would be; only PostgreSQL tells.
-
-    Raises:
-        CatalogRefusedError: says what the database says.
-        CatalogUnavailableError: the database cannot be reached, or refuses the login.
-    """
+    """Refuse a user who may not create tables where a lake's are, or would be; only PostgreSQL tells."""
     parsed = parse_url(url)
     dialect = dialect_of(open_engine(parsed), metadata_schema)
     try:

@@ -92,12 +92,6 @@ def delete_orphans(
     The catalog is read before the files are listed, and they are looked at one by one, since there may be
     millions. What is written in the meantime is younger than the lake's mark; what is committed in the
     meantime is looked up before it would be deleted.
-
-    Raises:
-        InvalidInputError: the moment lies in the future, or is nearer than the rule's floor.
-        SharedDataPathError: another lake seems to keep files below the data path.
-        StorageError: the data path cannot be listed, or marked.
-        UntrustedValueError: a schema or table has a path that leads elsewhere than it says.
     """
     from airflow_provider_ducklake.lake.storage.files.listing import changed_at, list_files  # noqa: PLC0415 - heavy
 
@@ -214,11 +208,7 @@ def _what_is_named(catalog: Catalog) -> tuple[LakeFiles, int, frozenset[str]]:
 
 
 def _check_readable(connection: Connection, catalog: Catalog) -> None:
-    """Refuse a catalog that has a directory elsewhere: all files of the true one would seem to be orphans.
-
-    Raises:
-        UntrustedValueError: a schema or table has a path that leads elsewhere than it says.
-    """
+    """Refuse a catalog that has a directory elsewhere: all files of the true one would seem to be orphans."""
     for kind in ("schema", "table"):
         row = catalog.tables[kind]
         query = select(row.c.path, row.c.path_is_relative).where(may_mislead(row.c.path))

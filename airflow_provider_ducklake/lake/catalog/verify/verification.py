@@ -86,11 +86,7 @@ def verify(  # noqa: PLR0913 - three say what, three how
 def table_ids(
     connection: Connection, catalog: Catalog, tables: Collection[TableName] | None
 ) -> frozenset[int] | None:
-    """Return the ids of tables by their names; None of all.
-
-    Raises:
-        TableNotFoundError: no such table.
-    """
+    """Return the ids of tables by their names; None of all."""
     if tables is None:
         return None
     head = read_snapshots.head(connection, catalog.tables)

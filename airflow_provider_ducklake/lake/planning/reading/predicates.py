@@ -216,11 +216,7 @@ Value: TypeAlias = str | int | Decimal | TypedValue | None
 
 
 def compare(column: Column, operator: Operator, value: Value) -> Predicate:
-    """Return the filter for the rows whose column compares so with a value.
-
-    Raises:
-        InvalidInputError: the column's type has no such value, or does not compare with it.
-    """
+    """Return the filter for the rows whose column compares so with a value."""
     _check_comparable(column)
     if value is None:
         return NEVER
@@ -241,11 +237,7 @@ def same(column: Column, value: Value, *, negated: bool = False) -> Predicate:
 
 
 def member(column: Column, values: Sequence[Value], *, negated: bool = False) -> Predicate:
-    """Return the filter for IN; or, ``negated``, for NOT IN, which a NULL among the values makes impossible.
-
-    Raises:
-        InvalidInputError: the column's type has no such value, or does not compare with it.
-    """
+    """Return the filter for IN; or, ``negated``, for NOT IN, which a NULL among the values rules out."""
     _check_comparable(column)
     found = [compare(column, Operator.EQUAL, value) for value in unified(column, values)]
     if negated and None in values:
@@ -268,11 +260,7 @@ def null_test(column: Column, *, negated: bool = False) -> Predicate:
 
 
 def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
-    """Return the filter for LIKE; or, ``negated``, for NOT LIKE.
-
-    Raises:
-        InvalidInputError: the column holds no text, or the pattern is none.
-    """
+    """Return the filter for LIKE; or, ``negated``, for NOT LIKE."""
     if column.type.facts.kind not in TEXTS:
         raise _refusal(column, "LIKE works on strings only")
     if pattern is None:
@@ -286,9 +274,6 @@ def overlap(column: Column, geometry: str | None, *, negated: bool = False) -> P
     """Return the filter for the rows whose geometry's box meets that of another, in well-known text.
 
     The box of an empty geometry meets none.
-
-    Raises:
-        InvalidInputError: the column holds no geometries, or the text is none.
     """
     if column.type.facts.kind is not Kind.GEOMETRY:
         raise _refusal(column, "&& works on geometries only")
@@ -494,11 +479,7 @@ _INTEGER = ScalarType("int64")
 
 
 def compare_at(path: VariantPath, operator: Operator, value: Value) -> Predicate:
-    """Return the filter for the rows where what lies at a path compares so with a value.
-
-    Raises:
-        InvalidInputError: variants do not compare with such a value.
-    """
+    """Return the filter for the rows where what lies at a path compares so with a value."""
     if value is None:
         return NEVER
     return PathComparison(path.column.id, path.names, operator, _typed(path, value))
@@ -517,11 +498,7 @@ def same_at(path: VariantPath, value: Value, *, negated: bool = False) -> Predic
 
 
 def member_at(path: VariantPath, values: Sequence[Value], *, negated: bool = False) -> Predicate:
-    """Return the filter for IN; or, ``negated``, for NOT IN.
-
-    Raises:
-        InvalidInputError: variants do not compare with such a value.
-    """
+    """Return the filter for IN; or, ``negated``, for NOT IN."""
     if negated:
         parts = tuple(compare_at(path, Operator.UNEQUAL, value) for value in values)
         return NEVER if None in values else AllOf(parts)
@@ -563,11 +540,7 @@ def _number(path: VariantPath, value: Decimal) -> TypedValue:
 
 
 def as_of_column(condition: PathComparison, type_: DuckLakeType) -> Predicate:
-    """Return what a condition says of values that are all of one type: a filter on a column ``ONLY``.
-
-    Raises:
-        InvalidInputError: values of that type do not compare with the condition's.
-    """
+    """Return what a condition says of values that are all of one type: a filter on a column ``ONLY``."""
     value = condition.value
     kinds = (value.type.facts.kind, type_.facts.kind)
     if kinds == (Kind.BOOLEAN, Kind.INTEGER):

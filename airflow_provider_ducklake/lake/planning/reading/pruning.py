@@ -460,11 +460,7 @@ class ColumnHistory:
 
 
 def bounds_of_files(history: ColumnHistory, files: Iterable[LiveDataFile], at: int) -> Bounds:
-    """Return the exact bounds of a column over all rows of files at a snapshot.
-
-    Raises:
-        InexactError: the statistics do not say them.
-    """
+    """Return the exact bounds of a column over all rows of files at a snapshot."""
     _check_types(history)
     found: Bounds = None
     for file in files:
@@ -528,11 +524,7 @@ _MAY_BE_CUT = STRING_BOUND_BYTES - 3  # before a character of up to four bytes
 
 
 def exact(low: Physical, high: Physical) -> Bounds:
-    """Return two values as bounds.
-
-    Raises:
-        InexactError: one is a text that may have been cut, or NaN.
-    """
+    """Return two values as bounds."""
     for one in (low, high):
         if (isinstance(one, bytes) and len(one) >= _MAY_BE_CUT) or one != one:  # noqa: PLR0124 - NaN
             raise InexactError

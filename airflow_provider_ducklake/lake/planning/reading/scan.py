@@ -120,9 +120,6 @@ def plan_scan(  # noqa: PLR0913 - the last three have defaults
     ``columns`` None means every column. The inlined rows and deletes are those in force at the snapshot; an
     inlined delete names the position of a row in its file, ascending. ``partition_specs`` are those that the
     table ever had.
-
-    Raises:
-        ColumnNotFoundError: no such column.
     """
     assert table.files is not None
     chosen = table.schema.names if columns is None else columns
@@ -264,9 +261,6 @@ class Log:
 
         A restore creates a table again whose schema was dropped. The changes of the one before come first,
         as far as they are in the new one; the mark goes over to that as it was created.
-
-        Raises:
-            ChangesUndoneError: the consumer has consumed changes that are not in it.
         """
         earlier = [one for one in self.earlier if one.table_id == table_id]
         after = earlier[-1].after if again and earlier else self._mark(table_id, name)

@@ -47,11 +47,7 @@ class TableChanges:
 
 
 def wanted_words(changes: Collection[str]) -> frozenset[str]:
-    """Return the words to look for, ``data`` spelled out.
-
-    Raises:
-        InvalidInputError: no word, or an unknown one.
-    """
+    """Return the words to look for, ``data`` spelled out."""
     unknown = [word for word in changes if word not in WATCHABLE]
     if unknown or not changes or isinstance(changes, str):
         raise InvalidInputError(f"changes={changes!r}: give one or more of {', '.join(WATCHABLE)}.")
@@ -183,12 +179,7 @@ class Watermark:
 
     @classmethod
     def of_json(cls, stored: object, place: str, table: str) -> Watermark:
-        """Return what was stored at ``place``, as a user would look for it, by the watcher of a table.
-
-        Raises:
-            InvalidInputError: it is something else, or has events of another table; names the place, the
-                value and what to do.
-        """
+        """Return what was stored at ``place``, as a user would look for it, by the watcher of a table."""
         if _is_watermark(stored, table):
             return cls(stored["snapshot"], stored["table_id"], tuple(stored["pending"]))
         raise InvalidInputError(

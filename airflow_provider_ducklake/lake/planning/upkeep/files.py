@@ -164,11 +164,7 @@ _TOLERANCE = timedelta(minutes=5)  # between two clocks
 
 
 def check_age(name: str, age: datetime | timedelta | None) -> None:
-    """Refuse an age that can be none.
-
-    Raises:
-        InvalidInputError: a time without an offset from UTC, or a negative interval.
-    """
+    """Refuse an age that can be none."""
     if isinstance(age, datetime) and age.tzinfo is None:
         raise InvalidInputError(f"{name}={age} has no time zone; give an aware datetime.")
     if isinstance(age, timedelta) and age < timedelta(0):
@@ -176,11 +172,7 @@ def check_age(name: str, age: datetime | timedelta | None) -> None:
 
 
 def cut_off(older_than: datetime | timedelta, now: datetime, floor: timedelta) -> datetime:
-    """Return the moment before which things may go; never later than the floor allows.
-
-    Raises:
-        InvalidInputError: the moment lies in the future, or is nearer than ``floor``.
-    """
+    """Return the moment before which things may go; never later than the floor allows."""
     check_age("older_than", older_than)
     check_age("min_retention", floor)
     limit = now - older_than if isinstance(older_than, timedelta) else older_than
@@ -258,11 +250,7 @@ class ExpiryPlan:
 def without_tagged(
     chosen: Sequence[Snapshot], rule: ExpiryRule, tags: Mapping[int, Sequence[str]]
 ) -> ExpiryPlan:
-    """Return what of the chosen snapshots expires; ``tags`` are the names of tags by snapshot.
-
-    Raises:
-        SnapshotTaggedError: the rule names a tagged one by its id.
-    """
+    """Return what of the chosen snapshots expires; ``tags`` are the names of tags by snapshot."""
     tagged = tuple(one for one in chosen if one.id in tags)
     if tagged and rule.snapshots is not None:
         raise SnapshotTaggedError([f"{one.id} ({', '.join(map(repr, tags[one.id]))})" for one in tagged])
@@ -276,9 +264,6 @@ def plan_expiry(
 
     Strictly older than the time, as the reference compares; ids that do not exist are ignored. ``keep_last``
     protects the newest N; alone it expires all others.
-
-    Raises:
-        InvalidInputError: what was asked for lies in the future, or is younger than the rule's floor.
     """
     by_id = sorted(snapshots, key=lambda one: one.id)
     protected = {*rule.keep, *pinned}

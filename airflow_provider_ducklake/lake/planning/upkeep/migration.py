@@ -42,9 +42,6 @@ def snapshot_counts(text: str, record_count: int, file: str) -> tuple[tuple[int,
 
     >>> snapshot_counts("3:2|4:3", 3, "a.parquet")
     ((3, 2), (4, 3))
-
-    Raises:
-        CatalogError: it says nothing, or of another number of rows than the file has.
     """
     try:
         pairs = tuple(
@@ -68,9 +65,6 @@ def column_ids_of_ordinals(
 
     ``columns`` are the ids of the top-level columns that a table had when a partitioning of it began, by the
     partitioning.
-
-    Raises:
-        CatalogError: no such column.
     """
     found = []
     for partition, place in keys:

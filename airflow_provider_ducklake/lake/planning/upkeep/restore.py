@@ -215,11 +215,7 @@ def outdated_columns(
 
 
 def check_writable(table: TableSnapshot) -> None:
-    """Refuse a table of which rows would have to be rewritten, and cannot be.
-
-    Raises:
-        UnsupportedFeatureError: names the first column that is the reason.
-    """
+    """Refuse a table of which rows would have to be rewritten, and cannot be."""
     for column in table.schema.walk():
         if not column.type.facts.rewritable:
             raise UnsupportedFeatureError(

@@ -46,9 +46,6 @@ def evolved(plan: WritePlan, incoming: Sequence[Field], fits: Fits) -> TableSche
     """Return the columns that a table is to have for rows with columns ``incoming``.
 
     ``fits(incoming, column)`` says whether values of a type go into a column of another as it is.
-
-    Raises:
-        InvalidNameError, InvalidTypeError: a new column cannot have that name or type.
     """
     assert plan.evolution is not None
     return TableSchema(_Evolving(plan, plan.evolution, fits).columns(plan.target.columns, incoming))
@@ -123,9 +120,6 @@ def evolve_and_append(table: TableSnapshot, result: WriteResult, next_column_id:
     """Return the changes that give a table the columns of a result, and its rows.
 
     ``next_column_id`` is the table's by now. Without rows the columns stay what they are.
-
-    Raises:
-        TransactionConflictError: the table is not the one that the result was made for.
     """
     if same_columns(table.schema, result.schema) or not result.data_files:
         return append_to_existing(table, replace(result, schema=table.schema))

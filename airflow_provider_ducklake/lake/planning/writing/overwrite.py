@@ -227,11 +227,7 @@ def _same(
 
 
 def _comparable(field: PartitionField, type_: DuckLakeType, text: str | None) -> OrderKey:
-    """Return what is equal for two texts of one value: floats may have been rounded to 32 bits before.
-
-    Raises:
-        ValueError, ArithmeticError: the text is that of no value.
-    """
+    """Return what is equal for two texts of one value: floats may have been rounded to 32 bits before."""
     if text is None:
         return None
     if field.transform.kind is not TransformKind.IDENTITY:

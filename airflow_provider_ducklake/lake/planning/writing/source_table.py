@@ -96,11 +96,7 @@ class SourceTable:
 
 
 def new_schema(source: SourceTable) -> TableSchema:
-    """Return the columns of a new table.
-
-    Raises:
-        InvalidNameError, InvalidTypeError: DuckLake cannot have such a column.
-    """
+    """Return the columns of a new table."""
     columns = source.columns
     fields = [Field(one.name, one.type) for one in columns]
     schema = new_columns(fields, [one.name for one in columns if not one.nullable])
@@ -119,11 +115,7 @@ def new_partitioning(source: SourceTable, keys: Mapping[ColumnId, FieldKey]) -> 
 
 
 def matched(source: SourceTable, schema: TableSchema, table: str) -> dict[ColumnId, SourceColumn]:
-    """Return which column of the source each column and nested field of a table is, by name.
-
-    Raises:
-        SchemaMismatchError: they do not fit; lists all differences.
-    """
+    """Return which column of the source each column and nested field of a table is, by name."""
     differences: list[str] = []
     found = dict(_pairs(source.columns, schema.columns, "", differences))
     if differences:
@@ -272,9 +264,5 @@ def _physical(type_: DuckLakeType, value: Any) -> Physical:  # noqa: ANN401 - as
 
 
 def identity_of_text(type_: DuckLakeType, text: str | None) -> str | None:
-    """Return the text of an identity key of a value as Delta's log or a folder spells it.
-
-    Raises:
-        ValueError, ArithmeticError: the type has no such value.
-    """
+    """Return the text of an identity key of a value as Delta's log or a folder spells it."""
     return None if text is None else identity_text(type_, hive_value(type_, text))

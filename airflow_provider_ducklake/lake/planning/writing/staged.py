@@ -67,10 +67,6 @@ def plan_stages(
 
     Writes that create one table, with the same columns and partitioning, create it together. ``made_since``
     are tables that others created meanwhile: they take the rows if they have the same columns.
-
-    Raises:
-        InvalidInputError: a write is there twice, or two create different tables of one name.
-        TransactionConflictError: a table that came to be meanwhile has other columns.
     """
     _refuse_twice(staged)
     creators: dict[FoldedName, tuple[StagedWrite, NewTableRef]] = {}
@@ -123,9 +119,6 @@ def with_staged(
 
     ``table`` None: there is none of that name; then the table is the one that the writes would create, or
     None where none of them does.
-
-    Raises:
-        InvalidInputError, TransactionConflictError: the writes could not be committed to it.
     """
     concerned = [one for one in staged if _concerns(one, table, name)]
     made_since = {} if table is None else {name.folded: table}

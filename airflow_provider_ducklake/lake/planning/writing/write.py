@@ -229,11 +229,7 @@ def sort_keys_of(table: TableSnapshot) -> tuple[SortField, ...]:
 
 
 def plan_create(table: NewTable, directory: str, partition_by: Sequence[str]) -> WritePlan:
-    """Return the plan for the first rows of a table that takes its columns from them.
-
-    Raises:
-        UnsupportedFeatureError: the lake's version does not have a transform.
-    """
+    """Return the plan for the first rows of a table that takes its columns from them."""
     check_transforms(partition_by, table.options.writer)
     return WritePlan(
         table=str(table.name),
@@ -279,10 +275,6 @@ def append_to_existing(
     """Return the changes that append a result to a table, perhaps another than it was planned for.
 
     ``is_staged``: documents that waited for the commit name the files, which looks whether the lake has them.
-
-    Raises:
-        TransactionConflictError: the table's columns or partitioning are not those the files were written
-            with.
     """
     spec = table.partition_spec
     fields = spec.fields if spec is not None else ()
@@ -440,9 +432,6 @@ def plan_row_deletes(losses: Iterable[FileLoss], *, mark_limit: int) -> RowDelet
 
     Up to ``mark_limit`` rows of a file go to the catalog; a file that has a delete file gets a new one. A
     file with marks stays when its last row goes: the reference's change feed overlooks the end of such files.
-
-    Raises:
-        InvalidInputError: a file would lose more rows than it has.
     """
     ended, marked, in_delete_files = [], [], []
     for loss in losses:

@@ -152,11 +152,7 @@ def encode_cell(value: object) -> Cell:
 
 
 def decode_cell(item: object) -> Any:  # noqa: ANN401 - whatever it was
-    """Return the value; the inverse of ``encode_cell``.
-
-    Raises:
-        ValueError, LookupError, ArithmeticError: ``encode_cell`` makes no such JSON.
-    """
+    """Return the value; the inverse of ``encode_cell``."""
     if item is None or isinstance(item, str | bool | int):
         return item
     if not isinstance(item, dict):
@@ -232,11 +228,7 @@ def dumps(document: Json, version: int = FORMAT_VERSION) -> bytes:
 
 
 def loads(data: bytes, what: str, version: int = FORMAT_VERSION) -> Json:
-    """Return the document without its version, if it is one of ours and of the version that we know.
-
-    Raises:
-        SparkJobError: it is not; names the file.
-    """
+    """Return the document without its version, if it is one of ours and of the version that we know."""
     try:
         document = json.loads(data, object_pairs_hook=_object_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -272,12 +264,7 @@ def decode(item: object, type_: type[_T]) -> _T: ...
 @overload
 def decode(item: object, type_: Any) -> Any: ...  # noqa: ANN401 - a union
 def decode(item: object, type_: Any) -> Any:
-    """Return the value of that type; the inverse of ``encode``.
-
-    Raises:
-        DocumentError: the JSON is not what ``encode`` makes of such a value.
-        DuckLakeError: a value's own check refuses it.
-    """
+    """Return the value of that type; the inverse of ``encode``."""
     try:
         return coder(type_).decode(item, None)
     except RecursionError:

@@ -43,11 +43,7 @@ _NAMES = re.compile(r"(?:part|deletes)-[0-9]{5,9}\.json")
 
 @contextmanager
 def reading(document: str) -> Iterator[None]:
-    """Turn what comes of a document that lacks something, or has it in another form, into an error of ours.
-
-    Raises:
-        SparkJobError: names the document.
-    """
+    """Turn what a document raises that lacks something, or has it in another form, into our error."""
     try:
         yield
     except DuckLakeError:
@@ -84,9 +80,6 @@ def read_document(
     """Return the value that a document says, which the caller compares with the place where it lies.
 
     ``is_proven``: see ``sealing.opened``.
-
-    Raises:
-        SparkJobError: a job of this release writes no such document.
     """
     with reading(uri):
         content = read_bytes(uri, storage_options)
@@ -94,11 +87,7 @@ def read_document(
 
 
 def read_json(uri: str, job_id: str, storage_options: StorageOptions = None) -> Json | None:
-    """Return a document of that job, None if there is no such file.
-
-    Raises:
-        SparkJobError: it is another job's, or none of this release.
-    """
+    """Return a document of that job, None if there is no such file."""
     if not exists(uri, storage_options):
         return None
     document = loads(opened(uri, read_bytes(uri, storage_options)), uri)
@@ -110,11 +99,7 @@ def read_json(uri: str, job_id: str, storage_options: StorageOptions = None) -> 
 
 
 def checked_names(names: Iterable[object], document: str) -> list[str]:
-    """Return the names of a job's documents that another one of its documents gives.
-
-    Raises:
-        UntrustedValueError: one is no such name, or is given twice.
-    """
+    """Return the names of a job's documents that another one of its documents gives."""
     found = [str(name) for name in names]
     for name in found:
         if _NAMES.fullmatch(name) is None:
@@ -129,11 +114,7 @@ def is_document(name: str) -> bool:
 
 
 def check_filter(rows: Predicate, schema: TableSchema) -> None:
-    """Refuse what a job says of rows of a table unless it compares columns with values of their types.
-
-    Raises:
-        DocumentError: it is another filter. Values that are none of a type may raise what ``reading`` turns.
-    """
+    """Refuse what a job says of rows of a table unless it compares columns with values of their types."""
     types = {column.id: column.type for column in schema.walk()}
     for one in conditions(rows):
         if not isinstance(one, Comparison) or one.column_id not in types:
@@ -144,11 +125,7 @@ def check_filter(rows: Predicate, schema: TableSchema) -> None:
 
 
 def check_once(values: Iterable[object], document: str) -> None:
-    """Refuse what a job names twice: its parts, its files and the rows that it deletes are sets.
-
-    Raises:
-        UntrustedValueError: names the first such value.
-    """
+    """Refuse what a job names twice: its parts, its files and the rows that it deletes are sets."""
     seen: set[object] = set()
     for value in values:
         if value in seen:
@@ -157,11 +134,7 @@ def check_once(values: Iterable[object], document: str) -> None:
 
 
 def check_own_files(paths: Iterable[object], directory: str, document: str) -> None:
-    """Refuse files that the job with that directory cannot have written.
-
-    Raises:
-        UntrustedValueError: names the first of them.
-    """
+    """Refuse files that the job with that directory cannot have written."""
     for path in paths:
         if not isinstance(path, str) or not is_of_job(path, directory):
             raise UntrustedValueError(document, str(path), f"is not a file of the job that owns {directory}")
@@ -186,11 +159,7 @@ def incomplete_file(
 
 
 def check_defaults(schema: TableSchema, before: TableSchema | None, document: str) -> None:
-    """Refuse columns with a default that they did not have before: a job gives none, and one may be code.
-
-    Raises:
-        UntrustedValueError: names the default.
-    """
+    """Refuse columns with a default that they did not have before: a job gives none, and one may be code."""
     known = {} if before is None else {one.id: (one.default, one.initial_default) for one in before.walk()}
     for column in schema.walk():
         if (column.default, column.initial_default) != known.get(column.id, (Default(), None)):
@@ -199,11 +168,7 @@ def check_defaults(schema: TableSchema, before: TableSchema | None, document: st
 
 
 def check_result(result: WriteResult, document: str) -> None:
-    """Refuse files and columns that no reader of the lake could make sense of.
-
-    Raises:
-        UntrustedValueError: names the value.
-    """
+    """Refuse files and columns that no reader of the lake could make sense of."""
     columns = list(result.schema.walk())
     check_once((column.id for column in columns), document)
     for column in columns:

@@ -136,12 +136,7 @@ def request_digest(request: JobRequest) -> str:
 def read_request(
     uri: str, expected_digest: str | None = None, storage_options: StorageOptions = None
 ) -> JobRequest:
-    """Return the request at ``uri``.
-
-    Raises:
-        SparkJobError: it is unreadable, or does not lie in the directory it names.
-        UntrustedValueError: it is not the one with the digest.
-    """
+    """Return the request at ``uri``."""
     content = opened(uri, read_bytes(uri, storage_options), is_proven=expected_digest is not None)
     if expected_digest is not None and digest_of_bytes(content) != expected_digest:
         raise UntrustedValueError(
@@ -221,12 +216,7 @@ def write_error(request: JobRequest, error: DuckLakeError, storage_options: Stor
 
 
 def read_results(request: JobRequest, storage_options: StorageOptions = None) -> tuple[WriteResult, ...]:
-    """Return what the job did, for each of the request's plans.
-
-    Raises:
-        DuckLakeError: the job's own error, of the class it had there.
-        SparkJobError: no complete result, or that of another job.
-    """
+    """Return what the job did, for each of the request's plans."""
     return _results_of(request, _done_of(request, storage_options), storage_options)
 
 
@@ -370,12 +360,7 @@ def delete_job_directories(
 
 
 def delete_own_directory(directory: str, job_id: str, storage_options: StorageOptions = None) -> None:
-    """Delete the directory of a job that left no request to say what else it wrote.
-
-    Raises:
-        UntrustedValueError: it is not the job's.
-        StorageError: something could not be deleted.
-    """
+    """Delete the directory of a job that left no request to say what else it wrote."""
     if not is_job_directory(directory, job_id):
         raise UntrustedValueError("the job's directory", directory, f"is not that of job {job_id}")
     delete_tree(directory, storage_options)
@@ -394,11 +379,7 @@ def stage_uri(directory: str) -> str:
 
 
 def job_of_stage(uri: str) -> str:
-    """Return the job whose staged write lies at ``uri``.
-
-    Raises:
-        InvalidInputError: no staged write can lie there.
-    """
+    """Return the job whose staged write lies at ``uri``."""
     match = _STAGE_URI.fullmatch(uri)
     if match is None:
         raise InvalidInputError(
@@ -418,11 +399,6 @@ def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
     """Return a staged write that is complete: all of its files are there, and as long as they were.
 
     Whether it is for the table that its job was registered for is up to the caller, who knows the catalog.
-
-    Raises:
-        StorageError: a file is missing or cut off.
-        SparkJobError: it was written by another release, or belongs to another job.
-        UntrustedValueError: it names what no job writes.
     """
     directory, job_id = uri.removesuffix(STAGE), job_of_stage(uri)
     document = read_json(uri, job_id, storage_options)
@@ -461,13 +437,7 @@ def delete_stage_files(uri: str, storage_options: StorageOptions = None) -> None
 
 
 def delete_stage(uri: str, storage_options: StorageOptions = None) -> None:
-    """Delete a staged write with its data files.
-
-    Raises:
-        SparkJobError, UntrustedValueError: a document is damaged. What is the job's by its place or name is
-            deleted all the same.
-        StorageError: a file cannot be read or deleted.
-    """
+    """Delete a staged write with its data files."""
     job_id, directory = job_of_stage(uri), uri.removesuffix(STAGE)
     try:
         paths = _paths_left(directory, job_id, storage_options)
@@ -532,11 +502,7 @@ class StreamOwner:
 
 
 def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions = None) -> None:
-    """Note whose checkpoint this is where nobody has.
-
-    Raises:
-        InvalidInputError: it is that of another table or task.
-    """
+    """Note whose checkpoint this is where nobody has."""
     uri = f"{checkpoint}ducklake/stream.json"
     if not exists(uri, storage_options):
         write_document(uri, owner, storage_options)
@@ -558,12 +524,7 @@ def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions =
 
 
 def query_id(checkpoint: str, storage_options: StorageOptions = None) -> str | None:
-    """Return the id of the query whose checkpoint it is; None: no query has begun there.
-
-    Raises:
-        SparkJobError: Spark's file is not as it used to be.
-        StorageError: it cannot be read, or is far longer.
-    """
+    """Return the id of the query whose checkpoint it is; None: no query has begun there."""
     uri = f"{checkpoint}metadata"
     if not exists(uri, storage_options):
         return None
@@ -604,12 +565,7 @@ def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOpt
 def read_batch(
     checkpoint: str, query_id: str, batch_id: int, root: str, storage_options: StorageOptions = None
 ) -> StagedBatch:
-    """Return a batch by its record; ``root`` is the directory of the stream's table.
-
-    Raises:
-        SparkJobError: it was written by another release, or is that of another batch.
-        UntrustedValueError: it names files of another table or job.
-    """
+    """Return a batch by its record; ``root`` is the directory of the stream's table."""
     uri = record_uri(checkpoint, query_id, batch_id)
     found = read_document(uri, Batch, storage_options)
     with reading(uri):
@@ -625,11 +581,7 @@ def read_batch(
 
 
 def check_files(checkpoint: str, batch: StagedBatch, storage_options: StorageOptions = None) -> None:
-    """Look whether the files of a batch are all there, and as long as they were.
-
-    Raises:
-        StorageError: names one that is not.
-    """
+    """Look whether the files of a batch are all there, and as long as they were."""
     path = incomplete_file(batch.result.data_files, storage_options)
     if path is not None:
         uri = record_uri(checkpoint, batch.query_id, batch.batch_id)
@@ -677,12 +629,7 @@ def write_record(directory: str, compacted: CompactedFile) -> None:
 
 
 def read_records(directory: str, storage_options: StorageOptions = None) -> dict[str, CompactedFile]:
-    """Return the files that are complete, by the URIs of their records; oldest sources first.
-
-    Raises:
-        UntrustedValueError: a record names a file that the job with the directory cannot have written, or
-            that another record names.
-    """
+    """Return the files that are complete, by the URIs of their records; oldest sources first."""
     folder = directory + _FOLDER
     uris = [folder + name for name in file_sizes(folder, storage_options) if name.endswith(".json")]
 

@@ -58,9 +58,6 @@ class Dataset:
 
         >>> Dataset.of("in/day.csv.gz").format
         'csv'
-
-        Raises:
-            InvalidOptionError: names the key, format or secret that does not belong there.
         """
         if isinstance(source, str):
             source = {"path": source}
@@ -103,11 +100,7 @@ class Dataset:
 
 
 def check_secrets(options: Mapping[str, object], name: str) -> None:
-    """Refuse options that hold a secret, which a request, a rendered field or a log would show.
-
-    Raises:
-        InvalidOptionError: names the option.
-    """
+    """Refuse options that hold a secret, which a request, a rendered field or a log would show."""
     for key, value in options.items():
         is_url = str(key).lower() == "url"
         if (
@@ -122,11 +115,7 @@ def check_secrets(options: Mapping[str, object], name: str) -> None:
 
 
 def check_login(path: object, name: str) -> None:
-    """Refuse a path with a login in it, which a request, a rendered field or a log would show.
-
-    Raises:
-        InvalidOptionError: names the source, and not the path.
-    """
+    """Refuse a path with a login in it, which a request, a rendered field or a log would show."""
     if _LOGIN.search(str(path)):
         raise InvalidOptionError(
             f"{name}: its path holds a user and a password, and a job's request is stored in a file. Leave "
@@ -338,11 +327,7 @@ def source_of(
     transform: str | None = None,
     sources: Mapping[str, UserDataset] | None = None,
 ) -> GivenSource:
-    """Return the source for an operator's arguments; exactly one of source, sql and transform is given.
-
-    Raises:
-        InvalidInputError: none or several of them, or a value that cannot be read.
-    """
+    """Return the source for an operator's arguments; exactly one of source, sql and transform is given."""
     given = [argument for argument in (source, sql, transform) if argument is not None]
     if not given:  # an operator has asked for one already
         raise InvalidInputError(rendered_nothing("source", None))
@@ -362,11 +347,7 @@ def source_of(
 
 
 def check_view_names(names: Iterable[str]) -> None:
-    """Refuse sources that a query cannot tell apart: Spark ignores the case of a view's name.
-
-    Raises:
-        InvalidInputError: names two of them.
-    """
+    """Refuse sources that a query cannot tell apart: Spark ignores the case of a view's name."""
     known: dict[str, str] = {}
     for name in names:
         other = known.setdefault(name.lower(), name)
@@ -393,11 +374,7 @@ def datasets_of(source: Source | None) -> dict[str, Dataset]:
 
 
 def check_function(name: str) -> None:
-    """Refuse what names no function.
-
-    Raises:
-        InvalidInputError: it is not ``package.module:function``.
-    """
+    """Refuse what names no function."""
     if _FUNCTION.match(name) is None:
         raise InvalidInputError(f"transform={name!r} does not look like 'package.module:function'.")
 

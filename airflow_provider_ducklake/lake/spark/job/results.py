@@ -192,11 +192,7 @@ def _plain(value: object) -> object:
 
 
 def decode_error(item: Json) -> DuckLakeError:
-    """Return the same exception again; a class unknown here, or of a commit, becomes ``SparkJobError``.
-
-    Raises:
-        TypeError, ValueError, LookupError, ArithmeticError: ``encode_error`` makes no such document.
-    """
+    """Return the same exception again; a class unknown here, or of a commit, becomes ``SparkJobError``."""
     name, arguments = _decoded_entry(item["error"]), [_decoded(one) for one in item["args"]]
     if len(arguments) > _MOST_ARGUMENTS:
         raise ValueError(f"{len(arguments)} arguments")

@@ -51,12 +51,7 @@ log = logger(__name__)
 
 
 def compact(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
-    """Make a file of each bin; what is complete has a record, whatever becomes of the others.
-
-    Raises:
-        StorageError: a file is missing, damaged or has another number of rows than the catalog says.
-        UnsupportedFeatureError: a file has a layout that this release cannot read.
-    """
+    """Make a file of each bin; what is complete has a record, whatever becomes of the others."""
     (plan,), source = request.plans, request.source
     assert isinstance(source, CompactionSource)
     compaction = source.compaction
@@ -116,12 +111,7 @@ _ARROW_WRITTEN = pa.schema([pa.field("bin", pa.int64()), pa.field("rows", pa.int
 
 
 def compact_sorted(spark: SparkSession, source: CompactionSource, plan: WritePlan) -> int:
-    """Make a sorted file of each bin, with a record beside it; return the number of rows.
-
-    Raises:
-        StorageError: a file is missing, damaged or has another number of rows than the catalog says.
-        UnsupportedFeatureError: a column's type, or a file, cannot be read.
-    """
+    """Make a sorted file of each bin, with a record beside it; return the number of rows."""
     return sum(_AlikeBins(alike, plan).write(spark) for alike in _by_columns(source))
 
 

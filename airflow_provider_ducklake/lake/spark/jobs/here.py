@@ -36,9 +36,6 @@ def run_here(
     """Do what the request asks for, with DataFrames of the session as views beside it.
 
     A session that is not ours stays as it was: the job runs in a copy of it.
-
-    Raises:
-        DuckLakeError: as the submitted job leaves it for its operator.
     """
     copied = nullcontext(spark) if is_ours else kind_of(spark).copied()
     with options_given(spark, storage_options), copied as session:

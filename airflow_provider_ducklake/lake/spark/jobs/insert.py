@@ -48,25 +48,13 @@ _SMALL_FILE_BYTES = 4 * 2**20
 
 
 def insert(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
-    """Load the request's rows and write them.
-
-    Raises:
-        SchemaMismatchError: the rows' columns do not fit the table; nothing was written.
-        InvalidInputError: the source cannot be read, or a value does not fit its column.
-        SparkJobError: the files do not hold the rows that were read.
-    """
+    """Load the request's rows and write them."""
     (plan,) = request.plans
     return (write(sources.load(spark, request.source, plan.schema), plan, request.engine),)
 
 
 def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
-    """Write the rows of ``df`` as data files by one Spark action.
-
-    Raises:
-        SchemaMismatchError: the columns do not fit the table; nothing was written.
-        InvalidInputError: a value does not fit its column.
-        SparkJobError: the files do not hold the rows that were read.
-    """
+    """Write the rows of ``df`` as data files by one Spark action."""
     started = time.monotonic()
     prepare(df.sparkSession)
     plan = _resolved(df, plan)
@@ -160,11 +148,7 @@ _NATIVE_CODECS = ("uncompressed", "snappy", "gzip", "zstd", "lz4", "lz4_raw")
 
 
 def choose_engine(spark: SparkSession, wanted: str, plan: WritePlan) -> tuple[str, str]:
-    """Return the engine and why: pyarrow in the tasks, unless Spark's own writer is asked for.
-
-    Raises:
-        UnsupportedFeatureError: ``native`` was asked for and cannot store the table.
-    """
+    """Return the engine and why: pyarrow in the tasks, unless Spark's own writer is asked for."""
     if wanted != "native":
         return "arrow", "it stores every type" if wanted == "auto" else "asked for"
     obstacle = _unfit_setting(plan) or why_not_native(plan.target) or why_unreachable(spark, plan.directory)

@@ -69,12 +69,6 @@ def change_rows(spark: SparkSession, request: JobRequest) -> RowChanges:
     """Find the rows that are to change, and write what their change takes; nothing is visible yet.
 
     The request's plans are those of updated and of inserted rows.
-
-    Raises:
-        InvalidInputError: an expression is wrong, or several rows of the source match the same row.
-        ColumnNotFoundError: a column to be assigned does not exist.
-        SchemaMismatchError: values do not fit their columns; nothing was written.
-        StorageError: a file of the table is missing or damaged.
     """
     changes = request.source
     assert isinstance(changes, RowChangeSource)
@@ -237,12 +231,7 @@ def _of_table(file: DataFile, *, has_row_ids: bool) -> DataFile:
 
 
 def overwrite(spark: SparkSession, request: JobRequest) -> RowChanges:
-    """Return where the rows are that go, and the files of those that come.
-
-    Raises:
-        StorageError: a file of the table is missing or damaged.
-        SchemaMismatchError, InvalidInputError, SparkJobError: as ``insert``.
-    """
+    """Return where the rows are that go, and the files of those that come."""
     source = request.source
     assert isinstance(source, OverwriteSource)
     *_, plan = request.plans

@@ -115,11 +115,7 @@ def _run(request: JobRequest) -> tuple[WriteResult, ...] | RowChanges:
 def do(
     spark: SparkSession, request: JobRequest, storage_options: Mapping[str, Any]
 ) -> tuple[WriteResult, ...] | RowChanges:
-    """Do what the request asks for, in a session that reaches the lake's store by these options.
-
-    Raises:
-        UnsupportedFeatureError: another release asks for it.
-    """
+    """Do what the request asks for, in a session that reaches the lake's store by these options."""
     verb = _VERBS.get(request.verb)
     if verb is None:
         raise UnsupportedFeatureError(

@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 
 
 def run_sql(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
-    """Run the request's queries, or its function, and write what they give.
-
-    Raises:
-        InvalidInputError: a query or the function is wrong, or a value does not fit its column.
-        SchemaMismatchError: columns do not fit the table; its files were not written.
-        StorageError: a file of the lake is missing or damaged.
-    """
+    """Run the request's queries, or its function, and write what they give."""
     source = request.source
     assert isinstance(source, LakeSource)
     with reading(source.tables.values()):
@@ -43,11 +37,7 @@ def run_sql(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]
 
 
 def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...]) -> list[DataFrame]:
-    """Return what the queries, or the function, give for each plan.
-
-    Raises:
-        InvalidInputError: a query or the function is wrong.
-    """
+    """Return what the queries, or the function, give for each plan."""
     tables = {
         name: _table(spark, plan, as_inserts=name in source.as_inserts)
         for name, plan in source.tables.items()

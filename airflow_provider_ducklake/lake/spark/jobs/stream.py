@@ -46,11 +46,6 @@ def stage_batches(df: DataFrame, plan: WritePlan, source: StreamSource, engine: 
     """Stage the rows of a streaming DataFrame that are there by now and new to its checkpoint.
 
     The result sums up all batches.
-
-    Raises:
-        SchemaMismatchError: the columns do not fit the table; nothing was read.
-        InvalidInputError: Spark cannot stream it, a value does not fit its column, or the checkpoint was set
-            back; the batches before that one are staged.
     """
     started = time.monotonic()
     prepare(df.sparkSession)
@@ -144,12 +139,7 @@ def _consume(df: DataFrame) -> None:
 
 
 def run_stream(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
-    """Stage all batches that there are by now; the result sums them up.
-
-    Raises:
-        InvalidInputError: the function returns no stream, or one that cannot be appended to a table.
-        DuckLakeError: as the insert job, in one of the batches; those before it are staged.
-    """
+    """Stage all batches that there are by now; the result sums them up."""
     (plan,), source = request.plans, request.source
     assert isinstance(source, StreamSource)
     df = sources.load(spark, source.rows, plan.schema)

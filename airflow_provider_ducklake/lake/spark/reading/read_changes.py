@@ -49,10 +49,6 @@ def read_changes(
     ``update_postimage``. Rows come in no order. Types, and what the session is set to, are those of
     ``read_table``. With ``only_seen`` those are left out that came and went by one snapshot, as a row that a
     transaction inserts and deletes: no reader ever saw them.
-
-    Raises:
-        UnsupportedFeatureError: a column's type, or a file, that cannot be read.
-        StorageError: a file is missing or damaged: an old one may have been cleaned up.
     """
     prepare_reading(spark)
     columns = plan.table.schema.columns

@@ -88,11 +88,7 @@ def numbered(
     locate: Callable[[str], Location],
     names: ReadNames,
 ) -> DataFrame:
-    """Return the live ones of rows with their ``place``, and the ids of their files and of the first rows.
-
-    Raises:
-        StorageError: a delete file is missing or damaged.
-    """
+    """Return the live ones of rows with their ``place``, and the ids of their files and of the first rows."""
     known = _files(rows.sparkSession, plan, files, locate, names)
     return rows.join(f.broadcast(known), names.file_key, "left").where(_is_live(plan, names))
 

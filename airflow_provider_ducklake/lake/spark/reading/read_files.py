@@ -182,9 +182,6 @@ def _check_listed(read: Read, files: Sequence[LiveDataFile], rows: DataFrame) ->
     """Compare what Spark lists with the files: it leaves empty ones out, and lists what lies in a directory.
 
     Each file is looked at only where numbers differ, or on local disks where the session has no sizes.
-
-    Raises:
-        StorageError: a file is empty, or no file; names file, table and snapshot.
     """
     count, size = kind_of(read.spark).listed(rows)
     table = read.plan.table
@@ -221,11 +218,7 @@ def scan(
     columns: Sequence[Column],
     reserved: Sequence[Column] = (),
 ) -> DataFrame:
-    """Return all rows of files with one layout as they are stored, ``reserved`` columns behind the others.
-
-    Raises:
-        InvalidInputError: Spark lacks the jar that opens their store.
-    """
+    """Return all rows of files with one layout as they are stored, ``reserved`` columns behind the others."""
     require_file_system(spark, paths[0])
     fields = [
         _field(stored.name, stored, column, is_mapped=layout.is_mapped)

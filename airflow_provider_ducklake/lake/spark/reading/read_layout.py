@@ -85,10 +85,6 @@ def layouts(
     """Return the layout of each file of the plan; None where Spark's own reader cannot read it.
 
     ``names`` are those that a scan needs for itself.
-
-    Raises:
-        StorageError: a file whose footer was needed is missing or damaged; names file, table and snapshot.
-        UnsupportedFeatureError: such a file has neither field ids nor a mapping.
     """
     present = present_layout(columns)
     have_codings = any(plan.table.options.is_set(key) for key in OF_CODINGS)

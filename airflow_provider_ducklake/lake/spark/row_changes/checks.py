@@ -53,12 +53,7 @@ class Assignment:
 
     @cached_property
     def values(self) -> Mapping[ColumnId, str]:
-        """Expressions by the columns and fields that take them.
-
-        Raises:
-            ColumnNotFoundError: no such column.
-            InvalidInputError: a column gets two values.
-        """
+        """Expressions by the columns and fields that take them."""
         if self.clause.values is None:
             return {
                 column.id: f"{quoted(self.source)}.{quoted(column.name)}" for column in self.schema.columns
@@ -96,11 +91,7 @@ class Assignment:
         return f.struct(*fields)
 
     def inserted(self) -> list[SparkColumn]:
-        """Return the columns of new rows, from rows of the source; one that is missing is not nullable.
-
-        Raises:
-            UnsupportedFeatureError: a default that is not a plain value.
-        """
+        """Return the columns of new rows, from rows of the source; one that is missing is not nullable."""
         columns = []
         for column in self.schema.columns:
             if column.id in self.values:
@@ -124,22 +115,14 @@ def _path_to(schema: TableSchema, path: str, table: str) -> list[Column]:
 
 
 def check_condition(rows: DataFrame, text: str, what: str) -> None:
-    """Refuse what is no condition on a row of ``rows``; ``what`` is how errors call it.
-
-    Raises:
-        InvalidInputError: Spark cannot read it, it is not true or false, random, or looks at other rows.
-    """
+    """Refuse what is no condition on a row of ``rows``; errors call it ``what``."""
     found = check_value(rows, text, what)
     if not isinstance(found, t.BooleanType | t.NullType):
         raise InvalidInputError(f"{what}: {text!r} must be a boolean, but is {found.simpleString()}.")
 
 
 def check_value(rows: DataFrame, text: str, what: str) -> t.DataType:
-    """Return the type of an expression over a row of ``rows``.
-
-    Raises:
-        InvalidInputError: Spark cannot read it, or it is random or looks at other rows.
-    """
+    """Return the type of an expression over a row of ``rows``."""
     try:
         value = f.expr(text)
         found = rows.select(value.alias("value")).schema[0].dataType
@@ -211,14 +194,7 @@ def _texts(request: RowChangeSource) -> Iterator[str]:
 def check(
     spark: SparkSession, request: RowChangeSource, source: DataFrame | None, names: MatchNames
 ) -> Frames:
-    """Refuse what cannot be done, and return the frames that it was found out with.
-
-    Raises:
-        InvalidInputError: an expression cannot be read, is random, or looks at other rows.
-        ColumnNotFoundError: a column that is to be assigned does not exist.
-        SchemaMismatchError: lists the values that do not fit their columns.
-        UnsupportedFeatureError: the table has a column that cannot be read, or not be written.
-    """
+    """Refuse what cannot be done, and return the frames that it was found out with."""
     frames = _frames(spark, request, source, names.prefix)
     if request.on is not None:
         check_condition(frames.pairs, request.on, "on")

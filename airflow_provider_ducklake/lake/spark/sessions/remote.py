@@ -43,11 +43,7 @@ def remote_mode() -> Iterator[None]:
 
 
 def create(url: str) -> SparkSession:
-    """Return a new session on the server at ``url``, which has user and token: it is never logged.
-
-    Raises:
-        InvalidInputError: a package is missing here.
-    """
+    """Return a new session on the server at ``url``, which has user and token: it is never logged."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than PySpark knows
@@ -64,11 +60,7 @@ def create(url: str) -> SparkSession:
 
 
 def configure(spark: SparkSession, conf: Mapping[str, str], py_files: Iterable[str]) -> None:
-    """Set what the user asks for in a session of ours, and send files to its tasks.
-
-    Raises:
-        InvalidInputError: a setting belongs to the server.
-    """
+    """Set what the user asks for in a session of ours, and send files to its tasks."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - theirs who import no PySpark
 
     given = dict(conf)

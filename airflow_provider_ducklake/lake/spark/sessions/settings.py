@@ -179,11 +179,7 @@ def why_unreachable(spark: SparkSession, path: str) -> str | None:
 
 
 def require_file_system(spark: SparkSession, path: str) -> None:
-    """Refuse a path that the JVM cannot open for want of a jar.
-
-    Raises:
-        InvalidInputError: names the package.
-    """
+    """Refuse a path that the JVM cannot open for want of a jar."""
     reason = why_unreachable(spark, path)
     if reason is None:
         return

@@ -29,11 +29,7 @@ def select(rows: DataFrame, expressions: Sequence[Expression]) -> DataFrame:
 
 
 def analysed(df: DataFrame) -> DataFrame:
-    """Return the DataFrame when Spark has looked at it: with Spark Connect it waits until it is asked.
-
-    Raises:
-        AnalysisException: Spark cannot make sense of it, or a file that it names is missing.
-    """
+    """Return the DataFrame when Spark has looked at it: with Spark Connect it waits until it is asked."""
     _ = df.schema
     return df
 

@@ -214,11 +214,7 @@ _DUCKLAKE[t.VariantType] = "variant"
 
 
 def carrier_type(column: Column) -> t.DataType:
-    """Return the Spark type in which values of ``column`` travel, with field ids on struct members.
-
-    Raises:
-        UnsupportedFeatureError: Spark has no type that could carry the values.
-    """
+    """Return the Spark type in which values of ``column`` travel, with field ids on struct members."""
     match column.type:
         case ListType():
             return t.ArrayType(carrier_type(column.children[0]))
@@ -231,11 +227,7 @@ def carrier_type(column: Column) -> t.DataType:
 
 
 def scalar_carrier(type_: DuckLakeType, where: str) -> t.DataType:
-    """Return the carrier of a type that is not nested; ``where`` names the column in errors.
-
-    Raises:
-        UnsupportedFeatureError: Spark has no type that could carry the values.
-    """
+    """Return the carrier of a type that is not nested; ``where`` names the column in errors."""
     if isinstance(type_, DecimalType):
         return t.DecimalType(type_.precision, type_.scale)
     carrier = SPARK_SCALARS[type_.name].carrier if isinstance(type_, ScalarType) else None
@@ -263,11 +255,7 @@ def why_not_native(schema: TableSchema) -> str | None:
 
 
 def fields_of_spark(schema: t.StructType) -> tuple[Field, ...]:
-    """Return the columns that a table for such rows has; ``TYPE_KEY`` in a field's metadata decides.
-
-    Raises:
-        InvalidTypeError: lists every column whose type DuckLake cannot store.
-    """
+    """Return the columns that a table for such rows has; ``TYPE_KEY`` in a field's metadata decides."""
     problems: list[str] = []
     fields = [
         Field(
@@ -376,11 +364,7 @@ def is_geometry(type_: t.DataType) -> bool:
 
 
 def read_type(column: Column) -> t.DataType:
-    """Return the carrier of a column that is read, nested ones with the table's names.
-
-    Raises:
-        UnsupportedFeatureError: a type whose values cannot be read.
-    """
+    """Return the carrier of a column that is read, nested ones with the table's names."""
     match column.type:
         case ListType():
             return t.ArrayType(read_type(column.children[0]))
@@ -393,11 +377,7 @@ def read_type(column: Column) -> t.DataType:
 
 
 def scalar_read_type(type_: DuckLakeType, where: str) -> t.DataType:
-    """Return the carrier of a type that is not nested; ``where`` names the column in errors.
-
-    Raises:
-        UnsupportedFeatureError: a type whose values cannot be read.
-    """
+    """Return the carrier of a type that is not nested; ``where`` names the column in errors."""
     try:
         read = SPARK_SCALARS[type_.name].read if isinstance(type_, ScalarType) else None
         return read or scalar_carrier(type_, where)
@@ -473,11 +453,7 @@ def has_default(column: Column) -> bool:
 
 
 def default_value(column: Column) -> SparkColumn:
-    """Return a column's default in its carrier.
-
-    Raises:
-        UnsupportedFeatureError: it is an expression, which only DuckDB can compute.
-    """
+    """Return a column's default in its carrier."""
     carrier = carrier_type(column)
     if not has_default(column):
         return f.lit(None).cast(carrier)

@@ -79,10 +79,6 @@ def assign(df: DataFrame, schema: TableSchema, table: str, *, fills: bool = Fals
     """Return ``df`` with the columns of ``schema``, in their carriers, with field ids in the metadata.
 
     ``fills``: columns that are missing get their default, fields NULL; those of no type may be left over.
-
-    Raises:
-        SchemaMismatchError: lists every missing, unknown and unfitting column; nothing has run.
-        UnsupportedFeatureError: the table has a column that Spark cannot write.
     """
     for column in schema.columns:
         carrier_type(column)

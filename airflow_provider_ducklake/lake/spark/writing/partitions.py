@@ -129,11 +129,7 @@ _ADVISORY_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 def with_keys(
     df: DataFrame, schema: TableSchema, fields: Sequence[PartitionField]
 ) -> tuple[DataFrame, list[str]]:
-    """Return ``df``, a table's columns in their carriers, with a key column for each field, and their names.
-
-    Raises:
-        UnsupportedFeatureError: the reference's hash of that type cannot be computed.
-    """
+    """Return ``df``, a table's columns in their carriers, with a key column of each field, and the names."""
     names: list[str] = []
     prefix = free_prefix(schema.names)
     for number, field in enumerate(fields):

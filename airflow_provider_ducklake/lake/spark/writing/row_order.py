@@ -167,10 +167,6 @@ def zorder_key(df: DataFrame, names: Sequence[str], schema: TableSchema) -> Spar
     """Return the number, a bigint, for the columns of that name; their order does not matter much.
 
     One job reads a sample of the rows.
-
-    Raises:
-        ColumnNotFoundError: no such column.
-        InvalidInputError: a column has no order, or there are more than ``MOST_COLUMNS``.
     """
     columns = [schema.find(name) for name in names]
     if len(columns) > MOST_COLUMNS:

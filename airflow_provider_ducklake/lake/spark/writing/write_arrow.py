@@ -49,11 +49,7 @@ _ARROW_RESULT = pa.schema([pa.field("file", pa.string()), pa.field("bad", pa.str
 
 
 def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
-    """Write the rows by one Spark action and return the files; ``keys`` name the last columns.
-
-    Raises:
-        InvalidValueError: strings that are not UTF-8, or not JSON in a ``json`` column.
-    """
+    """Write the rows by one Spark action and return the files; ``keys`` name the last columns."""
     df = ordered(df, keys, plan)
     rows = map_in_arrow(df, _task(plan, len(keys)), _RESULT).collect()
     found = together(BadStrings(**json.loads(row.bad)) for row in rows if row.bad is not None)
@@ -192,9 +188,6 @@ def few_rows(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> pa.Table | 
     """Return the rows as a task would get them, in order; None where they may be many.
 
     ``keys`` name the last columns.
-
-    Raises:
-        InvalidInputError: a value does not fit its column.
     """
     if plan.row_order.zorder_by or _VARIANT in df.schema.json():
         return None

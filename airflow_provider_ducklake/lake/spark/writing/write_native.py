@@ -68,11 +68,7 @@ _COMPRESSED_SHARE = 0.5  # of a row's size in memory, by measurement an upper bo
 
 
 def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
-    """Write the rows by one Spark action and return the files; ``keys`` name the last columns.
-
-    Raises:
-        InvalidInputError: a string is not UTF-8.
-    """
+    """Write the rows by one Spark action and return the files; ``keys`` name the last columns."""
     directory = f"{plan.directory}{uuid.uuid4().hex[:8]}/"
     df = _checked(df, plan.target)
     folders = [f"{free_prefix(df.columns)}partition"] if keys else []

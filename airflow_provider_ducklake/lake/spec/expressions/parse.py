@@ -83,11 +83,7 @@ _TALLEST = 250  # levels of the tree: what goes through it goes down as deep
 
 
 def parse_expression(text: str) -> Expression:
-    """Return what a text says that is one expression.
-
-    Raises:
-        ExpressionError: it is not, or has something that this grammar does not have; says where.
-    """
+    """Return what a text says that is one expression."""
     parser = Parser(text)
     found = parser.expression()
     parser.end()
@@ -95,11 +91,7 @@ def parse_expression(text: str) -> Expression:
 
 
 def parse_body(text: str, start: int, *, is_query: bool) -> tuple[Expression | Query, int]:
-    """Return the expression or query that begins at a place of a text, and where it ends.
-
-    Raises:
-        ExpressionError: there is none.
-    """
+    """Return the expression or query that begins at a place of a text, and where it ends."""
     parser = Parser(text, start)
     found: Expression | Query = parser.query() if is_query else parser.expression()
     return found, parser.passed

@@ -183,9 +183,6 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
 
     >>> with_names('lower(s) || "S x"', {"s": "S x", "s x": "s"})
     'lower("S x") || s'
-
-    Raises:
-        ExpressionError: it cannot be read, or a variable of a lambda has a name that is to change.
     """
     parser = Parser(text)
     found = parser.expression()

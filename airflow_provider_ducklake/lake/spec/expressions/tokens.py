@@ -86,11 +86,7 @@ _MAY_HAVE_A_SIGN_BEHIND = frozenset({"=", "==", "<", ">", "<=", ">=", "<>", "+",
 
 
 def tokens(text: str, start: int = 0) -> Iterator[Token]:
-    """Yield the tokens of a text, then one of the kind ``END``.
-
-    Raises:
-        ExpressionError: something is no token.
-    """
+    """Yield the tokens of a text, then one of the kind ``END``."""
     position, last = start, None
     while position < len(text):
         found = _TOKEN.match(text, position)

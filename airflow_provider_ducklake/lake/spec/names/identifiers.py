@@ -60,11 +60,7 @@ def is_storable(text: str) -> bool:
 
 
 def check_name(name: str, kind: str) -> str:
-    """Return ``name`` if the catalog can hold it.
-
-    Raises:
-        InvalidNameError: it is empty, or holds a NUL character or half of a surrogate pair.
-    """
+    """Return ``name`` if the catalog can hold it."""
     if not name or not is_storable(name):
         raise InvalidNameError(
             f"{name!r} cannot name a {kind}: a name has at least one character, no NUL and no unpaired "
@@ -93,9 +89,6 @@ def split_parts(text: str) -> list[str]:
 
     >>> split_parts('sales."or.ders"')
     ['sales', 'or.ders']
-
-    Raises:
-        InvalidNameError: quotes are unbalanced or a part is empty.
     """
     parts: list[str] = []
     position = 0
@@ -166,9 +159,6 @@ class SchemaPath:
         (('sales', 'europe'), ('sales.europe',))
         >>> SchemaPath.of('we"ird').parts
         ('we"ird',)
-
-        Raises:
-            InvalidNameError: a part cannot be a name.
         """
         if isinstance(schema, SchemaPath):
             return schema
@@ -212,9 +202,6 @@ class QualifiedName:
         >>> orders = QualifiedName.of("sales.europe.orders")
         >>> orders.schema.parts, QualifiedName.of((orders.schema, orders.name)) == orders
         (('sales', 'europe'), True)
-
-        Raises:
-            InvalidNameError: no part, or one that cannot be a name.
         """
         if isinstance(table, QualifiedName):
             return table
@@ -322,9 +309,6 @@ def schema_paths(rows: Iterable[tuple[int, int | None, str]]) -> dict[int, Schem
 
     >>> {id_: str(path) for id_, path in schema_paths([(2, 1, "b"), (1, None, "a"), (3, 9, "c")]).items()}
     {1: 'a', 2: 'a.b'}
-
-    Raises:
-        CatalogError: schemas lie in each other.
     """
     named = {schema_id: (parent, name) for schema_id, parent, name in rows}
     found: dict[int, SchemaPath | None] = {}

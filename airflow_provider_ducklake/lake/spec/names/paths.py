@@ -49,9 +49,6 @@ class CatalogPath:
         """Return the full path, given the full path of the parent directory.
 
         ``of`` is the row that has the path, for the error.
-
-        Raises:
-            UntrustedValueError: the path leads elsewhere than it says, or from a store to a local file.
         """
         problem = self.problem_below(parent)
         if problem is not None:
@@ -73,11 +70,7 @@ class CatalogPath:
 
 
 def directory_path(path: str) -> str:
-    """Return a data path with forward slashes and one at its end, as the catalog stores it.
-
-    Raises:
-        InvalidInputError: it is empty, or a ``file://`` URI that DuckDB could not open.
-    """
+    """Return a data path with forward slashes and one at its end, as the catalog stores it."""
     if not path:
         raise InvalidInputError(
             "The data path is empty; give the folder or bucket prefix that holds the data files."

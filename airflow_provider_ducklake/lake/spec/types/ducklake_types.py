@@ -420,9 +420,6 @@ def parse_type(text: str) -> DuckLakeType:
 
     >>> str(parse_type("STRUCT(a BIGINT, tags varchar[])"))
     'struct(a int64, tags varchar[])'
-
-    Raises:
-        InvalidTypeError: unknown name, bad parameters, or text behind the type.
     """
     parser = _Parser(text)
     parsed = parser.type()
@@ -466,11 +463,7 @@ _CHILDREN = {"list": 1, "map": 2}
 
 
 def with_children(catalog_text: str, children: tuple[Field, ...]) -> DuckLakeType:
-    """Return the type of a catalog column row and its children; the inverse of the two functions above.
-
-    Raises:
-        InvalidTypeError: it has not as many children as that type has.
-    """
+    """Return the type of a catalog column row and its children; the inverse of the two functions above."""
     if len(children) != _CHILDREN.get(catalog_text, len(children)):
         raise InvalidTypeError(
             f"A column of type {catalog_text} has {_CHILDREN[catalog_text]} columns below it in "
@@ -494,11 +487,7 @@ def is_float(type_: DuckLakeType) -> bool:
 
 
 def check_depth(type_: DuckLakeType, where: str) -> None:
-    """Refuse a type with so many levels that Python's stack may end in what goes through it.
-
-    Raises:
-        InvalidTypeError: names ``where``.
-    """
+    """Refuse a type with so many levels that Python's stack may end in what goes through it."""
     level = [type_]
     for _ in range(DEEPEST):
         level = [child.type for one in level for child in children_of(one)]
@@ -508,11 +497,7 @@ def check_depth(type_: DuckLakeType, where: str) -> None:
 
 
 def check_storable(type_: DuckLakeType, where: str) -> None:
-    """Refuse a type whose values do not survive.
-
-    Raises:
-        InvalidTypeError: names the column and the type.
-    """
+    """Refuse a type whose values do not survive."""
     if not type_.facts.storable:
         raise InvalidTypeError(
             f"Column {where} has type {type_}, whose values DuckLake clients cannot store without loss or "

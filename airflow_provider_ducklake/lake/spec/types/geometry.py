@@ -157,22 +157,14 @@ NO_GEOMETRY = "A filter met a value that is no geometry in WKB: {}. Its data fil
 
 
 def box_of_wkb(data: bytes) -> Box | None:
-    """Return the box around a geometry; None: it has no vertex.
-
-    Raises:
-        ValueError: it is no WKB; says why.
-    """
+    """Return the box around a geometry; None: it has no vertex."""
     extent = _Extent()
     _go_through(data, extent.add)
     return extent.box
 
 
 def meets_box(data: bytes, box: Box) -> bool:
-    """Whether the box around a geometry meets another; that of an empty one meets none.
-
-    Raises:
-        ValueError: it is no WKB; says why.
-    """
+    """Whether the box around a geometry meets another; that of an empty one meets none."""
     if len(data) == _PLAIN_POINT.size:  # of a line it is a part only
         head, x, y = _PLAIN_POINT.unpack(data)
         if head == _POINT_HEAD:
@@ -183,11 +175,7 @@ def meets_box(data: bytes, box: Box) -> bool:
 
 
 def is_finite(data: bytes) -> bool:
-    """Whether no vertex has a NaN or an infinity as x or y.
-
-    Raises:
-        ValueError: it is no WKB; says why.
-    """
+    """Whether no vertex has a NaN or an infinity as x or y."""
     found: list[bool] = []
     _go_through(data, lambda *axes: found.extend(all(map(math.isfinite, axis)) for axis in axes))
     return all(found)
@@ -198,9 +186,6 @@ def check_wkb(data: bytes) -> None:
 
     Of a collection all members have its dimensions, those of a MULTIPOINT are points, and so on. What only
     looks for a box takes others, too: rows that were committed once are still found.
-
-    Raises:
-        ValueError: says why.
     """
     _go_through(data, None, as_duckdb=True)
 
@@ -321,9 +306,6 @@ def box_of_wkt(text: str) -> Box | None:
 
     >>> box_of_wkt("LINESTRING (1 5, -2.5 7)"), box_of_wkt("POLYGON EMPTY")
     (Box(xmin=-2.5, ymin=5.0, xmax=1.0, ymax=7.0), None)
-
-    Raises:
-        ValueError: it is none of the seven types in two dimensions; says where.
     """
     reader = _Reader(text)
     reader.geometry()

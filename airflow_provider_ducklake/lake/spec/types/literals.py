@@ -55,9 +55,6 @@ def parse_scalar(type_: DuckLakeType, text: str) -> Physical:
 
     >>> parse_scalar(ScalarType("blob"), r"\xDE\xADab")
     b'\xde\xadab'
-
-    Raises:
-        ValueError: the text is not one of that type.
     """
     if type_.facts.kind is not Kind.BLOB:
         return parse_physical(type_, text)
@@ -138,9 +135,6 @@ def parse_literal(type_: DuckLakeType, text: str) -> Value:
 
     >>> parse_literal(ListType(ScalarType("varchar")), "[a, NULL, 'it\\'s', '']")
     [b'a', None, b"it's", b'']
-
-    Raises:
-        ValueError: the text is not one of that type.
     """
     try:
         return _Reader(text, expressions=True).whole(type_)
@@ -153,9 +147,6 @@ def parse_cast(type_: DuckLakeType, text: str) -> Value:
 
     >>> parse_cast(StructType((Field("a", ScalarType("varchar")),)), r"{'a': 'it\'s'}")
     {'a': b"it's"}
-
-    Raises:
-        ValueError: the text is not one of that type.
     """
     return _Reader(text, expressions=False).whole(type_)
 

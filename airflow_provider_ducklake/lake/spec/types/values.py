@@ -199,9 +199,6 @@ def parse_physical(type_: DuckLakeType, text: str) -> Physical:
 
     >>> parse_physical(DecimalType(9, 2), "1.50"), parse_physical(ScalarType("date"), "0002-12-31 (BC)")
     (150, -719529)
-
-    Raises:
-        ValueError: the text is not one of that type.
     """
     return _CODECS[type_.facts.kind].parse(type_, text)
 

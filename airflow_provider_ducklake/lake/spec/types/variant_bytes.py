@@ -90,11 +90,7 @@ class DamagedVariantError(ValueError):
 
 
 def number_at(data: Data, start: int, width: int) -> int:
-    """Return the unsigned integer at ``start``.
-
-    Raises:
-        DamagedVariantError: the bytes end before.
-    """
+    """Return the unsigned integer at ``start``."""
     if start + width > len(data):
         raise DamagedVariantError(f"its {len(data)} bytes are cut off")
     return int.from_bytes(data[start : start + width], "little")
@@ -102,11 +98,7 @@ def number_at(data: Data, start: int, width: int) -> int:
 
 @cached
 def read_names(metadata: bytes) -> tuple[str, ...]:
-    """Return the names of fields by their ids.
-
-    Raises:
-        DamagedVariantError: the bytes are no metadata.
-    """
+    """Return the names of fields by their ids."""
     if not metadata or metadata[0] & 0x0F != VERSION:
         raise DamagedVariantError("its metadata does not begin with version 1")
     width = (metadata[0] >> 6) + 1
@@ -125,11 +117,7 @@ def read_names(metadata: bytes) -> tuple[str, ...]:
 
 @cached
 def ids_of_names(metadata: bytes) -> dict[str, int]:
-    """Return the id of each name in ``metadata``.
-
-    Raises:
-        DamagedVariantError: the bytes are no metadata.
-    """
+    """Return the id of each name in ``metadata``."""
     return {name: place for place, name in reversed([*enumerate(read_names(metadata))])}
 
 
@@ -158,20 +146,12 @@ def _numbers(numbers: Iterable[int], width: int) -> bytes:
 
 
 def basic_at(data: Data, start: int) -> Basic:
-    """Return what kind of value starts there.
-
-    Raises:
-        DamagedVariantError: nothing does.
-    """
+    """Return what kind of value starts there."""
     return Basic(number_at(data, start, 1) & 0x03)
 
 
 def value_end(data: Data, start: int) -> int:
-    """Return where the value that starts at ``start`` ends, by its own first bytes.
-
-    Raises:
-        DamagedVariantError: there is none, or it is cut off.
-    """
+    """Return where the value that starts at ``start`` ends, by its own first bytes."""
     header = number_at(data, start, 1)
     match header & 0x03:
         case Basic.SHORT_STRING:
@@ -198,21 +178,13 @@ def _length_of_bytes(data: Data, start: int, kind: int) -> int:
 
 
 def object_items(data: Data, start: int) -> list[tuple[int, int]]:
-    """Return the id of the name, and the start of the value, of each field of the object at ``start``.
-
-    Raises:
-        DamagedVariantError: it is cut off.
-    """
+    """Return the id of the name, and the start of the value, of each field of the object at ``start``."""
     ids, starts, values = _object_layout(data, start)
     return [(id_, values + place) for id_, place in zip(ids, starts[:-1], strict=True)]
 
 
 def array_items(data: Data, start: int) -> list[int]:
-    """Return the start of each element of the array at ``start``.
-
-    Raises:
-        DamagedVariantError: it is cut off.
-    """
+    """Return the start of each element of the array at ``start``."""
     starts, values = _array_layout(data, start)
     return [values + place for place in starts[:-1]]
 
@@ -252,11 +224,7 @@ def _numbers_at(data: Data, start: int, width: int, count: int) -> tuple[list[in
 
 
 def check_variant(metadata: bytes, value: bytes) -> None:
-    """Look at every value within ``value``, whose first bytes must be a whole variant.
-
-    Raises:
-        DamagedVariantError: some bytes are not what they must be.
-    """
+    """Look at every value within ``value``, whose first bytes must be a whole variant."""
     names = read_names(metadata)
     if value_end(value, 0) != len(value):
         raise DamagedVariantError("bytes follow its value")
@@ -385,11 +353,7 @@ def _laid_out(values: Sequence[bytes]) -> tuple[bytes, bytes]:
 
 
 def merged_objects(metadata: bytes, one: bytes, other: bytes, not_in_other: frozenset[str]) -> bytes:
-    """Return an object with the fields of two objects, of which the second may not have certain names.
-
-    Raises:
-        DamagedVariantError: they are damaged, the second is no object, or has such a name.
-    """
+    """Return an object with the fields of two objects, of which the second may not have certain names."""
     names = read_names(metadata)
     if basic_at(other, 0) is not Basic.OBJECT:
         raise DamagedVariantError("it has shredded fields, and a value that is no object")
@@ -402,11 +366,7 @@ def merged_objects(metadata: bytes, one: bytes, other: bytes, not_in_other: froz
 
 
 def without_fields(metadata: bytes, data: bytes, left_out: frozenset[str]) -> bytes:
-    """Return an object without the fields of certain names.
-
-    Raises:
-        DamagedVariantError: it is damaged.
-    """
+    """Return an object without the fields of certain names."""
     fields = _fields(data, read_names(metadata))
     kept = {name: value for name, value in fields.items() if name not in left_out}
     return object_bytes(ids_of_names(metadata), kept)

@@ -521,10 +521,6 @@ def stored_name(view: str, definition: ViewDefinition, column: str) -> str:
     """Return the query's name for a column of the view.
 
     Where the query does not say its columns, as with ``*``, the name given is taken for the query's.
-
-    Raises:
-        ColumnNotFoundError: the view has no such column.
-        UnsupportedFeatureError: the view gives the column an alias, and the query does not say its name.
     """
     names, aliases = _query_names(definition), definition.column_aliases
     shown = [*aliases, *(names or ())[len(aliases) :]]

@@ -60,10 +60,6 @@ def parse_macro(text: str, writer: WriteVersion) -> MacroDefinition:
     >>> from airflow_provider_ducklake.lake.spec.versions import DEFAULT, write_version
     >>> parse_macro("(a, b := 2) AS a + b", write_version(DEFAULT)).overloads[0].sql
     'a + b'
-
-    Raises:
-        InvalidStatementError: it cannot be read; says where.
-        UnsupportedFeatureError: the version does not have what it needs.
     """
     statements = tuple(split_statements(text))
     if len(statements) != 1:
@@ -75,11 +71,7 @@ def parse_macro(text: str, writer: WriteVersion) -> MacroDefinition:
 
 
 def check_macro(definition: MacroDefinition, name: str) -> None:
-    """Refuse a definition that DuckDB might not read when it loads the lake.
-
-    Raises:
-        InvalidInputError: a body, a type or a default is not one that we would have read.
-    """
+    """Refuse a definition that DuckDB might not read when it loads the lake."""
     if not definition.overloads:
         raise InvalidInputError(f"Macro {name} has no body.")
     for overload in definition.overloads:

@@ -221,12 +221,7 @@ _OPENING, _CLOSING = ("(", "[", "CASE"), (")", "]", "END")
 
 
 def check_expression(text: str, what: str) -> None:
-    """Refuse an expression that looks at more than the columns that it names; ``what`` is how errors call it.
-
-    Raises:
-        InvalidInputError: it has a star, or a subquery, or its quotes are not closed.
-        UnsupportedFeatureError: it compares boxes of geometries.
-    """
+    """Refuse an expression that looks at more than the columns that it names; errors call it ``what``."""
     try:
         tokens = _all_tokens(text)
     except TokenError as error:

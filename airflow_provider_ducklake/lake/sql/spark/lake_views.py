@@ -133,20 +133,12 @@ _KNOWN_SYMBOLS, _KNOWN_KEYWORDS, _KNOWN_NODES = (
 
 
 def check_length(name: QualifiedName, text: str) -> None:
-    """Refuse a view's query that is too long to be looked at.
-
-    Raises:
-        UnsupportedFeatureError: it is.
-    """
+    """Refuse a view's query that is too long to be looked at."""
     _View(name, text).check_length()
 
 
 def checked_text(name: QualifiedName, text: str) -> str:
-    """Return a view's query as Spark may run it, with the same words, numbers, strings and names.
-
-    Raises:
-        UnsupportedFeatureError: the query has something that is not on the lists; says what and where.
-    """
+    """Return a view's query as Spark may run it, with the same words, numbers, strings and names."""
     return _View(name, text).checked()
 
 

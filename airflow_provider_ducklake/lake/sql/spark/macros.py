@@ -99,11 +99,7 @@ def may_call_macros(text: str) -> bool:
 
 
 def with_macros(text: str, lake: LakeMacros) -> str:
-    """Return one statement with what macros stand for in place of their calls.
-
-    Raises:
-        UnsupportedFeatureError: what a macro stands for is not known to mean the same in Spark.
-    """
+    """Return one statement with what macros stand for in place of their calls."""
     if not lake.macros:
         return text
     try:

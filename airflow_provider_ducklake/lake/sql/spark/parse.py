@@ -56,10 +56,6 @@ def parse_spark_sql(
 
     ``views`` are names that stand for something else than a table of the lake. A table without a schema lies
     in ``default_schema``. Only with ``nested_schemas`` has a name more parts than a schema and a table.
-
-    Raises:
-        InvalidStatementError: one neither writes a table nor makes a temporary view; says where.
-        UnsupportedFeatureError: this release cannot do it.
     """
     known = {fold(view) for view in views}
     parsed: list[SparkStatement] = []
@@ -76,20 +72,12 @@ def parse_spark_sql(
 
 
 def split_texts(texts: Sequence[str]) -> list[str]:
-    """Return the statements of texts, each alone.
-
-    Raises:
-        InvalidStatementError: a text cannot be cut into words.
-    """
+    """Return the statements of texts, each alone."""
     return [text[start:end] for text in texts for start, end in _split(text, 1)]
 
 
 def parse_query(text: str, default_schema: SchemaPath = MAIN, *, nested_schemas: bool = False) -> SparkQuery:
-    """Return a query alone, as that of a view.
-
-    Raises:
-        InvalidStatementError: it is not a query.
-    """
+    """Return a query alone, as that of a view."""
     place = _Place(text, 0, len(text), 1)
     return _Reader(place, set(), default_schema, nested_schemas=nested_schemas).query_alone()
 

@@ -53,9 +53,6 @@ def write_delete_file(location: Location, data_file_path: str, deleted: pa.Table
 
     ``deleted`` has the columns ``pos`` (int64, ascending, unique) and, where the file is to say which
     snapshot deleted each row, ``snapshot_id`` (int64).
-
-    Raises:
-        StorageError: it cannot be written.
     """
     zeros = pa.repeat(pa.scalar(0, pa.int32()), deleted.num_rows)
     paths = pa.DictionaryArray.from_arrays(zeros, pa.array([data_file_path], pa.string()))
@@ -77,9 +74,6 @@ def row_count_of(file: LiveDataFile, locate: Callable[[str], Location]) -> int:
 
     A vector of a few bytes deletes millions of rows, so that a count of the catalog beyond those is compared
     with the data file's own.
-
-    Raises:
-        StorageError: the data file is missing or damaged.
     """
     if file.record_count <= _MOST_UNCHECKED:
         return file.record_count
@@ -95,10 +89,6 @@ def deleted_rows(location: Location, file_format: str, default_snapshot_id: int,
 
     Positions without an id were deleted by ``default_snapshot_id``. ``row_count`` is how many rows the data
     file has: a delete file that has more is not read.
-
-    Raises:
-        StorageError: it is missing or damaged.
-        UnsupportedFeatureError: another format than Parquet or Iceberg's deletion vectors.
     """
     match file_format:
         case "parquet":
@@ -145,11 +135,7 @@ def positions_of(array: pa.Array) -> Positions:
 
 
 def read_positions(positions: RowPositions, locate: Callable[[str], Location]) -> pa.ChunkedArray:
-    """Return the positions of a change (int64, ascending).
-
-    Raises:
-        StorageError: the file that they lie in is missing or damaged.
-    """
+    """Return the positions of a change (int64, ascending)."""
     match positions:
         case Positions(data):
             buffers = [None, pa.py_buffer(data)]
@@ -169,9 +155,6 @@ def deleted_before(
 
     ``marks`` are its inlined deletes: positions, with the snapshots that deleted them. ``row_count`` is how
     many rows it has, with those.
-
-    Raises:
-        StorageError: the delete file is missing or damaged.
     """
     marked = pa.table(
         {"pos": pa.array(marks.keys(), pa.int64()), "snapshot_id": pa.array(marks.values(), pa.int64())}
@@ -192,9 +175,6 @@ def joined_deletes(files: Sequence[tuple[Location, str, int, int]]) -> pa.Table 
     Each file is (place, format, snapshot, rows of the data file). The rows are ``pos`` (ascending, unique)
     and ``snapshot_id``, the first that deleted it (both int64). None where the last file lacks a row of an
     earlier one.
-
-    Raises:
-        StorageError: a delete file is missing or damaged.
     """
     parts = [deleted_rows(*file) for file in files]
     first = pa.concat_tables(parts).group_by("pos").aggregate([("snapshot_id", "min")])
@@ -214,12 +194,7 @@ def live_positions(
     places: Collection[int],
     locate: Callable[[str], Location],
 ) -> Positions:
-    """Return positions of a data file that somebody gave, checked; ``marks`` are its inlined deletes.
-
-    Raises:
-        InvalidInputError: the file does not have such a row, or has lost it already.
-        StorageError: its delete file is missing or damaged.
-    """
+    """Return positions of a data file that somebody gave, checked; ``marks`` are its inlined deletes."""
     chosen = pa.array(sorted(set(places)), pa.int64())
     outside = chosen.filter(pc.or_(pc.less(chosen, 0), pc.greater_equal(chosen, file.record_count)))
     if len(outside):
@@ -236,12 +211,7 @@ def live_positions(
 def write_deletes(
     deletes: UnwrittenDeletes, path: str, snapshot_id: SnapshotId, locate: Callable[[str], Location]
 ) -> FileDeletes:
-    """Write a delete file as that snapshot is to have it.
-
-    Raises:
-        StorageError: it cannot be written, or what it repeats not be read.
-        InvalidInputError: a row was deleted before.
-    """
+    """Write a delete file as that snapshot is to have it."""
     new = read_positions(deletes.positions, locate)
     rows, begin, newest = pa.table({"pos": new}), None, None
     if deletes.holds_ids:
@@ -271,11 +241,7 @@ def write_deletes(
 def write_first_deletes(
     location: Location, data_file_path: str, positions: Positions, *, as_vectors: bool
 ) -> Written:
-    """Write the deleted rows of a data file that is registered with them, and say what it is.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Write the deleted rows of a data file that is registered with them, and say what it is."""
     buffers = [None, pa.py_buffer(positions.data)]
     rows = pa.table({"pos": pa.Array.from_buffers(pa.int64(), positions.count, buffers)})
     return (write_vectors if as_vectors else write_delete_file)(location, data_file_path, rows)

@@ -60,11 +60,7 @@ class Vector:
 
 
 def vectors_of(data: bytes) -> list[Vector]:
-    """Return the vectors of a container, by snapshot; those that do not say one, as they stand.
-
-    Raises:
-        ValueError: it is damaged, or has something else than deletion vectors.
-    """
+    """Return the vectors of a container, by snapshot; those that do not say one, as they stand."""
     start, document = _document(data)
     blobs = document.get("blobs")
     if not isinstance(blobs, list):
@@ -98,11 +94,7 @@ def container_of(vectors: Iterable[tuple[int, int, bytes]], data_file_path: str)
 
 
 def footer_bytes(data: bytes) -> int:
-    """Return the size of a container's footer, its magics and the rest included; 0 for a bare vector.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """Return the size of a container's footer, its magics and the rest included; 0 for a bare vector."""
     return len(data) - _document(data)[0] if data.startswith(MAGIC) else 0
 
 
@@ -170,9 +162,6 @@ def positions(data: bytes, most: int) -> pa.ChunkedArray:
     """Return the numbers (int64) of a 64-bit bitmap, of which there are ``most`` at most.
 
     Nothing is allocated for a count that the bytes do not have: a run of 65,536 numbers takes four bytes.
-
-    Raises:
-        ValueError: this is no such bitmap, or it has more numbers.
     """
     reader, found = _Reader(data, most), _Found()
     (count,) = reader.unpack("Q")
@@ -337,9 +326,6 @@ def write_vectors(location: Location, data_file_path: str, deleted: pa.Table) ->
 
     ``deleted`` has the column ``pos`` (int64, ascending, unique), and ``snapshot_id`` (int64) where the file
     is to have a vector for each snapshot.
-
-    Raises:
-        StorageError: it cannot be written.
     """
     positions = deleted["pos"].combine_chunks()
     if "snapshot_id" not in deleted.column_names:
@@ -369,9 +355,6 @@ def deletion_vector(location: Location, row_count: int) -> tuple[pa.ChunkedArray
     """Return the positions (int64, unique) of a file, and the snapshot that deleted each, where it says so.
 
     ``row_count`` is how many rows the data file has.
-
-    Raises:
-        StorageError: it is missing or damaged, or deletes more rows.
     """
     with naming_errors(location.uri, "read"):
         data = read_whole(location)
@@ -410,9 +393,6 @@ def referenced_vectors(location: Location, row_counts: Mapping[str, int]) -> dic
 
     ``row_counts`` are how many rows each data file has, by the path that the metadata has for it; vectors of
     others are not read.
-
-    Raises:
-        StorageError: it is missing or damaged, a vector does not say whose it is, or deletes more rows.
     """
     with naming_errors(location.uri, "read"):
         data = read_whole(location)

@@ -52,9 +52,6 @@ def sync_added(paths: Iterable[str], data_path: str) -> None:
     """Have files last that a commit is to name, whoever wrote them, with their directories in the data path.
 
     Files in object stores last already. What is missing, or not for this process, is left alone.
-
-    Raises:
-        StorageError: the disk does not take one.
     """
     files = [_local(path) for path in paths if is_local(path)]
     top = _local(data_path) if files and is_local(data_path) else None

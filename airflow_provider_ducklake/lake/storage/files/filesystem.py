@@ -335,11 +335,7 @@ class Location:
 
 
 def open_filesystem(path: str, storage_options: StorageOptions | None = None) -> Location:
-    """Return the file system that holds a lake path, and the path inside it. Nothing is read yet.
-
-    Raises:
-        StorageError: no installed library knows the scheme, or its options are wrong.
-    """
+    """Return the file system that holds a lake path, and the path inside it. Nothing is read yet."""
     scheme, rest = split_scheme(path)
     if scheme in _LOCAL_SCHEMES:
         return Location(pafs.LocalFileSystem(), os.path.abspath(rest), path)  # noqa: PTH100 - resolves no links
@@ -425,11 +421,7 @@ def child(location: Location, name: str) -> Location:
 
 
 def exists(path: str, storage_options: StorageOptions | None = None) -> bool:
-    """Whether a file or directory exists.
-
-    Raises:
-        StorageError: the store cannot be reached.
-    """
+    """Whether a file or directory exists."""
     location = open_filesystem(path, storage_options)
     with naming_errors(path, "look at"):
         return bool(location.filesystem.get_file_info(location.path).type != pafs.FileType.NotFound)
@@ -438,11 +430,7 @@ def exists(path: str, storage_options: StorageOptions | None = None) -> bool:
 def read_bytes(
     path: str, storage_options: StorageOptions | None = None, *, limit: int = MOST_READ_BYTES
 ) -> bytes:
-    """Return the whole content of a file, which has ``limit`` bytes at most.
-
-    Raises:
-        StorageError: it does not exist, cannot be read, or has more.
-    """
+    """Return the whole content of a file, which has ``limit`` bytes at most."""
     return read_whole(open_filesystem(path, storage_options), limit)
 
 
@@ -465,9 +453,6 @@ def write_bytes(
     """Write a file whole or not at all; an existing one is replaced. Missing parent directories are made.
 
     ``private`` keeps a local file to its owner (mode 0600); object stores have their own rules.
-
-    Raises:
-        StorageError: it cannot be written.
     """
     location = open_filesystem(path, storage_options)
     with naming_errors(path, "write"):
@@ -496,11 +481,7 @@ def _write_local(path: Path, content: bytes, *, private: bool) -> None:
 
 
 def make_directory(path: str, storage_options: StorageOptions | None = None) -> None:
-    """Make a directory and its parents where the store has directories.
-
-    Raises:
-        StorageError: it cannot be made.
-    """
+    """Make a directory and its parents where the store has directories."""
     location = open_filesystem(path, storage_options)
     if location.is_local:  # an object store needs none, and making one may try to make the bucket
         with naming_errors(path, "make directory"):
@@ -508,20 +489,12 @@ def make_directory(path: str, storage_options: StorageOptions | None = None) -> 
 
 
 def delete_file(path: str, storage_options: StorageOptions | None = None) -> bool:
-    """Delete a file; return whether it was there.
-
-    Raises:
-        StorageError: it cannot be deleted.
-    """
+    """Delete a file; return whether it was there."""
     return delete_file_at(open_filesystem(path, storage_options))
 
 
 def delete_file_at(location: Location) -> bool:
-    """Delete a file; return whether it was there.
-
-    Raises:
-        StorageError: it cannot be deleted.
-    """
+    """Delete a file; return whether it was there."""
     with naming_errors(location.uri, "delete"):
         if location.filesystem.get_file_info(location.path).type == pafs.FileType.NotFound:
             return False
@@ -538,11 +511,7 @@ def remover_of(location: Location) -> Callable[[str], object]:
 
 
 def move_file(source: str, target: str, storage_options: StorageOptions | None = None) -> None:
-    """Move a file to another place in the same store, where it is whole at once.
-
-    Raises:
-        StorageError: it cannot be moved.
-    """
+    """Move a file to another place in the same store, where it is whole at once."""
     start, end = open_filesystem(source, storage_options), open_filesystem(target, storage_options)
     with naming_errors(target, "write"):
         if end.is_local:
@@ -553,11 +522,7 @@ def move_file(source: str, target: str, storage_options: StorageOptions | None =
 
 
 def file_sizes(path: str, storage_options: StorageOptions | None = None) -> dict[str, int]:
-    """Return the sizes of all files below a directory by their paths from there; none where it is missing.
-
-    Raises:
-        StorageError: it cannot be listed.
-    """
+    """Return the sizes of all files below a directory by their paths from there; none where it is missing."""
     location = open_filesystem(path, storage_options)
     root = location.path.rstrip("/")
     with naming_errors(path, "list"):
@@ -575,9 +540,6 @@ def check_writable(data_path: str, storage_options: StorageOptions | None = None
     """Write a small object below ``data_path`` and remove it again.
 
     A local directory that does not exist is not made: it is enough that it could be.
-
-    Raises:
-        StorageError: names the path and why it cannot be written.
     """
     location = open_filesystem(data_path, storage_options)
     if location.is_local and not Path(location.path).exists():
@@ -599,11 +561,7 @@ def _check_can_be_made(directory: Path) -> None:
 
 
 def open_input(location: Location) -> pa.NativeFile:
-    """Return the file for random reads.
-
-    Raises:
-        StorageError: it does not exist or cannot be opened.
-    """
+    """Return the file for random reads."""
     with naming_errors(location.uri, "read"):
         return _open_input(location)
 
@@ -624,10 +582,6 @@ def regular_file(path: str) -> Iterator[str]:
     """Yield another path of a local file, which opens the same file whatever takes its place meanwhile.
 
     Whoever opens a FIFO waits for a writer, and who reads a device may never reach its end.
-
-    Raises:
-        StorageError: it is not a regular file.
-        OSError: it does not exist or cannot be opened.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:

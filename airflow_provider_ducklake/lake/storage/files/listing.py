@@ -78,9 +78,6 @@ def list_files(path: str, storage_options: StorageOptions | None = None) -> List
 
     They are listed while they are asked for: a store may have millions. Symbolic links are not followed, and
     are no files; where they lead to is noted, since a file there has another name as well.
-
-    Raises:
-        StorageError: the store cannot be listed; also while the files are asked for.
     """
     location = open_filesystem(path, storage_options)
     listing = Listing(iter(()), root=location.path)
@@ -89,11 +86,7 @@ def list_files(path: str, storage_options: StorageOptions | None = None) -> List
 
 
 def changed_at(path: str, storage_options: StorageOptions | None = None) -> datetime | None:
-    """Return when a file last changed, by the store's clock; None: the store does not say.
-
-    Raises:
-        StorageError: it is not there, or cannot be looked at.
-    """
+    """Return when a file last changed, by the store's clock; None: the store does not say."""
     location = open_filesystem(path, storage_options)
     with naming_errors(path, "look at"):
         if location.is_local:
@@ -198,10 +191,6 @@ def expand(paths: Iterable[str], locate: Callable[[str], Location]) -> list[str]
 
     ``*`` stands for any part of a name, ``**`` for any folders. Local paths lose ``file://``, doubled slashes
     and dots, so that one file has one path.
-
-    Raises:
-        InvalidInputError: a path is relative, or no file is like a pattern.
-        StorageError: a folder cannot be listed.
     """
     return [found for path in paths for found in _expanded(_normal(path), locate)]
 
@@ -273,21 +262,13 @@ def _open(path: str, storage_options: StorageOptions | None) -> Location | Delet
 
 
 def delete_by_name(path: str, prefix: str, storage_options: StorageOptions | None = None) -> None:
-    """Delete all files below a directory whose names begin with ``prefix``; it is listed for that.
-
-    Raises:
-        StorageError: one could not be deleted.
-    """
+    """Delete all files below a directory whose names begin with ``prefix``; it is listed for that."""
     names = (name for name in file_sizes(path, storage_options) if name.rpartition("/")[2].startswith(prefix))
     _check_gone(delete_files([path + name for name in names], storage_options))
 
 
 def delete_tree(path: str, storage_options: StorageOptions | None = None) -> None:
-    """Delete a directory or prefix with all that it holds; nothing there is fine.
-
-    Raises:
-        StorageError: something could not be deleted.
-    """
+    """Delete a directory or prefix with all that it holds; nothing there is fine."""
     location = open_filesystem(path, storage_options)
     directory = location.path.rstrip("/")
     if "/" not in directory.strip("/"):

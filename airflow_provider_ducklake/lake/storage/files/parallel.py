@@ -48,9 +48,6 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
     """Return what ``work`` returns; a thread does it, which goes on alone when it is late.
 
     Use it for what a driver asks of a server, where the driver has a limit for each read, or none.
-
-    Raises:
-        TimeoutError: the time is over.
     """
     done: Future[Result] = Future()
 

@@ -127,11 +127,7 @@ class Upload:
 
 
 def unfinished_uploads(path: str, storage_options: StorageOptions | None = None) -> list[Upload]:
-    """Return the uploads under way below a directory; none in stores that are not S3.
-
-    Raises:
-        StorageError: they cannot be listed.
-    """
+    """Return the uploads under way below a directory; none in stores that are not S3."""
     location = open_filesystem(path, storage_options)
     filesystem = fsspec_of(location)
     if not hasattr(filesystem, "call_s3"):
@@ -178,11 +174,7 @@ _BLOCK_BYTES = 8 * 2**20
 
 
 def copy_file(source: Location, target: Location) -> None:
-    """Copy a file to where there is none; it appears complete or, as far as the store allows, not at all.
-
-    Raises:
-        StorageError: it is not there, or the copy cannot be written.
-    """
+    """Copy a file to where there is none; it appears complete or, as far as the store allows, not at all."""
     with naming_errors(source.uri, "copy"):
         if source.is_local and target.is_local:
             _copy_locally(Path(source.path), Path(target.path))
@@ -302,9 +294,6 @@ def learn(directory: str, text: str | None, file: str | None = None) -> None:
     """Have this process seal what it writes below a directory, and open what it reads; None: it has no key.
 
     ``file`` is where the key was read, which drivers on other machines read, too.
-
-    Raises:
-        StorageError: it is no key.
     """
     if text is None:
         return
@@ -321,11 +310,7 @@ def learn(directory: str, text: str | None, file: str | None = None) -> None:
 
 
 def learn_from_file(directory: str, file: str) -> None:
-    """Learn the key from a local file.
-
-    Raises:
-        StorageError: it cannot be read, or has no key.
-    """
+    """Learn the key from a local file."""
     try:
         text = Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -387,10 +372,6 @@ def opened(uri: str, content: bytes, *, names_its_place: bool = False, is_proven
     ``names_its_place``: the document itself says for what it is, which the caller compares; it may be one
     that an older release sealed. ``is_proven``: the caller tells it from every other by other means, so that
     it needs no seal.
-
-    Raises:
-        SparkJobError: it is not sealed; it was sealed for another place, or with a key that this process does
-            not have; or it was changed.
     """
     if not content.startswith((_MAGIC, _UNBOUND)):
         _check_plain(uri, is_proven=is_proven)

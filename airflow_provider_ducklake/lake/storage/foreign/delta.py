@@ -96,12 +96,7 @@ _LEAST_INLINE = 20  # characters of a vector without rows
 
 
 def check_log(folder: str, places: Places, version: int | None, locate: Callable[[str], Location]) -> None:
-    """Look at the log of the table in ``folder`` up to a version; None: all of it.
-
-    Raises:
-        UntrustedValueError: it names a file outside the places, or in two ways.
-        StorageError: it cannot be read, or a file of it is no file.
-    """
+    """Look at the log of the table in ``folder`` up to a version; None: all of it."""
     log = child(locate(folder), _LOG)
     infos = log.filesystem.get_file_info(pafs.FileSelector(log.path, allow_not_found=True))
     for info in infos:
@@ -194,12 +189,7 @@ def _check_vector(storage: str, text: str, places: Places) -> None:
 
 
 def _checked(path: str, below: str, places: Places) -> str:
-    """Return the place of a file that deltalake may open, if it is one; it need not be there any more.
-
-    Raises:
-        UntrustedValueError: it lies elsewhere, or is read in two ways.
-        StorageError: it is no file.
-    """
+    """Return the place of a file that deltalake may open, if it is one; it need not be there any more."""
     plain = unquote(path)
     is_relative = not is_absolute(spelled(plain))
     if _ODD.search(plain) or (is_relative and ":" in plain):
@@ -242,11 +232,7 @@ class DeltaTypes:
         self._mode = mode
 
     def columns(self, fields: Iterable[Mapping[str, Any]], prefix: str = "") -> tuple[SourceColumn, ...]:
-        """Return the columns of fields of a schema's JSON.
-
-        Raises:
-            UnsupportedFeatureError: DuckLake has no such type; names the column.
-        """
+        """Return the columns of fields of a schema's JSON."""
         return tuple(self._column(field, prefix) for field in fields)
 
     def _column(self, field: Mapping[str, Any], prefix: str) -> SourceColumn:
@@ -324,15 +310,7 @@ def delta_table(
     storage_options: Mapping[str, str] | None = None,
     allowed_paths: tuple[str, ...] = (),
 ) -> SourceTable:
-    """Return what a lake is to have of a Delta table; None: at its newest version.
-
-    Raises:
-        UnsupportedFeatureError: something in it cannot be carried over; names it.
-        InvalidInputError: there is no such version.
-        SourceNotFoundError: there is no such table.
-        UntrustedValueError: the log names files outside the table's folder.
-        StorageError: the log cannot be read, or something that it names is no file.
-    """
+    """Return what a lake is to have of a Delta table; None: at its newest version."""
     folder = spelled(source)
     if not is_absolute(folder):
         raise InvalidInputError(f"The source {source!r} is relative; give an absolute path or a URI.")

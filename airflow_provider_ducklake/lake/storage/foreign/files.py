@@ -87,16 +87,7 @@ class KeyedNames(FieldNames):
 
 
 def data_file(source: SourceTable, target: Target, file: SourceFile, location: Location) -> DataFile:
-    """Return a file as a data file of the lake's table, by its footer; its deletes are for the caller to add.
-
-    Raises:
-        SchemaMismatchError: it does not fit the table; lists everything.
-        InvalidInputError: it is not the file that the metadata describes.
-        InvalidPartitionError: it may have several buckets of a key that is one.
-        UnsupportedFeatureError: a partition column is neither in the file nor in its path, or the file is
-            encrypted.
-        StorageError: it is missing or no Parquet file.
-    """
+    """Return a file as a data file of the lake's table, by its footer; the caller adds its deletes."""
     constants = _constants(target, file)
     folders = _folders(target, file, constants) if constants else {}
     made = _inspected(source, target, file, location, folders if source.folders_win else {})
@@ -229,11 +220,7 @@ def _other_value(made: DataFile, key: str, found: str | None, said: str | None) 
 
 
 def _partition_values(target: Target, file: SourceFile, made: DataFile) -> tuple[str | None, ...]:
-    """Return a value for each partition key of the lake's table; none at all where one is not known.
-
-    Raises:
-        InvalidPartitionError: DuckDB would miss the rows of a file without them, since a key is a bucket.
-    """
+    """Return a value for each partition key of the lake's table; none at all where one is not known."""
     values: list[str | None] = []
     for key in target.partition_by:
         found = footer_value(made, key, target.schema)
@@ -288,11 +275,7 @@ class Places:
 
     @classmethod
     def of(cls, document: str, folder: str, allowed_paths: tuple[str, ...]) -> Places:
-        """Return the table's own folder, and further ones that a user allows.
-
-        Raises:
-            InvalidInputError: a path is relative.
-        """
+        """Return the table's own folder, and further ones that a user allows."""
         for path in allowed_paths:
             if not is_absolute(spelled(path)):
                 raise InvalidInputError(
@@ -302,11 +285,7 @@ class Places:
         return cls(document, tuple(directory_path(spelled(one)) for one in folders))
 
     def checked(self, path: str) -> str:
-        """Return the path of a file as the lake spells it.
-
-        Raises:
-            UntrustedValueError: it lies in none of the folders.
-        """
+        """Return the path of a file as the lake spells it."""
         found = spelled(path)
         if not any(is_below(found, folder) for folder in self.folders):
             raise UntrustedValueError(

@@ -103,9 +103,6 @@ def deleted_rows_of(
 
     ``sequence_numbers`` are those of the data files: only deletes that came with them or later count.
     ``row_counts`` are how many rows they have, deleted ones included.
-
-    Raises:
-        StorageError: a file is missing or damaged.
     """
     found: defaultdict[str, list[pa.Array]] = defaultdict(list)
     files = list(deletes)
@@ -164,11 +161,7 @@ _MOST_BYTES = 2**28  # of a metadata file, decompressed
 
 
 def metadata_text(location: str, source: InputStream) -> bytes:
-    """Return the text of a metadata file, and close it; a compressed one may become a thousand times as long.
-
-    Raises:
-        StorageError: it is too long.
-    """
+    """Return the text of a metadata file, and close it; a compressed one may become 1,000 times as long."""
     with source, Compressor.get_compressor(location).stream_decompressor(source) as plain:
         content: bytes = plain.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
@@ -241,14 +234,7 @@ _HINT = "version-hint.text"
 def load_table(
     source: str, locate: Locate, catalog: Mapping[str, str] | None, allowed_paths: tuple[str, ...]
 ) -> tuple[Table, Places]:
-    """Return a table by its metadata file, its folder, or its name in a catalog, and where its files may lie.
-
-    Raises:
-        InvalidInputError: the path is relative, two metadata files are the newest, or a property of the
-            catalog names a class.
-        SourceNotFoundError: there is no such table.
-        StorageError: the catalog does not answer, or its metadata cannot be read.
-    """
+    """Return a table by its metadata file, its folder or its name in a catalog, and where files may lie."""
     location, folder = _in_catalog(source, catalog) if catalog else _in_folder(source, locate)
     places = Places.of(f"The metadata of {source}", folder, allowed_paths)
     with naming_errors(location, "read Iceberg's metadata in"):
@@ -349,11 +335,7 @@ _TYPES: dict[type[Any], str] = {
 
 
 def columns_of(fields: Iterable[iceberg.NestedField], where: str) -> tuple[SourceColumn, ...]:
-    """Return the columns of a schema.
-
-    Raises:
-        UnsupportedFeatureError: DuckLake has no such type, or cannot have a default there; names the column.
-    """
+    """Return the columns of a schema."""
     return tuple(_column(field, where, "", is_top=True) for field in fields)
 
 
@@ -427,15 +409,7 @@ def iceberg_table(
     catalog: Mapping[str, str] | None = None,
     allowed_paths: tuple[str, ...] = (),
 ) -> SourceTable:
-    """Return what a lake is to have of an Iceberg table; None: at its current snapshot.
-
-    Raises:
-        UnsupportedFeatureError: something in it cannot be carried over; names it.
-        InvalidInputError: there is no such snapshot, or it is not clear which metadata is the newest.
-        SourceNotFoundError: there is no such table.
-        UntrustedValueError: the metadata names files outside the table's folder.
-        StorageError: the metadata cannot be read.
-    """
+    """Return what a lake is to have of an Iceberg table; None: at its current snapshot."""
     table, places = load_table(source, locate, catalog, allowed_paths)
     with naming_errors(f"the metadata of {source}", "read"):  # whatever pyiceberg says of odd metadata
         return _at_snapshot(table, places, snapshot_id, source, locate)

@@ -37,14 +37,7 @@ _IS_FILE = {"sqlite": True, "postgresql": False, "mysql": False, "mariadb": Fals
 
 
 def find_in_catalog(source: str, properties: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return a table's metadata file, and its folder where the catalog says it without reading that file.
-
-    Raises:
-        InvalidInputError: a property names a class, or a database that does not exist.
-        UntrustedValueError: the catalog's server names a class.
-        SourceNotFoundError: there is no such table.
-        StorageError: the catalog does not answer, or refuses.
-    """
+    """Return a table's metadata file, and its folder where the catalog says it without reading that file."""
     for key, value in _classes(properties):
         raise InvalidInputError(
             f"The argument catalog has {key} = {value!r}: classes are not taken, because they would be "
@@ -113,11 +106,7 @@ def _opened(properties: dict[str, Any]) -> Catalog:
 
 
 def _check_places(name: str, configured: Mapping[str, Any], properties: Mapping[str, Any]) -> None:
-    """Refuse another server than the one that this machine's configuration has its credentials for.
-
-    Raises:
-        InvalidInputError: names the property.
-    """
+    """Refuse another server than the one that this machine's configuration has its credentials for."""
     for key, value in _pairs(properties) if "uri" in configured else ():
         if key.lower().endswith(("uri", "endpoint")) and value != configured.get(key):
             raise InvalidInputError(
@@ -154,11 +143,7 @@ def _pairs(properties: Mapping[str, Any], above: str = "") -> Iterator[tuple[str
 
 
 def _check_database(uri: str) -> None:
-    """Refuse a file that would be made, and drivers that load or make other files.
-
-    Raises:
-        InvalidInputError: it is one of these.
-    """
+    """Refuse a file that would be made, and drivers that load or make other files."""
     scheme, _, rest = uri.partition("://")
     backend = scheme.partition("+")[0].lower()
     if backend not in _IS_FILE:

@@ -61,12 +61,7 @@ class Merging:
     locate: Callable[[str], Location] = open_filesystem
 
     def compact(self, files: Bin, path: str) -> MergedFile:
-        """Write the rows of a bin to ``path``, in their order; little more than a row group is held at once.
-
-        Raises:
-            StorageError: a file is missing, damaged or has another number of rows than the catalog says.
-            UnsupportedFeatureError: a file has a layout that this release cannot read.
-        """
+        """Write the rows of a bin to ``path``, in their order, holding little more than a row group."""
         if files.row_id_start is not None:
             try:
                 written = self._write(files, path, files.row_id_start)
@@ -92,11 +87,7 @@ class Merging:
         )
 
     def _write(self, files: Bin, path: str, row_id_start: int | None) -> DataFile:
-        """Write the file; the rows say their ids unless those are consecutive from ``row_id_start``.
-
-        Raises:
-            _OtherRowIdsError: they are not.
-        """
+        """Write the file; the rows say their ids unless those are consecutive from ``row_id_start``."""
         target = self.target(files)
         if row_id_start is not None:
             target = TableSchema(tuple(column for column in target.columns if column != ROW_ID))
@@ -148,11 +139,7 @@ class Rewriting:
     locate: Callable[[str], Location] = open_filesystem
 
     def compact(self, files: Bin, path: str) -> RewrittenFile:
-        """Write the live rows of a bin to ``path``, if there are any, with their ids.
-
-        Raises:
-            StorageError, UnsupportedFeatureError: as ``Merging.merge``; or a delete file is missing.
-        """
+        """Write the live rows of a bin to ``path``, if there are any, with their ids."""
         target = self.target(files)
         names = [column.name for column in target.columns]
         with RollingWriter(target, lambda: path, in_one_file(self.settings), locate=self.locate) as writer:
@@ -258,11 +245,7 @@ def _together(found: Iterator[pa.Table], count: int) -> Generator[pa.Table]:
 
 
 def _consecutive(found: Iterator[pa.Table], start: int) -> Generator[pa.Table]:
-    """Yield the rows as long as their ids follow each other from ``start`` on.
-
-    Raises:
-        _OtherRowIdsError: they do not.
-    """
+    """Yield the rows as long as their ids follow each other from ``start`` on."""
     for rows in found:
         expected = pc.add(ordinals(rows.num_rows), start)
         if not rows[ROW_ID.name].equals(pa.chunked_array([expected])):

@@ -58,11 +58,6 @@ class Flushing:
         """Write rows: the table's columns, ``ROW_ID``, ``SNAPSHOT_ID`` and ``END_SNAPSHOT`` (NULL: live).
 
         They are sorted as far as ``RUN_BYTES`` of them go.
-
-        Raises:
-            StorageError: a file cannot be written.
-            InvalidValueError: no file can hold a value: strings that an older release took and that are not
-                JSON, intervals of DuckDB's.
         """
         done: list[FlushedFile] = []
         files: dict[Values, _OpenFile] = {}
@@ -224,11 +219,7 @@ def _bounded(settings: ParquetSettings) -> ParquetSettings:
 
 
 def rows_with_lives(part: InlinedRows) -> pa.Table:
-    """Return rows as ``Flushing.write`` takes them.
-
-    Raises:
-        UnsupportedFeatureError, CatalogError: as ``rows_of``.
-    """
+    """Return rows as ``Flushing.write`` takes them."""
     rows = rows_of(part.rows, part.schema)
     own = (ROW_ID.name, SNAPSHOT_ID.name, END_SNAPSHOT)
     for name, cell in zip(own, SYSTEM_CELLS, strict=True):

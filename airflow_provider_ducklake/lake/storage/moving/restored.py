@@ -75,11 +75,7 @@ class Restoring:
     locate: Callable[[str], Location] = open_filesystem
 
     def look(self, pair: FilePair) -> FileLook:
-        """Find out which rows of a file return, and which came since.
-
-        Raises:
-            StorageError: the file or one with its deletes is gone, or damaged.
-        """
+        """Find out which rows of a file return, and which came since."""
         dead, later = self._gone_then(pair.then), self._later(pair.then)
         absent = _union(dead, later)
         is_plain = not len(absent) and not self._has_stamps(pair.then)
@@ -116,11 +112,7 @@ class Restoring:
         return any(field_id(field) in own or field.name in own for field in fields)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file whole, within its store where it can do that.
-
-        Raises:
-            StorageError: it is gone, or cannot be written.
-        """
+        """Copy a file whole, within its store where it can do that."""
         try:
             copy_file(self.locate(source), self.locate(target))
         except StorageError as error:
@@ -133,13 +125,7 @@ class Restoring:
     def rewrite(
         self, files: RewriteBin, next_path: Callable[[], str], settings: ParquetSettings
     ) -> list[DataFile]:
-        """Write the rows of files that return, with their ids; little more than a row group is held at once.
-
-        Raises:
-            StorageError: a file is gone, or damaged.
-            UnsupportedFeatureError: a file has a layout that this release cannot read, or the table a type
-                that it cannot write.
-        """
+        """Write the rows of files that return, with their ids, holding little more than a row group."""
         schema = self.then.table.schema
         rows = (part for pair in files.pairs for part in self._returning(pair, schema, settings))
         written = self._written(rows, next_path, settings)
@@ -151,10 +137,6 @@ class Restoring:
         """Write rows that lay in the catalog, with their ids, a file or more for each partition.
 
         ``path_in`` is given the folders of a partition, below the table's directory.
-
-        Raises:
-            StorageError: a file cannot be written.
-            UnsupportedFeatureError: the table has a type that this release cannot write.
         """
         if not parts:
             return
@@ -233,12 +215,7 @@ _BATCH_ROWS = 122_880
 
 
 def is_stamped(source: Location, counts: Sequence[tuple[int, int]]) -> bool:
-    """Whether a file says already of each row which snapshot it came by, and says what ``counts`` says.
-
-    Raises:
-        StorageError: it is missing or damaged.
-        UnsupportedFeatureError: it is encrypted, and has no key.
-    """
+    """Whether a file says already of each row which snapshot it came by, and says what ``counts`` says."""
     with naming_errors(source.uri, "read"), open_parquet(source) as stream:
         footer_length(stream.read_at(TAIL_BYTES, max(0, stream.size() - TAIL_BYTES)), source.uri)
         file = pq.ParquetFile(stream)
@@ -247,12 +224,7 @@ def is_stamped(source: Location, counts: Sequence[tuple[int, int]]) -> bool:
 
 
 def check_copyable(source: Location) -> None:
-    """Find out whether ``write_stamped`` could copy a file, by its footer alone.
-
-    Raises:
-        StorageError: it is missing or damaged.
-        UnsupportedFeatureError: a column would not be the same in the copy.
-    """
+    """Find out whether ``write_stamped`` could copy a file, by its footer alone."""
     open_footer(source)  # checks it: the codec of a column is asked for below
     with naming_errors(source.uri, "read"), open_parquet(source) as stream:
         file = pq.ParquetFile(stream)
@@ -274,10 +246,6 @@ def write_stamped(source: Location, target: Location, counts: Sequence[tuple[int
     """Write the copy and return what the catalog is to know of it.
 
     ``counts`` are snapshots, each with the number of rows up to it; the last one has all.
-
-    Raises:
-        StorageError: the file is missing or damaged, has another number of rows, or no copy can be written.
-        UnsupportedFeatureError: as ``check_copyable``.
     """
     check_copyable(source)
     with naming_errors(source.uri, "copy"), open_parquet(source) as stream:
@@ -377,10 +345,6 @@ def copy_files(
     """Copy files, several at once; ``copies`` are those by the path below ``folder``.
 
     Those that are there already, by their size, were copied by a try before: files of a lake never change.
-
-    Raises:
-        StorageError: one is missing or cannot be copied; names it.
-        UntrustedValueError: one is no file of a lake, or a link leads a copy elsewhere; names it.
     """
     there = file_sizes(folder, options)
     target = open_filesystem(folder, options)
@@ -401,12 +365,7 @@ def _real(path: Path) -> Path:
 
 
 def _check_is_of_a_lake(file: Location, size: int | None) -> None:
-    """Refuse what is no Parquet or Puffin file of its size: a row of the catalog may name any file.
-
-    Raises:
-        UntrustedValueError: it is not; names it.
-        StorageError: it cannot be read.
-    """
+    """Refuse what is no Parquet or Puffin file of its size: a row of the catalog may name any file."""
     with naming_errors(file.uri, "read"), open_input(file) as stream:
         found = stream.size()
         ends = (stream.read(4), b"") if found < _LEAST_BYTES else (stream.read(4), _last(stream, found))
@@ -421,20 +380,12 @@ def _last(stream: pa.NativeFile, size: int) -> bytes:
 
 
 def is_there(path: str, options: StorageOptions) -> bool:
-    """Whether a file is there.
-
-    Raises:
-        StorageError: the store cannot be reached.
-    """
+    """Whether a file is there."""
     return exists(path, options)
 
 
 def fetch(path: str, to: Path, options: StorageOptions) -> None:
-    """Copy a file to a local one.
-
-    Raises:
-        StorageError: it cannot be read.
-    """
+    """Copy a file to a local one."""
     copy_file(open_filesystem(path, options), open_filesystem(str(to), {}))
 
 
@@ -442,9 +393,6 @@ def publish(made: Path, path: str, options: StorageOptions, *, mode: int, replac
     """Put a file where it is to be, whole at once, on a local disk with a mode; return whether it is there.
 
     False: another one came first, and ``replaces`` is not given. An object store keeps whichever comes last.
-
-    Raises:
-        StorageError: it cannot be written.
     """
     target = open_filesystem(path, options)
     if not target.is_local:

@@ -75,11 +75,7 @@ def _scalar_type(type_: ScalarType) -> pa.DataType:
 
 
 def arrow_type(type_: DuckLakeType) -> pa.DataType:
-    """Return the Arrow type in which values of a DuckLake type come back, without field ids.
-
-    Raises:
-        UnsupportedFeatureError: a type whose values this release cannot handle (``int128``, …).
-    """
+    """Return the Arrow type in which values of a DuckLake type come back, without field ids."""
     match type_:
         case ScalarType():
             return _scalar_type(type_)
@@ -132,20 +128,12 @@ def _nested_type(column: Column, field_ids: bool, type_of: TypeOf) -> pa.DataTyp
 
 
 def fields_of_arrow(schema: pa.Schema) -> tuple[Field, ...]:
-    """Return the columns that a table for such Arrow data has.
-
-    Raises:
-        InvalidTypeError: names the column whose values DuckLake cannot store.
-    """
+    """Return the columns that a table for such Arrow data has."""
     return tuple(Field(field.name, ducklake_type(field.type, field.name)) for field in schema)
 
 
 def ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType:
-    """Return the DuckLake type for an Arrow type; ``where`` names the column in errors.
-
-    Raises:
-        InvalidTypeError: values of that Arrow type cannot be stored.
-    """
+    """Return the DuckLake type for an Arrow type; ``where`` names the column in errors."""
     nested = _nested_ducklake_type(type_, where)
     if nested is not None:
         return nested
@@ -185,12 +173,7 @@ def _struct_fields(type_: pa.StructType, where: str) -> tuple[Field, ...]:
 
 
 def check_and_cast(table: pa.Table, schema: TableSchema, table_name: str) -> pa.Table:
-    """Return ``table`` as ``schema`` has it: columns matched by name, reordered, cast where no value changes.
-
-    Raises:
-        SchemaMismatchError: lists every column that is missing, unknown, of an unfitting type, or has nulls
-            where none are allowed.
-    """
+    """Return ``table`` as ``schema`` has it: columns matched by name and cast where no value changes."""
     pairs, differences = _pair(table, schema)
     for column, values in pairs:
         if not pa.types.is_null(values.type):
@@ -310,12 +293,7 @@ def _cast_all(pairs: Iterable[tuple[Column, pa.ChunkedArray]]) -> tuple[list[pa.
 
 
 def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return values of a scalar column in another type; never changes a value.
-
-    Raises:
-        pa.ArrowInvalid: a value does not fit.
-        InvalidInputError: an interval does not fit the type that files have.
-    """
+    """Return values of a scalar column in another type; never changes a value."""
     if isinstance(array.type, pa.BaseExtensionType) and array.type != target:
         array = array.storage
     if array.type == target:
@@ -371,12 +349,7 @@ def _with_38_digits(type_: pa.DataType) -> pa.DataType:
 
 
 def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.Array:
-    """Return scalar values, given in the physical form of ``spec.values``, as an Arrow array of their type.
-
-    Raises:
-        UnsupportedFeatureError: a type whose values this release cannot handle.
-        ValueError: Arrow has no such value.
-    """
+    """Return scalar values, given in their physical form, as an Arrow array of their type."""
     target = arrow_type(type_)
     if isinstance(type_, DecimalType):
         return pa.array([_decimal(value, type_.scale) for value in values], target)
@@ -487,11 +460,7 @@ def _unscaled(value: Decimal) -> int:
 
 
 def array_of(column: Column, values: Sequence[Value], target: pa.DataType) -> pa.Array:
-    """Return values as an Arrow array of ``target``, the type of ``column``.
-
-    Raises:
-        UnsupportedFeatureError: a type whose values this release cannot handle.
-    """
+    """Return values as an Arrow array of ``target``, the type of ``column``."""
     match column.type:
         case ListType():
             (element,) = column.children

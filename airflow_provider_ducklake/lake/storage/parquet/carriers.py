@@ -36,11 +36,7 @@ def carrier_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def in_carriers(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    """Return rows, which have the Arrow types of ``columns``, in their carriers.
-
-    Raises:
-        UnsupportedFeatureError: a value that the carrier does not hold; names the column.
-    """
+    """Return rows, which have the Arrow types of ``columns``, in their carriers."""
     schema = carrier_schema(columns)
     arrays = [
         _carried(values, column, field.type)

@@ -55,12 +55,7 @@ class _Chunk:
 
 
 class DecryptedFile(io.RawIOBase):
-    """The plain form of an encrypted file, for random reads; ``size`` counts its bytes.
-
-    Raises:
-        StorageError: the file is not encrypted, damaged, or encrypted with another key.
-        UnsupportedFeatureError: it is encrypted in a way that DuckLake's clients do not read.
-    """
+    """The plain form of an encrypted file, for random reads; ``size`` counts its bytes."""
 
     def __init__(self, source: pa.NativeFile, key: FileKey, where: str) -> None:
         super().__init__()

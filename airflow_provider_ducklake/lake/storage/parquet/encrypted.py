@@ -121,11 +121,7 @@ class EncryptedOutput:
         """Do nothing: a Parquet writer that closes its file may do so because of an error."""
 
     def finish(self) -> None:
-        """Write the footer, and make the file complete and lasting.
-
-        Raises:
-            StorageError: the writer has not written its own.
-        """
+        """Write the footer, and make the file complete and lasting."""
         length = int.from_bytes(self._waiting[-TAIL_BYTES:-4], "little")
         if self._waiting[-4:] != MAGIC or length + TAIL_BYTES != len(self._waiting):
             raise StorageError(f"{self._where}: what was written between pages and footer is not known.")

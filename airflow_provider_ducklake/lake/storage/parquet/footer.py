@@ -217,10 +217,6 @@ def read_footer(
 
     Without ``nan_rule`` the writer's name in the footer decides. Files registered by name need another
     ``match``.
-
-    Raises:
-        StorageError: the file is missing, truncated, or no Parquet file.
-        UnsupportedFeatureError: it is encrypted, or has columns without field ids.
     """
     metadata, file_size, footer_size = read_metadata(location)
     rule = nan_rule or NanRule.of_writer(metadata.created_by)
@@ -235,11 +231,7 @@ def read_footer(
 
 
 def read_metadata(location: Location) -> tuple[pq.FileMetaData, int, int]:
-    """Return a file's Parquet metadata, its size, and the length word of its footer.
-
-    Raises:
-        StorageError, UnsupportedFeatureError: as ``open_footer``.
-    """
+    """Return a file's Parquet metadata, its size, and the length word of its footer."""
     footer = open_footer(location)
     return footer.metadata, footer.file_size, footer.footer_size
 
@@ -255,13 +247,7 @@ class OpenFooter:
 
 
 def open_footer(location: Location) -> OpenFooter:
-    """Return a file's footer, of whose columns pyarrow may be asked: see ``scan``.
-
-    Raises:
-        StorageError: the file is missing, truncated, or no Parquet file; or its footer is damaged.
-        UnsupportedFeatureError: it is encrypted, and has no key, or in a way that no client reads; or pyarrow
-            does not read its schema.
-    """
+    """Return a file's footer, of whose columns pyarrow may be asked: see ``scan``."""
     with open_input(location) as source:
         try:
             size = source.size()
@@ -319,9 +305,6 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
     Columns with reserved field ids, such as stored row ids, have none.
 
     ``known`` replaces single chunks of the footer by what the writer itself knows.
-
-    Raises:
-        UnsupportedFeatureError: matching by field id, and the file has columns without one.
     """
     file_schema = metadata.schema.to_arrow_schema()
     if match is by_field_id:
@@ -382,9 +365,6 @@ def check_field_ids(file_schema: pa.Schema, columns: Sequence[Column], where: st
     """Refuse a file in which some column or nested field has no field id: readers would match it by position.
 
     Nothing is asked of what lies inside a column that is none of ``columns``, or inside a variant.
-
-    Raises:
-        UnsupportedFeatureError: names the file and the first such column.
     """
     path = next(_without_ids(file_schema, columns, ""), None)
     if path is not None:

@@ -75,12 +75,7 @@ class FooterLayout:
 
 
 def scan(data: bytes, where: str) -> FooterLayout:
-    """Return the layouts of a footer whose columns pyarrow may be asked for.
-
-    Raises:
-        UnsupportedFeatureError: some columns, or all, are encrypted.
-        StorageError: the footer is damaged, or says what none of Parquet's writers says.
-    """
+    """Return the layouts of a footer whose columns pyarrow may be asked for."""
     found = _Scan(data)
     try:
         found.file()
@@ -95,11 +90,7 @@ def scan(data: bytes, where: str) -> FooterLayout:
 
 
 def with_schema_alone(footer: bytes) -> bytes:
-    """Return a Parquet file without rows whose footer has the schema of another, and nothing else.
-
-    Raises:
-        StorageError: the footer is damaged.
-    """
+    """Return a Parquet file without rows whose footer has the schema of another, and nothing else."""
     whole, _ = read_struct(footer)
     bare = {_VERSION: whole[_VERSION], _SCHEMA: whole[_SCHEMA], _ROWS: Field(Kind.I64, 0)}
     data = write_struct({**bare, _ROW_GROUPS: Field(Kind.LIST, Items(Kind.STRUCT, []))})

@@ -189,13 +189,6 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     column too, and one that names no column is passed over. ``names`` says by which key fields are found;
     default: by the names of the columns. ``folders`` are names and values of folders of columns that go by
     another name there.
-
-    Raises:
-        SchemaMismatchError: lists everything in which the file does not fit.
-        StorageError: it does not exist, or cannot be reached.
-        InvalidInputError: it is no Parquet file, or its footer is damaged.
-        UnsupportedFeatureError: it is encrypted, has columns by which DuckLake knows its own, or a schema
-            that DuckDB or pyarrow does not read.
     """
     try:
         footer = open_footer(location)
@@ -501,11 +494,7 @@ def _constant(column: Column, value: Physical | None, rows: int) -> ColumnStats:
 def partition_values(
     file: DataFile, fields: Sequence[PartitionField], schema: TableSchema, table: str
 ) -> tuple[str | None, ...]:
-    """Return a file's value for each partition key, from its folder's value or bounds that are equal.
-
-    Raises:
-        InvalidPartitionError: the rows of the file may have several values of a key.
-    """
+    """Return a file's value for each partition key, from its folder's value or bounds that are equal."""
     return tuple(_partition_value(file, key, schema, table) for key in fields)
 
 

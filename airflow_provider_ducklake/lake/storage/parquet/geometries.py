@@ -81,9 +81,6 @@ def check_geometries(values: pa.ChunkedArray, column: str) -> None:
 
     Arrow parses them for statistics, in which a value that it cannot parse leaves no types. It does not
     compare the members of a collection with it.
-
-    Raises:
-        InvalidInputError: names the column and the row.
     """
     if len(values) == values.null_count:
         return
@@ -130,11 +127,7 @@ def have_box(values: pa.ChunkedArray) -> bool:
 
 
 def meets(values: pa.ChunkedArray, box: Box) -> pa.Array:
-    """Return for each geometry whether its box meets another; NULL for NULL.
-
-    Raises:
-        StorageError: a value is no geometry.
-    """
+    """Return for each geometry whether its box meets another; NULL for NULL."""
     try:
         return pa.array(
             [None if one is None else meets_box(one, box) for one in values.to_pylist()], pa.bool_()
@@ -157,9 +150,6 @@ def with_geometries(root: SchemaNode, metadata: pq.FileMetaData, where: str) -> 
     """Return the schema with the encoding on each column that GeoParquet's metadata calls a geometry.
 
     Structs of numbers, and columns with Parquet's own logical type, need none.
-
-    Raises:
-        UnsupportedFeatureError: DuckDB refuses to read anything of such a file; names ``where``.
     """
     said = (metadata.metadata or {}).get(b"geo")
     if said is None:

@@ -55,11 +55,7 @@ class Cipher:
             raise StorageError(f"Cannot open {where}: {error}.") from None
 
     def opened(self, data: memoryview, start: int, additional: bytes = b"") -> tuple[bytes, int]:
-        """Return what the module at ``start`` holds, and where it ends.
-
-        Raises:
-            StorageError: it is cut off, changed, or sealed with another key.
-        """
+        """Return what the module at ``start`` holds, and where it ends."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as above
 
         body = start + _LENGTH_BYTES
@@ -90,11 +86,7 @@ class Additional:
 
     @classmethod
     def of(cls, crypto: Struct, where: str) -> Additional:
-        """Return that of a file, by its FileCryptoMetaData.
-
-        Raises:
-            UnsupportedFeatureError: another algorithm, or additional data that lie elsewhere.
-        """
+        """Return that of a file, by its FileCryptoMetaData."""
         algorithm = crypto[_ALGORITHM].value if _ALGORITHM in crypto else {}
         if not isinstance(algorithm, dict) or _GCM not in algorithm:
             name = "AES_GCM_CTR_V1" if _GCM_CTR in algorithm else "an unknown algorithm"
@@ -130,13 +122,7 @@ _MOST_BYTES = 2**29  # of a footer
 
 
 def footer_length(tail: bytes, where: str, *, is_encrypted: bool = False) -> int:
-    """Return the length word of a file that ends with ``tail``.
-
-    Raises:
-        StorageError: these are not the last bytes of a Parquet file, or not of one that ``is_encrypted``; or
-            the footer is longer than any that is read.
-        UnsupportedFeatureError: the file is encrypted, and nobody has its key.
-    """
+    """Return the length word of a file that ends with ``tail``."""
     magic = tail[-4:]
     if len(tail) < TAIL_BYTES or magic not in (MAGIC, ENCRYPTED_MAGIC):
         raise StorageError(f"{where} is not a complete Parquet file: it does not end with a footer.")
@@ -162,9 +148,6 @@ def refuse_encrypted_columns(metadata: pq.FileMetaData, source: pa.NativeFile, w
     """Refuse a file whose columns are encrypted though its footer is not.
 
     pyarrow does not say so, and ends the process when it is asked for such a column.
-
-    Raises:
-        UnsupportedFeatureError: its footer is signed, as that of such a file is.
     """
     tail = source.read_at(TAIL_BYTES, max(0, source.size() - TAIL_BYTES))
     if footer_length(tail, where) - metadata.serialized_size == _SIGNATURE_BYTES:
@@ -174,11 +157,7 @@ def refuse_encrypted_columns(metadata: pq.FileMetaData, source: pa.NativeFile, w
 
 
 def check_row_counts(metadata: pq.FileMetaData, where: str, most: int | None = None) -> None:
-    """Refuse a footer whose numbers of rows do not add up, or that has more than ``most`` rows.
-
-    Raises:
-        StorageError: names ``where`` and the numbers.
-    """
+    """Refuse a footer whose numbers of rows do not add up, or that has more than ``most`` rows."""
     counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     if min(counts, default=0) < 0 or sum(counts) != metadata.num_rows:
         raise StorageError(
@@ -237,11 +216,7 @@ _SHORT = 15  # a list's length, or the distance between two ids, that stands in 
 
 
 def read_struct(data: bytes | memoryview, start: int = 0) -> tuple[Struct, int]:
-    """Return the struct that begins at ``start``, and where it ends.
-
-    Raises:
-        StorageError: there is none.
-    """
+    """Return the struct that begins at ``start``, and where it ends."""
     reader = _Reader(memoryview(data), start)
     try:
         return reader.struct(0), reader.place
@@ -250,11 +225,7 @@ def read_struct(data: bytes | memoryview, start: int = 0) -> tuple[Struct, int]:
 
 
 def read_items(data: bytes | memoryview, start: int) -> tuple[Items, int]:
-    """Return the list that begins at ``start``, and where it ends.
-
-    Raises:
-        ValueError, IndexError: there is none.
-    """
+    """Return the list that begins at ``start``, and where it ends."""
     reader = _Reader(memoryview(data), start)
     return reader.items(0), reader.place
 
@@ -278,11 +249,7 @@ def list_head(data: bytes, place: int) -> tuple[int, int, int]:
 
 
 def skip(data: bytes, place: int, kind: int, depth: int = 0) -> int:
-    """Return where the value of a field ends that begins at ``place``; nothing is made of it.
-
-    Raises:
-        ValueError, IndexError: it is damaged.
-    """
+    """Return where the value of a field ends that begins at ``place``; nothing is made of it."""
     if kind in _INTEGERS:
         while data[place] >= 0x80:  # noqa: PLR2004 - the bit that says that more follows
             place += 1

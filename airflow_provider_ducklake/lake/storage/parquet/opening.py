@@ -97,21 +97,13 @@ class FooterEditedOutput:
         """Do nothing: a Parquet writer that closes its file may do so because of an error."""
 
     def finish(self) -> None:
-        """Write the footer as it is to be, and make the file complete and lasting.
-
-        Raises:
-            StorageError: the writer has not written one.
-        """
+        """Write the footer as it is to be, and make the file complete and lasting."""
         self._sink.write(annotated(bytes(self._held or b""), self._annotations, self._where))
         self._sink.finish()
 
 
 def annotated(data: bytes, annotations: Annotations, where: str) -> bytes:
-    """Return the end of a Parquet file, or all of it, with types in its footer.
-
-    Raises:
-        StorageError: the footer is not there, or damaged.
-    """
+    """Return the end of a Parquet file, or all of it, with types in its footer."""
     start = len(data) - TAIL_BYTES - footer_length(data[-TAIL_BYTES:], where)
     if start < 0:
         raise StorageError(f"{where} is not complete: its footer began before it was expected.")
@@ -136,11 +128,7 @@ def _annotate(footer: Struct, annotations: Annotations) -> None:
 
 
 def read_plain_footer(source: pa.NativeFile, where: str) -> Struct:
-    """Return the footer of a Parquet file that is open, and decrypted.
-
-    Raises:
-        StorageError: it is damaged.
-    """
+    """Return the footer of a Parquet file that is open, and decrypted."""
     size = source.size()
     length = footer_length(source.read_at(min(size, TAIL_BYTES), max(0, size - TAIL_BYTES)), where)
     start = max(0, size - TAIL_BYTES - length)
@@ -167,12 +155,7 @@ def _annotated_as(element: Struct) -> str | None:
 
 
 def open_parquet(location: Location) -> pa.NativeFile:
-    """Return a Parquet file for random reads, decrypted where its lake is encrypted.
-
-    Raises:
-        StorageError: it does not exist, or cannot be opened or decrypted.
-        UnsupportedFeatureError: it is encrypted in a way that DuckLake's clients do not read.
-    """
+    """Return a Parquet file for random reads, decrypted where its lake is encrypted."""
     if not location.is_encrypted:
         return open_plain_parquet(location)
     source = open_input(location)
@@ -182,11 +165,7 @@ def open_parquet(location: Location) -> pa.NativeFile:
 
 
 def open_plain_parquet(location: Location) -> pa.NativeFile:
-    """Return a Parquet file that is not encrypted; a footer that is too long is not even begun to be read.
-
-    Raises:
-        StorageError: it does not exist, cannot be opened, or has such a footer.
-    """
+    """Return a Parquet file that is not encrypted; a footer that is too long is not even begun to be read."""
     source = open_input(location)
     with naming_errors(location.uri, "read"):
         size = source.size()
@@ -234,11 +213,7 @@ class ParquetOutput:
             self.sink.hold()
 
     def finish(self) -> Written:
-        """Make the file complete and lasting, when the writer has written its footer.
-
-        Raises:
-            StorageError: it has not, or it cannot be written.
-        """
+        """Make the file complete and lasting, when the writer has written its footer."""
         self.sink.finish()
         length = footer_length(self._output.tail, self._where, is_encrypted=self.key is not None)
         return Written(self._output.size, length, self.key)

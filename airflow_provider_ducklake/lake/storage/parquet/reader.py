@@ -64,9 +64,6 @@ def with_field_ids(
     """Return a file's Arrow schema with the id of a table's column on each field that is one.
 
     ``columns`` are those that will be read.
-
-    Raises:
-        UnsupportedFeatureError: a field has no id, and the file no mapping.
     """
     if mapping is None:
         check_field_ids(schema, columns, where)
@@ -156,12 +153,7 @@ class StoredRows:
         return self._cast((column,)).column(0)
 
     def cast(self) -> pa.Table:
-        """Return the rows with the columns, as their types are now.
-
-        Raises:
-            UnsupportedFeatureError: values that cannot be cast; names file and column.
-            StorageError: the file is not in the folder that would hold a value.
-        """
+        """Return the rows with the columns, as their types are now."""
         return self._cast(self.columns)
 
     def _cast(self, columns: Sequence[Column]) -> pa.Table:
@@ -184,12 +176,6 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     ``columns`` chooses top-level columns by name, in that order. Columns of variants that have ``paths`` are
     left as the file shreds them, with what lies there and perhaps not all else. A caller that wants the row
     ids that a file may hold adds their column to ``schema``: it is NULL where the file has none.
-
-    Raises:
-        StorageError: the file is missing or damaged; names file, table and snapshot.
-        UnsupportedFeatureError: it is encrypted in another way, has neither ids nor a mapping, or
-            values of which pyarrow does not take so many at once.
-        ColumnNotFoundError: ``columns`` names one that the table does not have.
     """
     wanted = schema.columns if columns is None else tuple(schema.find(name, table) for name in columns)
     location = locate(file.path).with_key(file.encryption_key)
@@ -205,11 +191,7 @@ def read_row_groups(
     snapshot_id: SnapshotId,
     locate: Callable[[str], Location] = open_filesystem,
 ) -> Iterator[StoredRows]:
-    """Yield what ``read_data_file`` returns with all columns, a row group at a time.
-
-    Raises:
-        StorageError, UnsupportedFeatureError: as ``read_data_file``.
-    """
+    """Yield what ``read_data_file`` returns with all columns, a row group at a time."""
     location = locate(file.path).with_key(file.encryption_key)
     with naming_file(file, table, snapshot_id), open_parquet(location) as source:
         parquet = parquet_file(source, location)
@@ -249,12 +231,7 @@ def unreadable(
 def file_footer(
     file: LiveDataFile, table: TableSnapshot, locate: Callable[[str], Location] = open_filesystem
 ) -> pq.FileMetaData:
-    """Return the footer of a data file that is not encrypted, of whose columns pyarrow may be asked.
-
-    Raises:
-        StorageError: the file is missing or damaged; names file, table and snapshot.
-        UnsupportedFeatureError: it is encrypted, or a column of it is.
-    """
+    """Return the footer of a data file that is not encrypted, of whose columns pyarrow may be asked."""
     location = locate(file.path)
     with naming_file(file, str(table.name), table.snapshot.id), open_parquet(location) as source:
         metadata = pq.read_metadata(source)
@@ -265,12 +242,7 @@ def file_footer(
 def file_fields(
     file: LiveDataFile, table: TableSnapshot, locate: Callable[[str], Location] = open_filesystem
 ) -> tuple[pa.Schema, pq.FileMetaData]:
-    """Return the fields of a data file, with the id of a table's column on each that is one, and its footer.
-
-    Raises:
-        StorageError: the file is missing or damaged; names file, table and snapshot.
-        UnsupportedFeatureError: it is encrypted in another way, or has neither ids nor a mapping.
-    """
+    """Return the fields of a data file, with the column's id on each that is one, and its footer."""
     location = locate(file.path).with_key(file.encryption_key)
     with naming_file(file, str(table.name), table.snapshot.id), open_parquet(location) as source:
         parquet = pq.ParquetFile(source)  # its schema has INT96 as nanoseconds, and nothing else so
@@ -348,9 +320,6 @@ def in_schema(
 
     ``constants`` are the values (in physical form) of columns that the rows themselves do not have. Columns
     ``as_stored`` keep the type that they have.
-
-    Raises:
-        UnsupportedFeatureError: values that cannot be cast; names ``source``.
     """
     if not columns:
         return rows.select([])  # still knows the number of rows

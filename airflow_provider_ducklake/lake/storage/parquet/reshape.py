@@ -102,11 +102,7 @@ class Reshaping:
 
 
 def reshape(values: pa.ChunkedArray, column: Column, target: pa.DataType, how: Reshaping) -> pa.ChunkedArray:
-    """Return ``values`` as ``target``, the type of ``column``; nested fields are matched at every level.
-
-    Raises:
-        pa.ArrowInvalid: a value does not fit.
-    """
+    """Return ``values`` as ``target``, the type of ``column``; nested fields are matched at every level."""
     if values.type.equals(target, check_metadata=True):
         return values
     chunks = [_reshape(chunk, column, target, how) for chunk in values.chunks]
@@ -246,11 +242,7 @@ class Leaf:
 
 
 def read_tree(data: bytes, place: int) -> tuple[SchemaNode, int]:
-    """Return the root of the schema whose list of elements begins at ``place``, and where that ends.
-
-    Raises:
-        ValueError, IndexError: it is damaged.
-    """
+    """Return the root of the schema whose list of elements begins at ``place``, and where that ends."""
     elements, place = read_items(data, place)
     if elements.kind is not Kind.STRUCT:
         raise ValueError("its schema has no elements")

@@ -96,11 +96,7 @@ class NotComputableError(Exception):
 
 
 def values_of(computed: Computed, rows: pa.Table) -> pa.ChunkedArray:
-    """Return the value of each row.
-
-    Raises:
-        NotComputableError: some values are not computed as DuckDB does.
-    """
+    """Return the value of each row."""
     if computed.operation == "column":
         return _column(computed, rows)
     if computed.operation == "literal":

@@ -38,11 +38,7 @@ _MOST_MILLISECONDS = 2**32 - 1
 
 
 def interval_array(values: Sequence[Physical | None]) -> pa.Array:
-    """Return intervals that are in physical form.
-
-    Raises:
-        ValueError: one has more microseconds than Arrow has nanoseconds.
-    """
+    """Return intervals that are in physical form."""
     return pa.array([None if value is None else _arrow_value(value) for value in values], ARROW_INTERVAL)
 
 
@@ -91,11 +87,7 @@ def _words(array: pa.Array, type_: pa.DataType, count: int) -> pa.Array:
 
 
 def from_stored(array: pa.FixedSizeBinaryArray) -> pa.Array:
-    """Return the intervals of a file in Arrow's own type.
-
-    Raises:
-        pa.ArrowInvalid: one has more months or days than Arrow holds.
-    """
+    """Return the intervals of a file in Arrow's own type."""
     words, valid = _words(array, pa.uint32(), 3), pc.invert(array.is_null())
     first = pc.multiply(pc.add(ordinals(len(array)), array.offset), 3)
     months, days, millis = (
@@ -107,11 +99,7 @@ def from_stored(array: pa.FixedSizeBinaryArray) -> pa.Array:
 
 
 def stored_intervals(array: pa.Array) -> pa.FixedSizeBinaryArray:
-    """Return intervals, in Arrow's own type or their parts, as files have them.
-
-    Raises:
-        InvalidInputError: a file has no such interval; shows the first.
-    """
+    """Return intervals, in Arrow's own type or their parts, as files have them."""
     wrong = unstorable(array)
     if wrong:
         place, shown = wrong[0]

@@ -108,11 +108,7 @@ class _Places:
 
 
 def shape_of(metadata: pa.Array, values: pa.Array, depth: int = 0, places: _Places | None = None) -> Shape:
-    """Return the shape in which all of the values fit, or ``WHOLE`` where there is none worth while.
-
-    Raises:
-        DamagedVariantError: they are damaged.
-    """
+    """Return the shape in which all of the values fit, or ``WHOLE`` where there is none worth while."""
     places = places or _Places()
     if depth > _DEEPEST or not places.take():
         return WHOLE
@@ -193,11 +189,7 @@ def _of_elements(metadata: pa.Array, counts: pa.Array) -> pa.Array:
 
 
 def shredded(metadata: pa.Array, values: pa.Array, shape: Shape) -> pa.StructArray:
-    """Return a group of a shape for each of the values, which are large binaries.
-
-    Raises:
-        DamagedVariantError: they are damaged.
-    """
+    """Return a group of a shape for each of the values, which are large binaries."""
     if shape.is_whole:
         return pa.StructArray.from_arrays([whole(values)], fields=list(shape.group))
     kinds = kinds_of(values)
@@ -365,12 +357,7 @@ _NULL = pa.scalar(b"\x00", _BINARY)
 
 
 def values_of_shredded(array: pa.StructArray) -> pa.Array:
-    """Return the values of variants; NULL where a variant is missing, as where its group is NULL.
-
-    Raises:
-        pa.ArrowInvalid: the parts do not fit each other.
-        pa.ArrowNotImplementedError: values are shredded as a type that variants do not have.
-    """
+    """Return the values of variants; NULL where a variant is missing, as where its group is NULL."""
     metadata = _child(array, "metadata")
     if metadata is None:
         raise pa.ArrowInvalid("its variants have no metadata")

@@ -64,11 +64,7 @@ class BadStrings:
 
 
 def refuse_bad_strings(rows: pa.Table, schema: TableSchema, table: str) -> None:
-    """Refuse rows, whose columns are those of ``schema`` in order, with strings that could not be read.
-
-    Raises:
-        InvalidValueError: names the columns, with an example of each.
-    """
+    """Refuse rows, whose columns are those of ``schema`` in order, with strings that could not be read."""
     if found := bad_strings(rows, schema):
         raise error_of(found, table)
 

@@ -26,11 +26,7 @@ def parquet_file(source: pa.NativeFile, location: Location) -> pq.ParquetFile:
 def read_columns(
     source: pq.ParquetFile, columns: Sequence[str], row_groups: Sequence[int], *, use_threads: bool
 ) -> pa.Table:
-    """Return columns of some row groups, in batches where they hold more than Arrow decodes at once.
-
-    Raises:
-        pa.ArrowException, OSError: the file is damaged, or one row is more than that.
-    """
+    """Return columns of some row groups, in batches where they hold more than Arrow decodes at once."""
     try:
         return source.read_row_groups(row_groups, columns=columns, use_threads=use_threads)
     except _TOO_MANY:
@@ -51,11 +47,7 @@ def _in_batches(
 
 
 def batches(source: pq.ParquetFile, columns: Sequence[str], row_group: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a row group in batches, smaller ones where they hold more than Arrow decodes at once.
-
-    Raises:
-        pa.ArrowException, OSError: the file is damaged, or one row is more than that.
-    """
+    """Yield the rows of a row group in batches, smaller ones if they hold more than Arrow decodes."""
     done = 0
     for size in (_BATCH_ROWS, *_BATCHES):
         seen = 0

@@ -35,11 +35,7 @@ _SHORT = [bytes([length << 2 | Basic.SHORT_STRING]) for length in range(64)]
 
 
 def encode_scalars(values: pa.Array) -> pa.Array:
-    """Return each value as a variant.
-
-    Raises:
-        pa.ArrowNotImplementedError: variants have no values of their type.
-    """
+    """Return each value as a variant."""
     type_ = values.type
     if isinstance(type_, pa.BaseExtensionType):
         if type_ == pa.uuid():
@@ -148,11 +144,7 @@ def _encoder_of_timestamps(type_: pa.DataType) -> Encoder | None:
 
 
 def encode_objects(metadata: pa.Array, is_object: pa.Array, fields: Mapping[str, pa.Array]) -> pa.Array:
-    """Return objects of fields, which are variants and NULL where an object lacks one; NULL where none is.
-
-    Raises:
-        DamagedVariantError: ``metadata`` lack the name of a field.
-    """
+    """Return objects of fields, which are variants and NULL where an object lacks one; NULL where none is."""
     names = sorted(fields)
     fields_of_values, values = _in_a_row([fields[name] for name in names])
     present = (fields[name].is_valid().cast(pa.int32()) for name in names)
@@ -292,11 +284,7 @@ COUNT_BYTES = 4  # of a length, or of a large count
 
 
 def first_bytes(values: pa.Array) -> pa.Array:
-    """Return the first byte of each value, uint8.
-
-    Raises:
-        DamagedVariantError: one is empty.
-    """
+    """Return the first byte of each value, uint8."""
     return number_at_start(values, 1)
 
 
@@ -327,20 +315,12 @@ def numbers_at(values: pa.Array, starts: pa.Array, widths: pa.Array) -> pa.Array
 
 
 def from_start(values: pa.Array, starts: pa.Array) -> pa.Array:
-    """Return values without their first ``starts`` bytes (int64); there are no NULLs.
-
-    Raises:
-        DamagedVariantError: one has no more than that.
-    """
+    """Return values without their first ``starts`` bytes (int64); there are no NULLs."""
     return between(values, starts, pc.binary_length(values))
 
 
 def between(values: pa.Array, starts: pa.Array, ends: pa.Array) -> pa.Array:
-    """Return the bytes of values from ``starts`` up to ``ends`` (int64); there are no NULLs.
-
-    Raises:
-        DamagedVariantError: one has not as many.
-    """
+    """Return the bytes of values from ``starts`` up to ``ends`` (int64); there are no NULLs."""
     lengths = pc.binary_length(values)
     in_order = pc.and_(pc.less_equal(starts, ends), pc.less_equal(ends, lengths))
     if not pc.all(in_order, min_count=0).as_py():
@@ -425,11 +405,7 @@ class Objects:
         return pa.array([known.issuperset(names) for names in self.names], pa.bool_()).take(self.layout)
 
     def field(self, name: str) -> pa.Array:
-        """Return the value of a field of each object; NULL where an object lacks it.
-
-        Raises:
-            DamagedVariantError: it lies outside the object.
-        """
+        """Return the value of a field of each object; NULL where an object lacks it."""
         places = [names.index(name) if name in names else None for names in self.names]
         place = pa.array(places, pa.int64()).take(self.layout)
         is_there = place.is_valid()
@@ -450,11 +426,7 @@ class Objects:
 
 
 def objects_of(metadata: pa.Array, values: pa.Array) -> Objects:
-    """Return what there is to know of values that are all objects.
-
-    Raises:
-        DamagedVariantError: they are cut off, or ``metadata`` lack a name.
-    """
+    """Return what there is to know of values that are all objects."""
     offsets_at, _, width, fields_at = _layout_of_objects(values)
     heads = between(values, always(0, values), offsets_at)
     keys = joined(heads.cast(pa.binary()), metadata.cast(pa.binary())).dictionary_encode()
@@ -499,11 +471,7 @@ def _names(key: bytes) -> tuple[str, ...]:
 
 
 def elements_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return how many elements each of the arrays has (int64), and the elements of all, in a row.
-
-    Raises:
-        DamagedVariantError: they are cut off.
-    """
+    """Return how many elements each of the arrays has (int64), and the elements of all, in a row."""
     offsets_at, counts, width, elements_at = _layout_of_arrays(values)
     if pc.any(pc.greater(elements_at, pc.binary_length(values))).as_py():  # or there were billions of them
         raise DamagedVariantError("its bytes are cut off")
@@ -517,11 +485,7 @@ def elements_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def whole(values: pa.Array) -> pa.Array:
-    """Return values without what follows them, as binaries.
-
-    Raises:
-        DamagedVariantError: they are cut off.
-    """
+    """Return values without what follows them, as binaries."""
     kinds = kinds_of(values)
     result = pa.nulls(len(values), pa.binary())
     for kind in pc.unique(kinds.drop_null()).to_pylist():

@@ -66,10 +66,6 @@ def scalars_of(kind: int, values: pa.Array) -> Iterator[tuple[pa.Array | None, p
     """Yield the Arrow values of variants that are all of one kind; of decimals, those of each scale.
 
     With each array comes the mask of the values that it has; None: it has all.
-
-    Raises:
-        DamagedVariantError: they are cut off.
-        pa.ArrowInvalid: a string is not UTF-8.
     """
     match Primitive(kind):
         case Primitive.TRUE:

@@ -22,10 +22,6 @@ def read_variants(array: pa.StructArray) -> pa.StructArray:
 
     A variant that is null, not in an object or an array, is NULL: the reference makes no difference, and
     writes the former.
-
-    Raises:
-        pa.ArrowInvalid: they are damaged.
-        pa.ArrowNotImplementedError: values are shredded as a type that variants do not have.
     """
     values = values_of_shredded(array)
     is_null = pc.fill_null(pc.equal(values, pa.scalar(NULL)), fill_value=True)

@@ -89,12 +89,7 @@ class RollingWriter:
         self.files: list[DataFile] = []
 
     def write(self, data: pa.RecordBatch | pa.Table) -> None:
-        """Take rows; they reach a file when a row group is full.
-
-        Raises:
-            StorageError: the file cannot be written.
-            pa.ArrowInvalid, InvalidInputError: a value does not fit its column.
-        """
+        """Take rows; they reach a file when a row group is full."""
         for batch in self._conform(data).to_batches(max_chunksize=self._settings.row_group_rows):
             if batch.num_rows:
                 self._buffered.append(batch)
@@ -114,20 +109,12 @@ class RollingWriter:
         return self._buffered_bytes
 
     def write_waiting(self) -> None:
-        """Write the rows that wait as a row group, full or not.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Write the rows that wait as a row group, full or not."""
         while self._buffered_rows:
             self._flush()
 
     def close(self) -> tuple[DataFile, ...]:
-        """Finish the last file and return all of them, in order.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Finish the last file and return all of them, in order."""
         self.write_waiting()
         self._finish_file()
         return tuple(self.files)

@@ -62,12 +62,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 def met_at(condition: PathCondition, variants: pa.Array | pa.ChunkedArray, mask: Mask) -> pa.ChunkedArray:
-    """Return for which variants a condition is true; ``mask`` is how filters on columns are looked at.
-
-    Raises:
-        InvalidInputError: something at the path does not compare with the condition's value.
-        pa.ArrowInvalid: a variant is damaged.
-    """
+    """Return for which variants a condition is true; ``mask`` is how filters on columns are looked at."""
     chunks = variants.chunks if isinstance(variants, pa.ChunkedArray) else [variants]
     try:
         found = [_met(condition, part, mask) for chunk in chunks for part in _parts(chunk)]
@@ -103,11 +98,7 @@ def _met_by(condition: PathCondition, typed: pa.Array, mask: Mask) -> pa.Array:
 
 
 def values_at(variants: pa.StructArray, path: Sequence[str]) -> pa.Array:
-    """Return what lies at a path in each variant, as large binaries; NULL: nothing, or what is null.
-
-    Raises:
-        DamagedVariantError: a variant is damaged.
-    """
+    """Return what lies at a path in each variant, as large binaries; NULL: nothing, or what is null."""
     parts = dict(zip([field.name for field in variants.type], variants.flatten(), strict=True))
     metadata, values = parts["metadata"], parts["value"].cast(VALUES)
     for name in path:
@@ -180,11 +171,7 @@ def _mask(rows: pa.Table, predicate: Predicate, schema: TableSchema) -> pa.Array
 def in_variants(
     condition: PathCondition, column: str, variants: pa.Array | pa.ChunkedArray
 ) -> pa.ChunkedArray:
-    """Return for which variants a condition on a path is true.
-
-    Raises:
-        InvalidInputError: something at the path does not compare; names ``column``.
-    """
+    """Return for which variants a condition on a path is true."""
     try:
         return met_at(condition, variants, _mask)
     except InvalidInputError as error:

@@ -65,11 +65,7 @@ def _is_native(row: Scalar, form: InlinedForm) -> bool:
 
 
 def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[str, object]]:
-    """Return what to bind for each row, by column name; ``rows`` have the Arrow types of ``schema``.
-
-    Raises:
-        UnsupportedFeatureError: a value that the database cannot hold, or the reference not read back.
-    """
+    """Return what to bind for each row, by column name; ``rows`` have the Arrow types of ``schema``."""
     for column in schema.walk():
         if not column.type.facts.storable:
             raise _refused(column, f"type {column.type}")
@@ -83,12 +79,7 @@ def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[s
 def cells_again(
     rows: Sequence[Mapping[str, Any]], schema: TableSchema, had: InlinedForm | None, form: InlinedForm
 ) -> list[dict[str, object]]:
-    """Return cells read from an inlined table as another database has them; ``had`` is the form of the first.
-
-    Raises:
-        UnsupportedFeatureError: a value that the other cannot hold, or the reference not read back.
-        CatalogError: a cell does not fit its column's type; names the column.
-    """
+    """Return cells read from an inlined table as another database has them; ``had`` is the first's form."""
     if had == form:
         return [{name: row[name] for name in schema.names} for row in rows]
     columns = {
@@ -112,12 +103,7 @@ def _again(column: Column, found: list[Any], form: InlinedForm) -> list[object]:
 
 
 def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
-    """Return cells read from an inlined table, whoever wrote them, as a table with the types of ``schema``.
-
-    Raises:
-        UnsupportedFeatureError: a type whose values this release cannot read.
-        CatalogError: a cell does not fit its column's type; names the column.
-    """
+    """Return cells of an inlined table, whoever wrote them, as a table with the types of ``schema``."""
     rows = list(rows)
     arrays = [_array(column, [row[column.name] for row in rows]) for column in schema.columns]
     return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
@@ -163,11 +149,7 @@ def _taken(cells: list[Any], target: pa.DataType) -> pa.Array:
 
 
 def inlined_in_schema(parts: Iterable[InlinedRows], schema: TableSchema) -> pa.Table:
-    """Return rows of inlined tables of whatever layout with the columns of today, in the order given.
-
-    Raises:
-        UnsupportedFeatureError: values that this release cannot read, or not cast.
-    """
+    """Return rows of inlined tables of whatever layout with the columns of today, in the order given."""
     wanted = {column.id for column in schema.columns}
     tables = [rows_of([], schema)]
     for part in parts:

@@ -177,9 +177,6 @@ def gone_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], L
     """Return the positions (int64) of rows that the plan's snapshot does not have, by delete file or catalog.
 
     Rows that say themselves which snapshot they came by are not among them.
-
-    Raises:
-        StorageError: the delete file is missing or damaged.
     """
     marked = pa.array(plan.inlined_deletes.get(file.id, ()), pa.int64())
     if file.snapshot_counts:
@@ -214,9 +211,6 @@ def read_changes(plan: ChangeFeedPlan, locate: Callable[[str], Location]) -> pa.
     ``change_type`` is ``insert``, ``delete``, or for a row that a snapshot changed ``update_preimage`` and
     ``update_postimage``. A row that came and went by one snapshot is there as both, as the reference has it.
     Sorted by snapshot, row id, and what came first.
-
-    Raises:
-        StorageError: a file is missing or damaged: an old one may have been cleaned up.
     """
     lives = pa.concat_tables([*_lives(plan, locate)])
     born = lives.filter(_within(lives[_INSERTED], plan))
@@ -254,11 +248,7 @@ def lives_in_catalog(plan: ChangeFeedPlan) -> pa.Table:
 
 
 def lives_of_file(plan: ChangeFeedPlan, history: FileHistory, locate: Callable[[str], Location]) -> pa.Table:
-    """Return the rows of a file that came or went within the plan, as ``lives_in_catalog`` returns others.
-
-    Raises:
-        StorageError: the file, or one with its deletes, is missing or damaged.
-    """
+    """Return the rows of a file that came or went within the plan, as ``lives_in_catalog`` returns others."""
     file, table = history.file, plan.table
     stored = read_data_file(
         file,
@@ -359,11 +349,7 @@ ROW_ID_COLUMN = "_ducklake_internal_row_id"
 
 
 def stored_positions(location: Location, first: int, end: int) -> pa.Array | None:
-    """Return where a file has the row ids from ``first`` to before ``end`` (int64); None: it stores no ids.
-
-    Raises:
-        StorageError: it cannot be read.
-    """
+    """Return where a file has the row ids from ``first`` to before ``end`` (int64); None: it has none."""
     with naming_errors(location.uri, "read"), open_parquet(location) as source:
         file = pq.ParquetFile(source)
         name = row_id_column(file.schema_arrow)

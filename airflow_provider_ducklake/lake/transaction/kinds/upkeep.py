@@ -291,10 +291,6 @@ class NoteRestored(OfTable):
 
 
 def check_still_there(as_of: SnapshotId, name: QualifiedName, facts: LockedFacts) -> None:
-    """Refuse a snapshot that expired: with it the catalog may have forgotten a table, and its counters.
-
-    Raises:
-        TransactionConflictError: it is gone.
-    """
+    """Refuse a snapshot that expired: with it the catalog may have forgotten a table, and its counters."""
     if as_of not in facts.snapshots:
         raise facts.conflict("restore it", f"expired snapshot {as_of}", name)
