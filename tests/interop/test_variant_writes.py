@@ -31,7 +31,7 @@ from airflow_provider_ducklake.lake.spec.types.variants import Instant, encode_v
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.moving.restored import write_stamped
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
-from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT
+from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT
 from tests.interop.compacting import merge_adjacent, rewrite
 from tests.interop.test_variants import in_json
 from tests.reference import ducklakepy_lake

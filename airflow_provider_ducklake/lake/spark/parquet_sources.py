@@ -62,8 +62,8 @@ from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     STORED_INTERVAL,
     from_stored,
 )
+from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT, read_variants
 from airflow_provider_ducklake.lake.storage.parquet.values import batches, parquet_file
-from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT, read_variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,9 +9,14 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.spec.types.variants import decode_variant
-from airflow_provider_ducklake.lake.storage.parquet.shredding import WHOLE, Shape, shape_of, shredded
+from airflow_provider_ducklake.lake.storage.parquet.shredding import (
+    WHOLE,
+    Shape,
+    read_variants,
+    shape_of,
+    shredded,
+)
 from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import VALUES
-from airflow_provider_ducklake.lake.storage.parquet.variants import read_variants
 from tests.unit.storage.test_variant_parts import NAMES, arrays, made
 
 

@@ -56,7 +56,7 @@ from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     name_of_arrow,
     stored_intervals,
 )
-from airflow_provider_ducklake.lake.storage.parquet.variants import is_variant, variant_parts
+from airflow_provider_ducklake.lake.storage.parquet.shredding import is_variant, variant_parts
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema

@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     INTERVAL_PARTS,
     parts_of_arrow,
 )
-from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT_OF_SPARK, variant_parts
+from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT_OF_SPARK, variant_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

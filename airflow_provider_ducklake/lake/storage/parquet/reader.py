@@ -37,9 +37,9 @@ from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     STORED_INTERVAL,
     from_stored,
 )
+from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT, read_variants
 from airflow_provider_ducklake.lake.storage.parquet.values import limit_of, parquet_file, read_columns
 from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import parts_at
-from airflow_provider_ducklake.lake.storage.parquet.variants import VARIANT, read_variants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence

@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, Ki
 from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL, format_interval
 from airflow_provider_ducklake.lake.storage.parquet.geometries import WKB
 from airflow_provider_ducklake.lake.storage.parquet.reshape import in_turn, ordinals
-from airflow_provider_ducklake.lake.storage.parquet.variants import STORED_VARIANT, VARIANT, VARIANT_OF_SPARK
+from airflow_provider_ducklake.lake.storage.parquet.shredding import STORED_VARIANT, VARIANT, VARIANT_OF_SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -33,6 +33,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, is_fl
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import DamagedVariantError, Primitive
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type, from_physical
 from airflow_provider_ducklake.lake.storage.parquet.geometries import meets
+from airflow_provider_ducklake.lake.storage.parquet.shredding import read_variants
 from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import (
     ARRAY,
     OBJECT,
@@ -41,7 +42,6 @@ from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import (
     objects_of,
 )
 from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import scalars_of, typed_at
-from airflow_provider_ducklake.lake.storage.parquet.variants import read_variants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
