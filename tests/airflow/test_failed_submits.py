@@ -79,7 +79,7 @@ def test_the_log_of_a_dead_job_is_told(lake, tmp_path, monkeypatch, record, mess
 SAYS_AND_DIES = """
 import sys
 from airflow_provider_ducklake.lake.errors import SparkJobError
-from airflow_provider_ducklake.lake.spark.job import job_io
+from airflow_provider_ducklake.lake.spark.job import io as job_io
 print(open(sys.argv[1]).read(), flush=True)
 job_io.write_error(job_io.read_request(*sys.argv[-2:]), SparkJobError(sys.argv[2]))
 sys.exit(1)

@@ -366,7 +366,7 @@ def test_a_job_that_ends_well_without_a_result_is_not_believed(lake, rows, submi
 def test_an_error_that_no_retry_cures_fails_the_task_for_good(lake, rows, submit):
     submit.meanwhile(
         "from airflow_provider_ducklake.lake.errors import SchemaMismatchError\n"
-        "from airflow_provider_ducklake.lake.spark.job import job_io\n"
+        "from airflow_provider_ducklake.lake.spark.job import io as job_io\n"
         "job_io.write_error(request, SchemaMismatchError('main.orders', ['a is missing', 'b too']))\n"
         "raise SystemExit(1)"
     )

@@ -147,7 +147,7 @@ def test_files_lie_where_ducklakepy_puts_them(lake, catalog, reference_catalog):
     with ducklakepy_lake.open_lake(catalog) as theirs:
         assert theirs.partition_keys("t") == [("z", f"epoch_{unit}") for unit in UNITS]
         assert sorted(theirs.read("t")["i"].to_pylist()) == list(range(6))
-        assert theirs.read("t", filter=[("z", ">=", INSTANTS[4])])["i"].to_pylist() == [4]
+        assert theirs.read("t", where=[("z", ">=", INSTANTS[4])])["i"].to_pylist() == [4]
 
 
 def test_the_judge_reads_them(lake, catalog, judge):

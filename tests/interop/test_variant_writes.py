@@ -299,8 +299,8 @@ def test_duckdbs_counts_of_nulls_prune_nothing(lake, sqlite_catalog):
         reference.sql("INSERT INTO t SELECT i, NULL FROM range(20) r(i)")
         reference.sql("INSERT INTO t SELECT i, i::VARIANT FROM range(20, 40) r(i)")
 
-    assert values(lake, where="doc IS NULL") == dict.fromkeys(range(20))
-    assert values(lake, where="doc IS NOT NULL") == {i: i for i in range(20, 40)}
+    assert values(lake, filter="doc IS NULL") == dict.fromkeys(range(20))
+    assert values(lake, filter="doc IS NOT NULL") == {i: i for i in range(20, 40)}
 
 
 def test_we_compact_restore_and_rewrite(lake, sqlite_catalog):

@@ -109,7 +109,7 @@ def test_everything_of_1_1_can_be_asked_for(catalog):
         assert lake.partition_keys("sales.europe.orders") == [("ts", "epoch_day"), ("id", "bucket(2)")]
         assert lake.read("sales.europe.inlined")["doc"].to_pylist() == rows["doc"].to_pylist()
         assert lake.count("sales.europe.orders", first) == 18
-        found = lake.read("sales.europe.orders", filter=[("id", ">", 5), ("ts", "=", moment)])
+        found = lake.read("sales.europe.orders", where=[("id", ">", 5), ("ts", "=", moment)])
         assert sorted(found["id"].to_pylist()) == list(range(7, 20))
         assert ("write_deletion_vectors", "true", "global", None) in lake.options()
         assert lake.expire(versions=[first]) == (first,)

@@ -135,7 +135,7 @@ class Lake:
     # transactions
 
     def begin(self, message: str | None = None) -> None:
-        self._transaction = self._catalog.transaction(message=message)
+        self._transaction = self._catalog.transaction(commit_message=message)
 
     def commit(self) -> int:
         transaction, self._transaction = self._transaction, None
@@ -302,7 +302,7 @@ class Lake:
         self, *, versions: Sequence[int] | None = None, older_than: datetime | None = None
     ) -> tuple[int, ...]:
         """Expire snapshots and return their ids."""
-        return self._catalog.expire_snapshots(snapshots=versions, older_than=older_than).snapshot_ids
+        return self._catalog.expire_snapshots(versions=versions, older_than=older_than).snapshot_ids
 
     def merge(self, table: str | Names | None = None) -> None:
         """Merge adjacent files of a table, or of all."""
