@@ -118,6 +118,10 @@ GROUPS = {
         "airflow/test_long_jobs_services.py",
     ),
     "yarn": ("airflow/test_yarn.py", "airflow/test_long_jobs_yarn.py"),
+    "s3": (
+        "airflow/test_s3",
+        "airflow/test_spark_connect_s3.py",
+    ),  # two Sparks must not download one jar at once
 }
 _LAST = (
     "airflow/",
