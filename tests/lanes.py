@@ -125,9 +125,6 @@ GROUPS = {
         "airflow/test_s3_odd.py",
         "airflow/test_spark_connect_s3.py",
     ),
-        "airflow/test_s3",
-        "airflow/test_spark_connect_s3.py",
-    ),  # two Sparks must not download one jar at once
 }
 _LAST = (
     "airflow/",
