@@ -380,7 +380,7 @@ def _url(settings: ConnectionSettings, timeout_seconds: int | None) -> URL:
 
 
 def _limited(url: URL, seconds: float) -> URL:
-    """Return the URL for somebody who has only so many seconds for an answer."""
+    """Return the URL with limits for a caller who waits at most so many seconds."""
     return url.update_query_dict(Limits.of(url.query).within(seconds).as_texts())
 
 

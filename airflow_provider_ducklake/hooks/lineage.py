@@ -91,7 +91,7 @@ class HookLineage:
                     asset_kwargs={"table": table.parts, "ducklake_conn_id": self._hook.ducklake_conn_id},
                     asset_extra={NAME: str(table)},
                 )
-        except Exception as error:  # noqa: BLE001 - the rows are read, or there, whoever is told
+        except Exception as error:  # noqa: BLE001 - the rows are read, or there, whatever a reader of lineage does
             log.warning("No hook lineage of table %s: %s", table, error)
 
 

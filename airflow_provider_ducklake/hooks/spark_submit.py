@@ -118,7 +118,7 @@ def mismatch() -> str | None:
     """
     try:
         full, client = version("pyspark"), version("pyspark-client")
-    except PackageNotFoundError:  # spark-submit is somebody else's
+    except PackageNotFoundError:  # spark-submit is of another installation
         return None
     if full == client:
         return None
@@ -348,7 +348,7 @@ def _listed(separator: str, *texts: str | None) -> Iterator[str]:
 log = logger(__name__)
 
 
-# By which somebody says which Python runs a job.
+# By which a user chooses the Python of a job.
 _NAMES_OF_PYTHON = frozenset(
     {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "spark.pyspark.python", "spark.pyspark.driver.python"}
 )
@@ -382,7 +382,7 @@ class Submission:
         return connected
 
     def detach(self, manager: ClusterManager, note: Callable[[str], None]) -> None:
-        """Have the next submission end when the cluster has its application; ``note`` is told which."""
+        """Have the next submission end when the cluster has its application; ``note`` gets its id."""
         self.manager, self.application, self.note = manager, None, note
 
     def found(self, manager: ClusterManager, application_id: str) -> None:
@@ -605,7 +605,7 @@ class SparkSubmitter:
     def _variables(
         self, request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
     ) -> dict[str, str]:
-        """Return the environment of ``spark-submit`` on this machine, which nobody else is to see."""
+        """Return the environment of ``spark-submit`` on this machine; it holds secrets."""
         from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - not for DAG files
         from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment  # noqa: PLC0415 - as well
 
@@ -617,7 +617,7 @@ class SparkSubmitter:
         return {**self._python(settings), **self._passwords.variables, **of_store, **of_documents}
 
     def _python(self, settings: SubmitSettings) -> dict[str, str]:
-        """Return which Python is to run jobs in local mode: the task's own, unless somebody named one."""
+        """Return which Python is to run jobs in local mode: the task's own, unless a user named one."""
         named = {*os.environ, *(self.operator.env_vars or {}), *settings.conf}
         if not settings.master.startswith("local") or named & _NAMES_OF_PYTHON:
             return {}

@@ -193,7 +193,7 @@ _OF_TYPES: dict[str, Callable[[Connection, Mapping[str, Any]], dict[str, Any]]] 
 def opened_by_jvm(request: JobRequest) -> dict[str, str]:
     """Return paths by what errors call them: one for each source and table that is certainly read.
 
-    Tables without files are read by nobody, and what a user's function or stream reads is not known.
+    No job reads tables without files, and what a user's function or stream reads is not known.
     """
     found = dict(_read(request.source))
     if request.engine == "native":

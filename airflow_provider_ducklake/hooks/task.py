@@ -231,7 +231,7 @@ class CommitIdentity:
 
     @property
     def message(self) -> str:
-        """What a snapshot says of itself where nobody says more: the DAG's and the task's id."""
+        """The message of a snapshot if the user gives none: the ids of the DAG and the task."""
         airflow: Any = self.extra["airflow"]
         return f"{airflow['dag_id']}.{airflow['task_id']}"
 
@@ -299,7 +299,7 @@ def commit_identity(
 ) -> CommitIdentity:
     """Return the identity of a commit that an operator makes in a running task.
 
-    A task may execute others than its own operator, which are told apart by their own ``task_id``. ``part``
+    A task may execute other operators than its own, each with its own ``task_id``. ``part``
     numbers the commits of one operator that makes more.
     """
     ti: Any = context["ti"]
