@@ -29,7 +29,8 @@ from airflow_provider_ducklake.lake.errors import ClusterUnavailableError, Inval
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip
 from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
-from airflow_provider_ducklake.lake.writes.verb import DetachedSubmitter, JobGoesOn, Results
+from airflow_provider_ducklake.lake.writes.job_life import DetachedSubmitter, JobGoesOn
+from airflow_provider_ducklake.lake.writes.verb import Results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.clusters import Application, ClusterManager
     from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.writes.job_life import JobLife
 
 Answer = TypeVar("Answer")
 _TAGS = "spark.yarn.tags"
@@ -98,32 +100,28 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:  # noqa: ARG002
         """Not how these jobs are run: they are started, and attended by whoever finds them."""
-        raise AssertionError("a DetachedSubmitter is run by writes/run.py")
+        raise AssertionError("a DetachedSubmitter is run by a JobLife")
 
-    def attend(self, is_held: Callable[[], bool]) -> None:
-        """See ``DetachedSubmitter``."""
-        self.submission.is_held = is_held
-
-    def start(
-        self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
-    ) -> None:
+    def start(self, life: JobLife) -> None:
         """Submit the job; see ``DetachedSubmitter``."""
-        self.submission.detach(self.manager, note)
-        self.submit(request, storage_options)
+        self.submission.track(self.manager, life)
+        self.submit(life.request, life.lake.storage_options)
         if self.submission.application is None:
-            found = self.manager.find(request.job_id)
+            found = self.manager.find(life.request.job_id)
             if found is None:
                 raise SparkJobError(
                     f"spark-submit ended without an error, but {self.manager.name} has no application of "
-                    f"job {request.job_id}. Look for the cause in the log above."
+                    f"job {life.request.job_id}. Look for the cause in the log above."
                 )
-            self.submission.named(found)
+            self.submission.set_application(found)
 
-    def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
+    def outcome(self, life: JobLife) -> Results:
         """Wait for the application, or leave it to the triggerer; see ``DetachedSubmitter``."""
-        application_id = job.application or self.submission.application
+        job = life.submitted
+        assert job is not None
+        application_id = job.application
         assert application_id is not None
-        self.submission.found(self.manager, application_id)
+        self.submission.track(self.manager, life, application_id)
         try:
             application = self._ended(application_id, job)
         except (JobGoesOn, ClusterUnavailableError):
@@ -131,14 +129,14 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         except BaseException:  # a time-out, say
             self.submission.kill()
             raise
-        self.submission.over()
+        self.submission.application = None
         history = history_url(self.connection(), application.spark_id)
         self.submission.url = application.url or history
         self._after_submission()
         self.operator.log.info("%s: %s %s", application_id, application.state, application.said)
         if application.state in (State.FAILED, State.KILLED):
-            raise self._why(request, storage_options, application_id, application)
-        return Results.of(job_io.read_outcome(request, storage_options))
+            raise self._why(life, application_id, application)
+        return Results.of(job_io.read_outcome(life.request, life.lake.storage_options))
 
     def _ended(self, application_id: str, job: SubmittedJob) -> Application:
         self.operator.log.info("Polling %s for %s", self.manager.name, application_id)
@@ -167,17 +165,11 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
     def _pause(self) -> None:
         time.sleep(max(1, getattr(self.operator, "_status_poll_interval", 1)))
 
-    def _why(
-        self,
-        request: JobRequest,
-        storage_options: Mapping[str, Any],
-        application_id: str,
-        application: Application,
-    ) -> Exception:
+    def _why(self, life: JobLife, application_id: str, application: Application) -> Exception:
         said = f" {application.said}" if application.said else ""
         killed = " Somebody, or a time-out, ended it." if application.state is State.KILLED else ""
         unknown = f"{application_id} is {application.state}, and left no reason.{said}{killed}"
-        return self.failure(request, storage_options, unknown, is_known=True)
+        return self.failure(life.request, life.lake.storage_options, unknown, is_known=True)
 
     def find(self, job_id: str) -> str | None:
         """Ask the manager; see ``DetachedSubmitter``."""

@@ -42,7 +42,7 @@ from airflow_provider_ducklake.lake.spec.log_lines import lasting, logger
 from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection, Context
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.clusters import ClusterManager
     from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.writes.job_life import JobLife
     from airflow_provider_ducklake.lake.writes.verb import Results
 
 
@@ -354,10 +355,6 @@ _NAMES_OF_PYTHON = frozenset(
 )
 
 
-def _always() -> bool:
-    return True
-
-
 @dataclass
 class Submission:
     """What the hook of one submission needs besides the operator's arguments."""
@@ -371,29 +368,15 @@ class Submission:
     adds_packages: bool = False
     began: float = 0.0
     log: Any = log
-    note: Callable[[str], None] | None = None
-    is_held: Callable[[], bool] = _always
+    life: JobLife | None = None
     spark_id: str | None = None
     url: str | None = None
 
-    def through(self, connected: SparkConnectSubmitter) -> SparkConnectSubmitter:
-        """Note that jobs go through Spark Connect."""
-        self.connected = connected
-        return connected
+    def track(self, manager: ClusterManager, life: JobLife, application_id: str | None = None) -> None:
+        """Have the job outlive ``spark-submit``: its application is killed only while this try holds it."""
+        self.manager, self.life, self.application = manager, life, application_id
 
-    def detach(self, manager: ClusterManager, note: Callable[[str], None]) -> None:
-        """Have the next submission end when the cluster has its application; ``note`` gets its id."""
-        self.manager, self.application, self.note = manager, None, note
-
-    def found(self, manager: ClusterManager, application_id: str) -> None:
-        """Note which application there is to end."""
-        self.manager, self.application = manager, application_id
-
-    def over(self) -> None:
-        """Note that there is none any more."""
-        self.application = None
-
-    def heard(self, line: str) -> None:
+    def parse_line(self, line: str) -> None:
         """Look for the application's id in what a submission, or a driver, says."""
         if self.spark_id is None:
             self.spark_id = application_said_in(line)
@@ -404,13 +387,13 @@ class Submission:
             return
         found = self.manager.id_in(line)
         if found is not None:
-            self.named(found)
+            self.set_application(found)
 
-    def named(self, application_id: str) -> None:
-        """Note what the cluster calls the application."""
+    def set_application(self, application_id: str) -> None:
+        """Take the cluster's name for the application."""
         self.application = application_id
-        if self.note is not None:
-            self.note(application_id)
+        if self.life is not None:
+            self.life.named(application_id)
 
     def kill(self) -> bool:
         """End a job that no process here holds; return whether there is such a thing."""
@@ -418,7 +401,7 @@ class Submission:
             self.connected.kill()
         elif self.manager is not None and self.application is not None:
             try:
-                if self.is_held():
+                if self.life is None or self.life.is_held():
                     self.manager.kill(self.application)
             except DuckLakeError as error:  # a signal's handler must not end what it interrupts
                 log.warning("%s may run on: %s", self.application, error)
@@ -442,7 +425,7 @@ class Submission:
 
     def _overheard(self, lines: Iterator[Any]) -> Iterator[Any]:
         for line in lines:
-            self.heard(line)
+            self.parse_line(line)
             yield line
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from airflow.sdk import Context
@@ -67,17 +67,14 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
         self.sort = sort
         self.zorder_by = zorder_by
 
+    @classmethod
     @abstractmethod
-    def compaction(self) -> Compact:
-        """Return the verb to run.
+    def compaction_of(cls, arguments: Mapping[str, Any]) -> Compact:
+        """Make the verb of the operator's arguments, by their names; others are ignored.
 
         Raises:
             InvalidInputError: an argument cannot be read.
         """
-
-    def shared(self) -> dict[str, Any]:
-        """Return the arguments that all compactions have."""
-        return {name: getattr(self, name) for name in _SHARED}
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Commit what earlier tries left, compact what is left to compact, and commit that."""
@@ -85,7 +82,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
 
         attempts = [identity.attempt_id(number) for number in range(1, context["ti"].try_number + 1)]
         return compact(
-            self.compaction(),
+            self.compaction_of(vars(self)),
             lake,
             self.submitter(context),
             self.commit_info(identity),
@@ -138,18 +135,13 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
         self.max_file_size = max_file_size
         self.older_than = older_than
 
-    def compaction(self) -> Compact:
-        """Return which small files become one."""
+    @classmethod
+    def compaction_of(cls, arguments: Mapping[str, Any]) -> Compact:
+        """Merge small files; see ``DuckLakeSparkCompactionOperator``."""
         from airflow_provider_ducklake.lake.writes.compaction import Compact  # noqa: PLC0415 - heavy
 
-        return Compact.merging(
-            self.table,
-            where=self.filter,
-            min_file_size=self.min_file_size,
-            max_file_size=self.max_file_size,
-            older_than=self.older_than,
-            **self.shared(),
-        )
+        own = ("filter", "min_file_size", "max_file_size", "older_than")
+        return Compact.merging(**_named(arguments, own))
 
 
 class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
@@ -178,14 +170,20 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
         super().__init__(**kwargs)
         self.delete_threshold = delete_threshold
 
-    def compaction(self) -> Compact:
-        """Return which files are rewritten."""
+    @classmethod
+    def compaction_of(cls, arguments: Mapping[str, Any]) -> Compact:
+        """Rewrite files that lost rows; see ``DuckLakeSparkCompactionOperator``."""
         from airflow_provider_ducklake.lake.writes.compaction import Compact  # noqa: PLC0415 - heavy
 
-        return Compact.rewriting(self.table, delete_threshold=self.delete_threshold, **self.shared())
+        return Compact.rewriting(**_named(arguments, ("delete_threshold",)))
+
+
+def _named(arguments: Mapping[str, Any], own: Sequence[str]) -> dict[str, Any]:
+    return {name: arguments[name] for name in (*_SHARED, *own) if name in arguments}
 
 
 _SHARED = (
+    "table",
     "target_file_size",
     "max_input_files",
     "max_output_files",

@@ -299,9 +299,8 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
         return lake.table_snapshot(name).options.flag("auto_compact")
 
     def _named_if_needed(self, lake: Lake, name: str) -> Iterator[str]:
-        operator = _COMPACTIONS[self.step](task_id=self.step, table=name, **self.arguments)
         try:
-            planned = operator.compaction().find(lake)
+            planned = _COMPACTIONS[self.step].compaction_of({**self.arguments, "table": name}).find(lake)
         except UnsupportedFeatureError as error:
             self.log.warning("%s is left unchanged: %s", name, error)
             return

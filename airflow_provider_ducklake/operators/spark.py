@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.hooks.task import CommitIdentity
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
-    from airflow_provider_ducklake.lake.writes.verb import Attempt, Submitter, Verb
+    from airflow_provider_ducklake.lake.writes.job_life import Submitter
+    from airflow_provider_ducklake.lake.writes.verb import Attempt, Verb
 
 
 class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[override] # nobody sets log
@@ -158,7 +159,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _give_up(self, context: Context) -> None:
-        from airflow_provider_ducklake.lake.writes.run import give_up_all  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.writes.job_life import give_up_all  # noqa: PLC0415 - heavy
 
         with (
             DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
@@ -169,7 +170,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _execute(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_ducklake.lake.writes.verb import JobGoesOn  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.lake.writes.job_life import JobGoesOn  # noqa: PLC0415 - not for DAG files
 
         try:
             return self._run_and_announce(context)
@@ -221,7 +222,8 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
     def submitter(self, context: Context) -> Submitter:
         """Return how this operator's jobs get to Spark."""
         if self.spark_connect_conn_id:
-            return self._submission.through(SparkConnectSubmitter(self, context, self.spark_connect_conn_id))
+            self._submission.connected = SparkConnectSubmitter(self, context, self.spark_connect_conn_id)
+            return self._submission.connected
         submitter = SparkSubmitter(
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )
@@ -244,7 +246,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         return detached(submitter, durable=self.wants_durable, deferrable=deferrable)
 
     def attempt(self, identity: CommitIdentity) -> Attempt:
-        """Return by which a later try finds the job of this one."""
+        """Identify this try, so that a later one finds its job."""
         from airflow_provider_ducklake.lake.writes.verb import Attempt  # noqa: PLC0415 - not for DAG files
 
         return Attempt(identity.key, identity.try_id, identity.starts_over)

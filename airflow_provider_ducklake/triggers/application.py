@@ -107,7 +107,7 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
 
     def _stop(self) -> None:
         from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook  # noqa: PLC0415 - needed here alone
-        from airflow_provider_ducklake.lake.writes.run import remove  # noqa: PLC0415 - as well
+        from airflow_provider_ducklake.lake.writes.job_life import remove  # noqa: PLC0415 - as well
 
         found = from_arguments(self.manager).stop(self.application)
         self.log.info("%s was stopped: it is %s", self.application, found.state)

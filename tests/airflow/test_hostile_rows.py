@@ -25,7 +25,6 @@ import pytest
 from airflow_provider_ducklake.hooks.clusters import ClusterManager, Standalone, Yarn
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger import document_keys
-from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.lake.errors import SparkJobError, UntrustedValueError
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
@@ -41,13 +40,13 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
 )
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.transaction.changes import CommentOnTable
-from airflow_provider_ducklake.lake.writes import run as detached
-from airflow_provider_ducklake.lake.writes import staged
+from airflow_provider_ducklake.lake.writes import job_life, staged
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from airflow_provider_ducklake.lake.writes.insert import Insert
+from airflow_provider_ducklake.lake.writes.job_life import DetachedSubmitter, JobGoesOn, JobLife
 from airflow_provider_ducklake.lake.writes.run import run
-from airflow_provider_ducklake.lake.writes.verb import Attempt, Commit, DetachedSubmitter, JobGoesOn, Results
+from airflow_provider_ducklake.lake.writes.verb import Attempt, Commit, Results
 from tests.concurrency.arrow_jobs import ArrowSubmitter, done
 from tests.interop.odd import Original, Outcomes, Verb
 from tests.interop.staging import rows_of, stage
@@ -132,24 +131,21 @@ class Cluster(ArrowSubmitter, DetachedSubmitter):
     goes_on: bool = False
     cluster = "here"
 
-    def attend(self, is_held: Callable[[], bool]) -> None:
-        pass
-
-    def start(
-        self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
-    ) -> None:
+    def start(self, life: JobLife) -> None:
         if not self.goes_on:
             raise SparkJobError("the cluster takes nothing more")
-        job_io.write_request(request, storage_options)
-        job_io.write_results(request, done(request))
-        note(self.application)
+        job_io.write_request(life.request, life.lake.storage_options)
+        job_io.write_results(life.request, done(life.request))
+        life.named(self.application)
 
-    def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
+    def outcome(self, life: JobLife) -> Results:
+        job = life.submitted
+        assert job is not None
         if self.goes_on:
             raise JobGoesOn(job)
         assert job.application is not None
         self.manager.look(job.application)
-        return Results.of(job_io.read_outcome(request, storage_options))
+        return Results.of(job_io.read_outcome(life.request, life.lake.storage_options))
 
     def find(self, job_id: str) -> str | None:
         return self.manager.find(job_id)
@@ -235,8 +231,8 @@ def verbs_of(scene: Scene) -> dict[str, dict[str, Verb]]:
         "insert": lambda lake: insert(lake, scene, cluster),
         "insert into another": lambda lake: insert(lake, scene, cluster, table="o"),
         "compact": lambda lake: compact(Compact.merging("t"), lake, cluster, INFO, tried, attempt=attempt),
-        "give up": lambda lake: detached.give_up_all(lake, cluster, attempt),
-        "forget": lambda lake: detached.forget_committed(lake, cluster, Commit(INFO, attempt=attempt)),
+        "give up": lambda lake: job_life.give_up_all(lake, cluster, attempt),
+        "forget": lambda lake: job_life.forget_committed(lake, cluster, Commit(INFO, attempt=attempt)),
         "commit": lambda lake: staged.commit_staged(
             lake, scene.staged_uri, Commit(INFO, lake.keyed_commit(ANOTHER))
         ),
@@ -510,7 +506,7 @@ def test_no_directory_goes_for_a_row_that_somebody_made_up(scene, name, is_regis
     scene.change(APPLICATION, {**row, "key": KEY.digest})
 
     with Lake.connect(scene.original.catalog.sqlalchemy_url) as lake, suppress(UntrustedValueError):
-        detached.give_up_all(lake, scene.cluster, Attempt(KEY, "try 2"))
+        job_life.give_up_all(lake, scene.cluster, Attempt(KEY, "try 2"))
 
     assert scene.outside() == before
     assert set((data / "main").rglob("*.parquet")) == lakes
@@ -528,7 +524,7 @@ def test_an_application_that_the_manager_has_for_another_job_goes_on(scene):
         put(scene, ("airflow_ducklake_application", "application"), application)
 
         with Lake.connect(scene.original.catalog.sqlalchemy_url) as lake:
-            detached.give_up_all(lake, scene.cluster, Attempt(KEY, "try 2"))
+            job_life.give_up_all(lake, scene.cluster, Attempt(KEY, "try 2"))
             assert lake.submitted_jobs(KEY) == ()
 
         assert scene.server.effects(scene.kind) == []

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import select
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob, application_table
+from airflow_provider_ducklake.lake.catalog.ledger.applications import application_table
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import job_table
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailableError,
@@ -28,15 +28,19 @@ from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows, InsertChoice
 from airflow_provider_ducklake.lake.writes.insert import Insert, stage
+from airflow_provider_ducklake.lake.writes.job_life import (
+    DetachedSubmitter,
+    JobGoesOn,
+    JobLife,
+    release_uncommitted,
+)
 from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update
-from airflow_provider_ducklake.lake.writes.run import run, take
+from airflow_provider_ducklake.lake.writes.run import run
 from airflow_provider_ducklake.lake.writes.sql import Sql
 from airflow_provider_ducklake.lake.writes.staged import commit_staged
 from airflow_provider_ducklake.lake.writes.verb import (
     Attempt,
     Commit,
-    DetachedSubmitter,
-    JobGoesOn,
     Outcome,
     Results,
     Verb,
@@ -67,7 +71,7 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         self.stopped: list[str] = []
         self.fails = False
         self.meanwhile: Callable[[], None] | None = None
-        self.is_held: Callable[[], bool] | None = None
+        self.life: JobLife | None = None
 
     def _reach(self, step: str) -> None:
         if step == self.dies_at:
@@ -78,17 +82,13 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         """Job ids by their applications."""
         return {file.name: file.read_text() for file in sorted(self.folder.glob("application_*"))}
 
-    def attend(self, is_held: Callable[[], bool]) -> None:
-        self.is_held = is_held
-
-    def start(
-        self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
-    ) -> None:
+    def start(self, life: JobLife) -> None:
+        self.life, request = life, life.request
         self._reach("noted")
         if self.dies_at == "half written":
             half_written(request)
         self._reach("half written")
-        job_io.write_request(request, storage_options)
+        job_io.write_request(request, life.lake.storage_options)
         application = f"application_{len(self.runs_of) + 1}"
         (self.folder / application).write_text(request.job_id)
         if self.fails:
@@ -96,18 +96,20 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         else:
             write_outcome(request)
         self._reach("submitted")
-        note(application)
+        life.named(application)
         self._reach("named")
 
-    def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
-        assert self.runs_of[job.application or ""] == request.job_id
+    def outcome(self, life: JobLife) -> Results:
+        self.life, job = life, life.submitted
+        assert job is not None
+        assert self.runs_of[job.application or ""] == life.request.job_id
         if not self.waits:
             raise JobGoesOn(job)
         self._reach("ended")
         if self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None
             meanwhile()
-        return Results.of(job_io.read_outcome(request, storage_options))
+        return Results.of(job_io.read_outcome(life.request, life.lake.storage_options))
 
     def find(self, job_id: str) -> str | None:
         return next((name for name, one in self.runs_of.items() if one == job_id), None)
@@ -317,20 +319,20 @@ def test_a_try_that_was_given_up_ends_no_job_that_a_later_one_waits_for(catalog,
         held = []
 
         def is_given_up() -> None:
-            assert first.is_held is not None
-            held.append(first.is_held())
+            assert first.life is not None
+            held.append(first.life.is_held())
             task.submitter = second
             with pytest.raises(JobGoesOn):
                 task.execute(other)
-            held.append(first.is_held())
+            held.append(first.life.is_held())
             raise TimedOutError
 
         first.meanwhile = is_given_up
         with pytest.raises(TimedOutError):
             task.execute(lake)
         assert held == [True, False]
-        assert second.is_held is not None
-        assert second.is_held()
+        assert second.life is not None
+        assert second.life.is_held()
 
         second.waits = True
         outcome = task.execute(other, is_resumed=True)
@@ -470,7 +472,7 @@ def test_delete_files_of_a_commit_stay_when_its_job_is_forgotten_and_its_task_cl
             connection.execute(job_table(tables.metadata_schema).delete())  # as a clean-up does after a month
             connection.commit()
 
-        assert not take(lake, job)
+        assert not release_uncommitted(lake, job)
         assert lake.row_count("t") == 30
 
 

@@ -33,8 +33,9 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
 from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment
+from airflow_provider_ducklake.lake.writes.job_life import Submitter
 from airflow_provider_ducklake.lake.writes.run import run
-from airflow_provider_ducklake.lake.writes.verb import Commit, Submitter
+from airflow_provider_ducklake.lake.writes.verb import Commit
 from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator

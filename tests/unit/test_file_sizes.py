@@ -1,5 +1,6 @@
-"""Files hold one idea: no crumbs, and none that nobody reads to its end."""
+"""Files hold one idea, neither crumbs nor too long to read to the end, and a newcomer's map names them."""
 
+import re
 from pathlib import Path
 
 import airflow_provider_ducklake
@@ -17,3 +18,14 @@ def test_no_file_is_a_crumb_or_a_room_of_its_own():
 
     assert {name: size for name, size in sizes.items() if not 60 <= size <= 800} == {}
     assert len(sizes) <= 280
+
+
+def test_the_map_of_the_house_is_short_and_names_what_is_there():
+    text = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", text)
+    places = [PACKAGE, PACKAGE / "lake", PACKAGE.parent]
+
+    assert len(rows) <= 80  # of all tables: 60 say where what is
+    assert len(named) > len(rows)
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []

@@ -25,15 +25,7 @@ from airflow_provider_ducklake.lake.spec.log_lines import counted, logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.storage.files.filesystem import delete_file
 from airflow_provider_ducklake.lake.writes.arguments import names_of, parse_at, parse_count, parse_size
-from airflow_provider_ducklake.lake.writes.run import (
-    attending,
-    check,
-    finish_earlier,
-    forget,
-    ran,
-    remove_files,
-)
-from airflow_provider_ducklake.lake.writes.verb import MAY_RUN
+from airflow_provider_ducklake.lake.writes.job_life import State, finish_earlier, remove_files, serving
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -45,7 +37,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
     from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
-    from airflow_provider_ducklake.lake.writes.verb import Attempt, Submitter, Summary
+    from airflow_provider_ducklake.lake.writes.job_life import JobLife, Submitter
+    from airflow_provider_ducklake.lake.writes.verb import Attempt, Summary
 
     CompactedFile: TypeAlias = MergedFile | RewrittenFile
 
@@ -57,12 +50,12 @@ log = logger(__name__)
 class Compact:
     """Which files of a table become which; see ``DuckLakeSparkCompactionOperator`` for the arguments.
 
-    ``where`` and ``older_than`` go with a ``MergeRule``.
+    ``filter`` and ``older_than`` go with a ``MergeRule``.
     """
 
     table: TableName
     rule: MergeRule | RewriteRule
-    where: str | None = None
+    filter: str | None = None
     older_than: datetime | None = None
     commit_every: int | None = None
     sort: bool = True
@@ -73,7 +66,7 @@ class Compact:
         cls,
         table: TableName,
         *,
-        where: str | None = None,
+        filter: str | None = None,  # noqa: A002 - the word for it everywhere
         older_than: datetime | str | None = None,
         **others: Any,  # noqa: ANN401 - see _shared
     ) -> Compact:
@@ -82,7 +75,7 @@ class Compact:
         if isinstance(before, int | str):
             raise InvalidInputError(f"older_than={before}: give an aware datetime.")
         limits, shared = _shared(**others)
-        return cls(table, MergeRule(**limits), where, before, **shared)
+        return cls(table, MergeRule(**limits), filter, before, **shared)
 
     @classmethod
     def rewriting(
@@ -125,7 +118,7 @@ class Compact:
         """Return which files would become which."""
         if isinstance(self.rule, RewriteRule):
             return lake.plan_rewrite(self.table, self.rule)
-        return lake.plan_merge(self.table, self.rule, filter=self.where, older_than=self.older_than)
+        return lake.plan_merge(self.table, self.rule, filter=self.filter, older_than=self.older_than)
 
     def _row_order(self, table: TableSnapshot) -> RowOrder:
         """Return how rows are to lie in each file."""
@@ -184,8 +177,9 @@ def compact(  # noqa: PLR0913 - the last two have defaults
     if request is not None:
         if isinstance(verb.rule, MergeRule):  # a rewrite takes no rows away
             lake.maintenance.check_may_merge()
-        check(lake, request, submitter)
-        committed += _compacted(verb, lake, attending(lake, submitter, attempt), request, info)
+        life = serving(staging_id, lake, submitter, request, attempt)
+        life.check()
+        committed += _compacted(verb, lake, life, info)
     return _summary(verb.table, committed)
 
 
@@ -211,20 +205,18 @@ def _is_for(lake: Lake, job: RegisteredJob, table: TableSnapshot) -> bool:
 def _compacted(
     verb: Compact,
     lake: Lake,
-    submitter: Submitter,
-    request: JobRequest,
+    life: JobLife,
     info: CommitInfo,
 ) -> list[CommittedCompaction]:
     """Run the job; where it fails, what is complete is committed nevertheless."""
-    assert isinstance(request.source, CompactionSource)
-    table, staging_id = lake.table_snapshot(verb.table), request.source.staging_id
-    lake.register_job(staging_id, job_directory(table.root, staging_id), target_of_compaction(table))
-    lake.close()  # no idle connection during the job; the next use opens one again
+    assert life.serves is not None
+    table, staging_id = lake.table_snapshot(verb.table), life.serves
+    life.register(target_of_compaction(table))
     try:
-        ran(lake, request, submitter)
-    except MAY_RUN:
-        raise
+        life.run()
     except Exception:
+        if life.state is State.LEFT:
+            raise
         try:
             list(_commit(verb, lake, table, staging_id, info))
             lake.release_job(staging_id)
@@ -233,8 +225,8 @@ def _compacted(
         raise
     committed = list(_commit(verb, lake, table, staging_id, info))
     lake.release_job(staging_id)
-    remove_files(lake, request, has_files=False)
-    forget(lake, submitter, request)
+    remove_files(lake, life.request, has_files=False)
+    life.end()
     return committed
 
 

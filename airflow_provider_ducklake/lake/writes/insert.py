@@ -48,16 +48,9 @@ from airflow_provider_ducklake.lake.writes.arguments import (
     SchemaEvolution,
     names_of,
 )
-from airflow_provider_ducklake.lake.writes.run import (
-    announce_replaced,
-    begin,
-    check,
-    discard,
-    forget,
-    release,
-    replacing,
-)
-from airflow_provider_ducklake.lake.writes.verb import MAY_RUN, Commit, Write, added, numbers
+from airflow_provider_ducklake.lake.writes.job_life import State, begin
+from airflow_provider_ducklake.lake.writes.run import announce_replaced, replacing
+from airflow_provider_ducklake.lake.writes.verb import Commit, Write, added, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +63,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.transaction.changes import Change
     from airflow_provider_ducklake.lake.transaction.changes_made import Replay
     from airflow_provider_ducklake.lake.writes.arguments import GivenRows
-    from airflow_provider_ducklake.lake.writes.verb import Attempt, Resolve, Results, Submitter, Summary
+    from airflow_provider_ducklake.lake.writes.job_life import Submitter
+    from airflow_provider_ducklake.lake.writes.verb import Attempt, Resolve, Results, Summary
 
 log = logger(__name__)
 
@@ -246,28 +240,22 @@ def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | Non
     Whoever commits reads the job's documents: they are written where the submitter left none.
     """
     submitter.ready()
-    begun = begin(verb, lake, submitter, Commit(CommitInfo(), attempt=attempt))
-    planned, submitter = begun.planned, begun.submitter
+    planned, life = begin(verb, lake, submitter, Commit(CommitInfo(), attempt=attempt))
     assert isinstance(planned, PlannedInsert)
-    request = planned.request
-    if not begun.is_submitted:
-        check(lake, request, submitter)
-        noted = job_io.target_of_stage(planned.target)
-        lake.register_job(request.job_id, request.directory, noted, must_note=True)
-        lake.close()  # no idle connection during the job; the next use opens one again
+    assert life is not None
+    request = life.request
+    if life.state is State.PLANNED:
+        life.check()
+        life.register(job_io.target_of_stage(planned.target), must_note=True)
     try:
-        (result,) = submitter.run(request, lake.storage_options).of_plans
+        (result,) = life.run().of_plans
         job_io.complete_results(request, (result,), lake.storage_options)
         staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
         uri = job_io.write_stage(staged, lake.storage_options)
-        forget(lake, submitter, request)
-    except MAY_RUN:
-        raise
     except BaseException:
-        discard(lake, request, submitter)
-        release(lake, request)
-        forget(lake, submitter, request)
+        life.fail()
         raise
+    life.forget()  # it stays registered until its commit
     return _summary_of_stage(staged, uri)
 
 

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
     from airflow_provider_ducklake.lake.writes.arguments import Clauses
-    from airflow_provider_ducklake.lake.writes.verb import Submitter, Summary, UserSource, Verb
+    from airflow_provider_ducklake.lake.writes.job_life import Submitter
+    from airflow_provider_ducklake.lake.writes.verb import Summary, UserSource, Verb
 
 Given: TypeAlias = "DataFrame | str | Mapping[str, Any]"
 Frames: TypeAlias = Mapping[str, "DataFrame"]
@@ -288,7 +289,7 @@ class LakeSession:
         """Merge small files into large ones; see ``DuckLakeSparkMergeAdjacentFilesOperator``."""
         verb = Compact.merging(
             table,
-            where=filter,
+            filter=filter,
             target_file_size=target_file_size,
             min_file_size=min_file_size,
             max_file_size=max_file_size,

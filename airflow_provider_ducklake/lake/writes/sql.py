@@ -119,6 +119,7 @@ class Sql:
             again=repeats,
             full_refresh=full_refresh,
             targets=frozenset(found),
+            wanted={one.folded: str(one) for one in map(self._qualified, names_of(self.tables))},
         )
         targets = tuple(target for target in found.values() if target is not None)
         with lake.planned_on(reads.at.id):
@@ -222,7 +223,7 @@ class Sql:
             targets = {target.name.folded: target for target in plan.targets}
             return steps_of(plan.statements, reads, targets, job_id)
         for name in names_of(self.tables):
-            reads.view_of(self._qualified(name), str(self._qualified(name)))
+            reads.view_of(self._qualified(name))
         plans = [target.plan(job_id, number) for number, target in enumerate(plan.targets)]
         return reads.steps, plans
 

@@ -37,7 +37,7 @@ from airflow_provider_ducklake.lake.sql.spark.statements import ViewStatement, W
 from airflow_provider_ducklake.lake.transaction.changes import DropTable, NewTableRef, ReadRows, Truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
@@ -126,7 +126,8 @@ class Reads:
     """The tables and views of a lake that queries name, as one snapshot has them.
 
     ``incremental`` are the tables of which only the changes are wanted (None: of all that are no targets),
-    ``of_source`` are those of which the changes of an older table are seen, whose place they took.
+    ``of_source`` are those of which the changes of an older table are seen, whose place they took, ``wanted``
+    the names of views that a function looks its tables up by; other names are drawn.
     """
 
     lake: Lake
@@ -137,6 +138,7 @@ class Reads:
     again: bool = False
     full_refresh: bool = False
     targets: frozenset[FoldedName] = frozenset()
+    wanted: Mapping[FoldedName, str] = field(default_factory=dict)
     tables: dict[str, TableRead] = field(default_factory=dict)
     as_inserts: set[str] = field(default_factory=set)
     steps: list[Step] = field(default_factory=list)
@@ -177,12 +179,13 @@ class Reads:
             self.conditions.setdefault(one.name.folded, []).append(one.condition)
         return query.with_views({key: quoted(self.view_of(name)) for key, name in query.reads.items()})
 
-    def view_of(self, name: QualifiedName, view: str | None = None) -> str:
-        """Return the name of the job's view for a table or view of the lake; ``view`` is the one wanted."""
+    def view_of(self, name: QualifiedName) -> str:
+        """Name the job's view for a table or view of the lake, which is there from then on."""
         if name.folded not in self._views:
             # drawn: whatever statements, views of the lake and sources call something, none hides a table
-            wanted = view or f"_ducklake_{self.job_id.replace('-', '')}_{len(self._views)}"
-            if view is not None:  # it is the caller's, who may look at all rows
+            drawn = f"_ducklake_{self.job_id.replace('-', '')}_{len(self._views)}"
+            wanted = self.wanted.get(name.folded, drawn)
+            if name.folded in self.wanted:  # the function may look at all rows
                 self.conditions.setdefault(name.folded, []).append(None)
             self.names_of[name.folded] = str(name)
             self._views[name.folded] = wanted  # before its own query, in which it may not be named

@@ -31,15 +31,8 @@ from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_a
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.storage.files.filesystem import exists
-from airflow_provider_ducklake.lake.writes.run import (
-    attending,
-    check,
-    finish_earlier,
-    forget,
-    ran,
-    remove_files,
-)
-from airflow_provider_ducklake.lake.writes.verb import MAY_RUN, added, numbers
+from airflow_provider_ducklake.lake.writes.job_life import State, finish_earlier, remove_files, serving
+from airflow_provider_ducklake.lake.writes.verb import added, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -55,7 +48,8 @@ if TYPE_CHECKING:
     )
     from airflow_provider_ducklake.lake.transaction.changes import Change
     from airflow_provider_ducklake.lake.writes.arguments import GivenRows
-    from airflow_provider_ducklake.lake.writes.verb import Attempt, Resolve, Submitter, Summary
+    from airflow_provider_ducklake.lake.writes.job_life import Submitter
+    from airflow_provider_ducklake.lake.writes.verb import Attempt, Resolve, Summary
 
 
 log = logger(__name__)
@@ -103,16 +97,14 @@ def stream(
     submitter.ready()
     table, staging_id = lake.table_snapshot(verb.table), str(uuid7())
     request = verb.plan(table, staging_id, submitter.resolve)
-    check(lake, request, submitter)
-    submitter = attending(lake, submitter, attempt)
-    directory = job_directory(table.root, staging_id)
-    lake.register_job(staging_id, directory, target_of_stream(table, verb.directory))
-    lake.close()  # no idle connection during the job; the next use opens one again
+    life = serving(staging_id, lake, submitter, request, attempt)
+    life.check()
+    life.register(target_of_stream(table, verb.directory))
     try:
-        ran(lake, request, submitter)
-    except MAY_RUN:
-        raise
+        life.run()
     except Exception:
+        if life.state is State.LEFT:
+            raise
         try:
             _commit(verb, lake, info)  # a driver on a cluster may run on: the job is not released
         except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
@@ -120,7 +112,7 @@ def stream(
         raise
     remove_files(lake, request, has_files=False)
     committed += _commit(verb, lake, info, [staging_id])
-    forget(lake, submitter, request)
+    life.end()
     return _summary(verb.table, committed)
 
 

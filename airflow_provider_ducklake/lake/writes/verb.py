@@ -6,14 +6,12 @@ that knows what the job is to do and what its results mean; ``run.py`` carries i
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
 from airflow_provider_ducklake.lake.spec.log_lines import counted, size
 from airflow_provider_ducklake.lake.transaction.changes_made import Replay
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
     from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
     from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
@@ -142,87 +139,6 @@ class Verb(Protocol):
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
         """Return the summary of a commit that was made before, as far as the catalog kept it."""
-
-
-class Submitter(Protocol):
-    """How a job gets to Spark."""
-
-    def ready(self) -> None:
-        """Refuse a Spark that could run no job, before anything is planned."""
-
-    def resolve(self, source: UserSource) -> UserSource:
-        """Complete a source that names a connection; others come back as they are."""
-
-    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
-        """Refuse a request that this Spark would fail at, as far as it can be told before."""
-
-    def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
-        """Run the job to its end."""
-
-    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
-        """Remove what only this way to Spark needed, and leave the job's data files."""
-
-
-class JobGoesOn(Exception):  # noqa: N818 - nothing is wrong
-    """The job runs, and nobody waits for it: whoever catches this runs the verb again when it has ended."""
-
-    def __init__(self, job: SubmittedJob) -> None:
-        super().__init__(job.job_id)
-        self.job = job
-
-
-MAY_RUN = (JobGoesOn, ClusterUnavailableError)  # errors after which a job is neither done nor given up
-
-
-class DetachedSubmitter(ABC):
-    """A ``Submitter`` whose jobs outlive the task: ``start`` ends when the cluster has one.
-
-    ``cluster`` is what tells its cluster from others.
-    """
-
-    cluster: str
-
-    @abstractmethod
-    def ready(self) -> None:
-        """See ``Submitter``."""
-
-    @abstractmethod
-    def resolve(self, source: UserSource) -> UserSource:
-        """See ``Submitter``."""
-
-    @abstractmethod
-    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
-        """See ``Submitter``."""
-
-    @abstractmethod
-    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
-        """See ``Submitter``."""
-
-    @abstractmethod
-    def attend(self, is_held: Callable[[], bool]) -> None:
-        """Have the job that is begun next be stopped only while it ``is_held`` by this try."""
-
-    @abstractmethod
-    def start(
-        self, request: JobRequest, storage_options: Mapping[str, Any], note: Callable[[str], None]
-    ) -> None:
-        """Submit the job; ``note`` is called with what the cluster calls it as soon as that is known."""
-
-    @abstractmethod
-    def outcome(self, request: JobRequest, storage_options: Mapping[str, Any], job: SubmittedJob) -> Results:
-        """Wait until a job that was submitted has ended, and return its results."""
-
-    @abstractmethod
-    def find(self, job_id: str) -> str | None:
-        """Return what the cluster calls the job that a try submitted which died then; None: it has none."""
-
-    @abstractmethod
-    def runs(self, application: str, job_id: str) -> bool:
-        """Whether an application is that of a job, as far as the cluster can say; also one that is gone."""
-
-    @abstractmethod
-    def stop(self, application: str) -> None:
-        """Stop an application if it still runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,526 @@
+"""The life of a job: planned, registered, submitted, ended, and in the end forgotten.
+
+A try of a task owns a ``JobLife`` for each job that it runs. In client mode the job ends with its try. In
+cluster mode (a ``DetachedSubmitter``) it outlives a try that dies or gives its slot away: before it is
+submitted, its id, its base snapshot and the digest of its request are recorded in the catalog. A later try
+plans again as of that snapshot and with that id. If the request comes out the same, it goes on with the job;
+else it stops the job and removes its files.
+
+=============  ===================================  ==========  ============================================
+state          event                                next        what is done
+=============  ===================================  ==========  ============================================
+PLANNED        ``register``                         REGISTERED  no clean-up touches the job's directory now
+PLANNED        an earlier try's job is this one     SUBMITTED   nothing: that try registered and recorded it
+REGISTERED     ``run``, in client mode              ENDED       Spark has run the job; its results are read
+REGISTERED     ``run``, in cluster mode             SUBMITTED   recorded, then submitted, then the cluster's
+                                                                name for it recorded
+SUBMITTED      the application has ended            ENDED       its results are read
+SUBMITTED      the try defers, or the cluster's     LEFT        nothing: a later try goes on
+               manager is silent
+SUBMITTED      it fails, while another try holds    LEFT        nothing: that try ends it
+any            it fails, or its files cannot be     FAILED      its files are removed, unless another try
+               committed                                        has committed them
+ENDED          the outcome of COMMIT is unknown     LEFT        nothing: a later try looks for the commit
+ENDED, FAILED  ``end``                              OVER        released (a commit does that) and forgotten
+=============  ===================================  ==========  ============================================
+
+``give_up`` takes a job of an earlier try from SUBMITTED to OVER: it stops the application.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+from airflow_provider_ducklake.lake.errors import (
+    CatalogRefusedError,
+    CatalogUnavailableError,
+    ClusterUnavailableError,
+    DuckLakeError,
+    StorageError,
+    UntrustedValueError,
+)
+from airflow_provider_ducklake.lake.spark.job import io as job_io
+from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.paths import job_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
+    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
+    from airflow_provider_ducklake.lake.writes.verb import (
+        Attempt,
+        Commit,
+        PlannedWrite,
+        Results,
+        UserSource,
+        Verb,
+    )
+
+log = logger(__name__)
+
+_TRANSIENT = (CatalogUnavailableError, CatalogRefusedError, StorageError)
+
+
+class Submitter(Protocol):
+    """How a job gets to Spark."""
+
+    def ready(self) -> None:
+        """Refuse a Spark that could run no job, before anything is planned."""
+
+    def resolve(self, source: UserSource) -> UserSource:
+        """Complete a source that names a connection; others come back as they are."""
+
+    def check(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Refuse a request that this Spark would fail at, as far as that can be seen before."""
+
+    def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
+        """Run the job to its end."""
+
+    def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
+        """Remove what only this way to Spark needed, and leave the job's data files."""
+
+
+class DetachedSubmitter(Submitter, ABC):
+    """A ``Submitter`` whose jobs outlive the task; ``cluster`` identifies its cluster.
+
+    With an ``Attempt``, ``start`` and ``outcome`` are called in place of ``run``.
+    """
+
+    cluster: str
+
+    @abstractmethod
+    def start(self, life: JobLife) -> None:
+        """Submit the job and return when the cluster has it; ``life.named`` gets the cluster's name."""
+
+    @abstractmethod
+    def outcome(self, life: JobLife) -> Results:
+        """Wait until the submitted job has ended, and return its results.
+
+        Raises:
+            JobGoesOn: the triggerer waits instead.
+            ClusterUnavailableError: the cluster's manager gives no answer.
+        """
+
+    @abstractmethod
+    def find(self, job_id: str) -> str | None:
+        """Look up the cluster's name for a job whose try died before it recorded that, if there is one."""
+
+    @abstractmethod
+    def runs(self, application: str, job_id: str) -> bool:
+        """Whether an application is that of a job, as far as the cluster can say; also one that is gone."""
+
+    @abstractmethod
+    def stop(self, application: str) -> None:
+        """Stop an application if it still runs."""
+
+
+class JobGoesOn(Exception):  # noqa: N818 - nothing is wrong
+    """The job runs and this try does not wait: whoever catches this runs the verb again when it has ended."""
+
+    def __init__(self, job: SubmittedJob) -> None:
+        super().__init__(job.job_id)
+        self.job = job
+
+
+class State(Enum):
+    """Where a job is in its life; the module has the transitions."""
+
+    PLANNED = "planned"
+    REGISTERED = "registered"
+    SUBMITTED = "submitted"
+    ENDED = "ended"
+    LEFT = "left"
+    FAILED = "failed"
+    OVER = "over"
+
+
+@dataclass(slots=True)
+class JobLife:
+    """The life of one job in one try; the module has its states.
+
+    ``attempt`` says which try this is; without one, no later try finds the job. ``base`` is the snapshot that
+    it was planned on. ``serves`` is the id of the registered job into whose directory it writes, as those of
+    compactions and streams do; None: into its own.
+    """
+
+    lake: Lake
+    submitter: Submitter
+    request: JobRequest
+    attempt: Attempt | None = None
+    base: SnapshotId | None = None
+    serves: str | None = None
+    submitted: SubmittedJob | None = None
+    state: State = State.PLANNED
+
+    @property
+    def cluster(self) -> DetachedSubmitter | None:
+        """The submitter of a job that outlives its try; None: it ends with the try."""
+        is_found_again = isinstance(self.submitter, DetachedSubmitter) and self.attempt is not None
+        return self.submitter if is_found_again else None  # type: ignore[return-value] # it is one
+
+    def check(self) -> None:
+        """Refuse a request whose job would fail, before it is registered."""
+        for directory in self.request.directories:
+            self.lake.check_writable(directory)
+        self.submitter.check(self.request, self.lake.storage_options)
+
+    def register(self, target: JobTarget, *, must_note: bool = False) -> None:
+        """Keep a clean-up of orphaned files away from the job's until it is clear what becomes of them."""
+        job_id, directory = self.request.job_id, self.request.directory
+        if self.serves is not None:
+            job_id, directory = self.serves, job_directory(target.root, self.serves)
+        self.lake.register_job(job_id, directory, target, must_note=must_note)
+        self.lake.close()  # no idle connection during the job; the next use opens one again
+        self.state = State.REGISTERED
+
+    def run(self) -> Results:
+        """Run the job to its end, or go on with it. Where it fails, its files are removed."""
+        try:
+            cluster = self.cluster
+            if cluster is None:
+                results = self.submitter.run(self.request, self.lake.storage_options)
+            else:
+                if self.submitted is None:
+                    self._submit(cluster)
+                results = self.outcome()
+        except (JobGoesOn, ClusterUnavailableError):
+            self.state = State.LEFT
+            raise
+        except BaseException:
+            self._fail()
+            raise
+        self.state = State.ENDED
+        return results
+
+    def outcome(self) -> Results:
+        """Wait for the submitted job, as the try that it is left to now."""
+        assert self.cluster is not None
+        assert self.attempt is not None
+        assert self.submitted is not None
+        if self.submitted.attended_by != self.attempt.id:
+            self.submitted = replace(self.submitted, attended_by=self.attempt.id)
+            self._record_if_possible()
+        return self.cluster.outcome(self)
+
+    def _submit(self, cluster: DetachedSubmitter) -> None:
+        assert self.attempt is not None
+        assert self.base is not None
+        key, request = self.attempt.key, self.request
+        self.submitted = SubmittedJob(
+            job_id=request.job_id,
+            key_digest=key.digest,
+            generation=key.generation,
+            try_id=self.attempt.id,
+            base=self.base,
+            directory=request.directory,
+            request_digest=job_io.request_digest(request),
+            cluster=cluster.cluster,
+            attended_by=self.attempt.id,
+        )
+        if self.serves is not None:
+            self.lake.register_job(request.job_id, request.directory)
+        self._record(self.submitted)
+        self.state = State.SUBMITTED
+        cluster.start(self)
+
+    def named(self, application: str) -> None:
+        """Record the cluster's name for the job."""
+        assert self.submitted is not None
+        self.submitted = replace(self.submitted, application=application)
+        self._record_if_possible()
+
+    def _record_if_possible(self) -> None:
+        job = self.submitted
+        assert job is not None
+        try:
+            self._record(job)
+        except DuckLakeError as error:  # the job is submitted, and a later try can ask the cluster for it
+            log.warning("Cannot note that job %s is %s: %s", job.job_id, job.application, error)
+
+    def _record(self, job: SubmittedJob) -> None:
+        self.lake.note_submitted(job)
+        self.lake.close()
+
+    def is_held(self) -> bool:
+        """Whether no other try waits for the job; True where the catalog cannot be asked."""
+        if self.submitted is None or self.attempt is None:
+            return True
+        try:
+            job = self.lake.submitted_job(self.submitted.job_id)
+            self.lake.close()
+        except DuckLakeError as error:
+            log.warning("Cannot ask who waits for job %s: %s", self.submitted.job_id, error)
+            return True
+        if job is None or job.attended_by == self.attempt.id:
+            return True
+        log.info("%s is left to the try %s, which waits for it now", job.application, job.attended_by)
+        return False
+
+    def fail(self) -> None:
+        """End a job whose files cannot be committed; nothing is done to one that is left to another try."""
+        if self.state not in (State.LEFT, State.FAILED):
+            self._fail()
+        if self.state is State.FAILED:
+            self.end()
+
+    def _fail(self) -> None:
+        """Remove all that the job wrote, unless another try that goes on with it, too, has committed it."""
+        if self.cluster is None:
+            self.state = State.FAILED
+            remove_files(self.lake, self.request)
+        elif not self.is_held():
+            self.state = State.LEFT
+            log.info("The files of job %s stay: another try waits for it", self.request.job_id)
+        else:
+            self.state = State.FAILED
+            try:
+                is_lost = release_uncommitted(self.lake, self.request.job_id)
+            except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
+                log.warning("Cannot release job %s: %s", self.request.job_id, error)
+                return
+            if is_lost:
+                remove_files(self.lake, self.request)
+            else:
+                log.info(
+                    "The files of job %s stay: another try has committed or removes them", self.request.job_id
+                )
+            self.forget()
+
+    def end(self, *, is_released: bool = False) -> None:
+        """Release the job, unless its commit did, and have no later try find it."""
+        if not is_released and self.serves is None:
+            try:
+                self.lake.release_job(self.request.job_id)
+            except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
+                log.warning("Cannot release job %s: %s", self.request.job_id, error)
+        self.forget()
+        self.state = State.OVER
+
+    def forget(self) -> None:
+        """Have no later try find the job. A failure is logged: no try goes on with a released job."""
+        if self.cluster is None:
+            return
+        try:
+            if self.serves is not None:
+                self.lake.release_job(self.request.job_id)
+            self.lake.forget_submitted(self.request.job_id)
+        except Exception as error:  # noqa: BLE001 - see above
+            log.warning("Cannot forget job %s: %s", self.request.job_id, error)
+
+    def tidy_up(self, *, keeps_files: bool) -> None:
+        """Remove what only the job needed. The commit has landed: no failure here may fail the task."""
+        if not keeps_files:
+            remove_files(self.lake, self.request, has_files=False)
+        try:
+            self.submitter.tidy_up(self.request, self.lake.storage_options)
+        except Exception as error:  # noqa: BLE001 - a retry would write the rows again
+            log.warning("Cannot remove the job's own files from %s: %s", self.request.directory, error)
+
+
+def remove_files(lake: Lake, request: JobRequest, *, has_files: bool = True) -> None:
+    """Remove all that a job wrote: no snapshot names it. A failure is logged, not raised."""
+    try:
+        job_io.delete_job_directories(request, lake.storage_options, has_files=has_files)
+    except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
+        log.warning("Cannot remove %s: %s", request.directory, error)
+
+
+def release_uncommitted(lake: Lake, job_id: str) -> bool:
+    """Release a job; return whether none of its files is, or can become, the lake's.
+
+    A compaction's or a stream's own documents are not registered. A job that was released long ago may have
+    files of the lake.
+    """
+    if lake.release_job(job_id):
+        return True
+    return not lake.registered_jobs([job_id]) and lake.snapshot_of_job(job_id) is None
+
+
+def begin(
+    verb: Verb, lake: Lake, submitter: Submitter, commit: Commit
+) -> tuple[PlannedWrite, JobLife | None]:
+    """Plan a verb, or go on with the job that an earlier try submitted for it, if it takes a job."""
+    if not isinstance(submitter, DetachedSubmitter) or commit.attempt is None:
+        planned, base = verb.plan(lake, commit, submitter.resolve), None
+    else:
+        resumed: tuple[PlannedWrite, JobLife] | None = None
+        for job in reversed(lake.submitted_jobs(commit.attempt.key)):
+            again = None if resumed is not None else _resumed(verb, lake, submitter, commit, job)
+            if again is None:
+                give_up(lake, submitter, job, "it is not what this try would do")
+            else:
+                resumed = again
+        if resumed is not None:
+            return resumed
+        base = lake.current_snapshot().id
+        planned = verb.plan(lake.as_of(base), commit, submitter.resolve)
+    if planned.request is None:
+        return planned, None
+    return planned, JobLife(lake, submitter, planned.request, commit.attempt, base)
+
+
+def _resumed(
+    verb: Verb, lake: Lake, submitter: DetachedSubmitter, commit: Commit, job: SubmittedJob
+) -> tuple[PlannedWrite, JobLife] | None:
+    """Plan an earlier try's job once more; None: this try would submit another, or the cluster has none."""
+    attempt = commit.attempt
+    assert attempt is not None
+    is_of_deleted_run = attempt.is_first and job.try_id != attempt.id
+    if job.cluster != submitter.cluster:
+        log.warning(
+            "%s of %s is left alone: the task goes to %s", job.application, job.cluster, submitter.cluster
+        )
+        return None
+    if job.generation != attempt.key.generation or is_of_deleted_run:
+        return None
+    try:
+        planned = verb.plan(lake.as_of(job.base), replace(commit, job_id=job.job_id), submitter.resolve)
+    except _TRANSIENT:
+        raise  # the job runs on: the next try plans it
+    except DuckLakeError as error:
+        log.info("Job %s cannot be planned once more: %s", job.job_id, error)
+        return None
+    if planned.request is None or job_io.request_digest(planned.request) != job.request_digest:
+        return None
+    application = _application(submitter, job)
+    if application is None:
+        return None
+    log.info("Going on with %s, planned on snapshot %d, of job %s", application, job.base, job.job_id)
+    known = replace(job, application=application)
+    return planned, _submitted(lake, submitter, planned.request, attempt, known)
+
+
+def _submitted(
+    lake: Lake, submitter: Submitter, request: JobRequest, attempt: Attempt, job: SubmittedJob
+) -> JobLife:
+    return JobLife(lake, submitter, request, attempt, job.base, submitted=job, state=State.SUBMITTED)
+
+
+def serving(
+    staging_id: str, lake: Lake, submitter: Submitter, request: JobRequest, attempt: Attempt | None
+) -> JobLife:
+    """Begin the life of a job that writes into the directory of another registered job."""
+    life = JobLife(lake, submitter, request, attempt, serves=staging_id)
+    if life.cluster is not None:
+        life.base = lake.current_snapshot().id
+    return life
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Whether this very try had submitted a job that has ended, why it failed, and all requests."""
+
+    is_own: bool = False
+    error: DuckLakeError | None = None
+    requests: tuple[JobRequest, ...] = ()
+
+
+def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) -> Finished:
+    """Wait for the jobs that tries of the task submitted, whose files are committed wherever they ended."""
+    finished = Finished()
+    if isinstance(submitter, DetachedSubmitter) and attempt is not None:
+        for job in lake.submitted_jobs(attempt.key):
+            request, error = _ended(lake, submitter, job, attempt)
+            is_own = job.try_id == attempt.id
+            finished = Finished(
+                finished.is_own or is_own,
+                error if is_own else finished.error,
+                (*finished.requests, *filter(None, [request])),
+            )
+            remove(lake, job)
+    return finished
+
+
+def _ended(
+    lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, attempt: Attempt
+) -> tuple[JobRequest | None, DuckLakeError | None]:
+    application = _application(submitter, job)
+    request = None
+    try:
+        request = _request_of(lake, job)
+        if application is not None:
+            log.info("Waiting for %s, which was submitted earlier", application)
+            _submitted(lake, submitter, request, attempt, replace(job, application=application)).outcome()
+    except ClusterUnavailableError:
+        raise
+    except DuckLakeError as error:
+        log.warning("%s failed: %s", application, error)
+        return request, error
+    return request, None
+
+
+def _application(submitter: DetachedSubmitter, job: SubmittedJob) -> str | None:
+    """Look up what this cluster calls a job's application; None: it has none, or another cluster has it.
+
+    The row of a job may name any application: one that the cluster may have for something else is left alone.
+    """
+    if job.cluster != submitter.cluster:
+        return None
+    if job.application is None or submitter.runs(job.application, job.job_id):
+        return job.application or submitter.find(job.job_id)
+    log.warning(
+        "%.80r, which airflow_ducklake_application names, is not an application of job %s: it is left alone",
+        *(job.application, job.job_id),
+    )
+    return submitter.find(job.job_id)
+
+
+def _request_of(lake: Lake, job: SubmittedJob) -> JobRequest:
+    """Read the request of a job that was submitted, and of no other."""
+    uri = job_io.request_uri(job.directory)
+    request = job_io.read_request(uri, job.request_digest, lake.storage_options)
+    if request.job_id != job.job_id:
+        raise UntrustedValueError(
+            uri, f"job {request.job_id}", f"is not job {job.job_id}, which it is noted for"
+        )
+    for plan in request.plans:
+        if not plan.directory.startswith(job_directory(plan.root, job.job_id)):
+            raise UntrustedValueError(uri, plan.directory, "is not a directory of the job")
+        lake.check_writable(plan.root)
+    return request
+
+
+def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: str) -> None:
+    """Stop a job, release it and remove its files: no try takes its results."""
+    application = _application(submitter, job)
+    log.info("Discarding job %s: %s", job.job_id, why)
+    if application is not None:
+        log.info("Stopping %s", application)
+        submitter.stop(application)
+    remove(lake, job)
+
+
+def give_up_all(lake: Lake, submitter: Submitter, attempt: Attempt) -> None:
+    """Stop the jobs that tries of a task submitted: it is over."""
+    if isinstance(submitter, DetachedSubmitter):
+        for job in lake.submitted_jobs(attempt.key):
+            give_up(lake, submitter, job, "its task is over")
+
+
+def forget_committed(lake: Lake, submitter: Submitter, commit: Commit) -> None:
+    """Forget the jobs of a commit that was made: a try that died after it did not."""
+    if isinstance(submitter, DetachedSubmitter) and commit.attempt is not None:
+        lake.forget_submitted_of(commit.attempt.key)
+
+
+def remove(lake: Lake, job: SubmittedJob) -> None:
+    """Release a job that has ended and remove its files, unless they were committed.
+
+    A file that cannot be removed is logged.
+    """
+    if release_uncommitted(lake, job.job_id):
+        try:
+            if job_io.has_request(job.directory, lake.storage_options):
+                job_io.delete_job_directories(_request_of(lake, job), lake.storage_options)
+            else:  # its try died before the request was whole
+                job_io.delete_own_directory(job.directory, job.job_id, lake.storage_options)
+        except DuckLakeError as error:
+            log.warning("Cannot remove what job %s left in %s: %s", job.job_id, job.directory, error)
+    lake.forget_submitted(job.job_id)
