@@ -35,9 +35,9 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
     :param dry_run: only report what would be deleted, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
-    :return: ``{"files": 3, "missing": 0, "still_used": 0, "dry_run": False}``: the numbers of files that were
-        deleted, that were already gone, and that stay because the lake uses them. A dry run adds ``paths``,
-        at most 1,000.
+    :return: ``{"files_deleted": 3, "files_missing": 0, "files_used": 0, "dry_run": False}``: how many files
+        were deleted, were already gone, and stay because the lake uses them. A dry run adds ``paths``, at
+        most 1,000.
     """
 
     template_fields: Sequence[str] = (
@@ -76,9 +76,9 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
         )
         _fail_for(len(result.deleted), result.failures)
         return {
-            "files": len(result.deleted),
-            "missing": len(result.missing),
-            "still_used": len(result.named),
+            "files_deleted": len(result.deleted),
+            "files_missing": len(result.missing),
+            "files_used": len(result.named),
             "dry_run": result.dry_run,
             **_listed(result.deleted, is_dry_run=result.dry_run),
         }
@@ -105,8 +105,9 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
     :param dry_run: only report what would be deleted, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
-    :return: ``{"files": 3, "bytes": 4096, "young": 0, "protected": 0, "dry_run": False}``: the number and
-        size of the deleted files, and the numbers of orphans that stay because of their age or for a job. A
+    :return: ``{"files_deleted": 3, "bytes_deleted": 4096, "young": 0, "protected": 0, "uploads": 0,
+        "dry_run": False}``: the number and size of the deleted files, the numbers of orphans that stay
+        because of their age or for a job, and of unfinished uploads that were aborted. A
         dry run adds ``paths``, at most 1,000, and ``refused``: why a run without ``dry_run`` would be
         refused, or None.
     """
@@ -160,8 +161,8 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
             self.log.warning("A run without dry_run would be refused: %s", result.evidence)
         _fail_for(len(result.deleted), result.failures)
         return {
-            "files": len(result.deleted),
-            "bytes": result.bytes,
+            "files_deleted": len(result.deleted),
+            "bytes_deleted": result.bytes,
             "young": result.young,
             "protected": result.protected,
             "uploads": len(result.uploads),

@@ -108,8 +108,8 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
     :param max_file_size: leave files of this size and larger as they are; default: the target. (templated)
     :param older_than: only files of snapshots before this time: an aware ``datetime`` or an ISO time with
         an offset. (templated)
-    :return: ``{"table": "sales.orders", "snapshot_ids": [43], "files_compacted": 90, "files_created": 2,
-        "bytes_created": 900}``; no snapshots if there was nothing to do.
+    :return: ``{"table": "sales.orders", "snapshot_ids": [43], "files_removed": 90, "files_added": 2,
+        "bytes_added": 900}``; no snapshots if there was nothing to do.
     """
 
     template_fields: Sequence[str] = (

@@ -34,7 +34,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
     :param engine: the engine that writes new data files; see ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "read_snapshot_id": 42, "rows_deleted": 3,
-        "rows_updated": 0, "rows_inserted": 0, "files_added": 0, "bytes_added": 0, "delete_files_added": 1,
+        "rows_updated": 0, "rows_added": 0, "files_added": 0, "bytes_added": 0, "delete_files_added": 1,
         "already_committed": False}``; ``snapshot_id`` is None if no row matched. If an earlier try had
         committed, it is that try's snapshot, and the numbers are None.
     """

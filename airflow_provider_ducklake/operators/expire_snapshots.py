@@ -42,10 +42,10 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
     :param dry_run: only report what would be expired, and change nothing. (templated as ``is_dry_run``)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
-    :return: ``{"snapshot_ids": [1, 2], "data_files": 3, "delete_files": 0, "tables": 0, "bytes": 4096,
-        "kept_by_tags": 1, "dry_run": False}``: the expired snapshots, the files scheduled for deletion and
-        their size, the number of dropped tables that no snapshot contains any more, and of snapshots that
-        would have expired if they had no tags.
+    :return: ``{"snapshot_ids": [1, 2], "data_files_scheduled": 3, "delete_files_scheduled": 0,
+        "bytes_scheduled": 4096, "tables_removed": 0, "kept_by_tags": 1, "dry_run": False}``: the expired
+        snapshots, the files scheduled for deletion and their size, the number of dropped tables that no
+        snapshot contains any more, and of snapshots that would have expired if they had no tags.
     """
 
     template_fields: Sequence[str] = (
@@ -127,10 +127,10 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
 def _summary(result: ExpireResult) -> dict[str, Any]:
     return {
         "snapshot_ids": [int(snapshot.id) for snapshot in result.snapshots],
-        "data_files": result.data_files,
-        "delete_files": result.delete_files,
-        "tables": result.tables,
-        "bytes": result.bytes,
+        "data_files_scheduled": result.data_files,
+        "delete_files_scheduled": result.delete_files,
+        "bytes_scheduled": result.bytes,
+        "tables_removed": result.tables,
         "kept_by_tags": result.kept_by_tags,
         "dry_run": result.dry_run,
     }

@@ -41,7 +41,7 @@ class DuckLakeExportCatalogOperator(DuckLakeOperator):
     :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
     :return: ``{"path": "/backup/q3.ducklake", "format": "duckdb", "snapshot_id": 43, "data_path": "/data/",
         "attach": "ATTACH 'ducklake:/backup/q3.ducklake' AS frozen (READ_ONLY)", "tables": 2,
-        "data_files": 7, "delete_files": 1, "inlined_rows": 3, "copied_files": 0, "copied_bytes": 0,
+        "data_files": 7, "delete_files": 1, "inlined_rows": 3, "files_copied": 0, "bytes_copied": 0,
         "already_committed": False}``; of what an earlier try exported the counts are 0.
     """
 
@@ -128,7 +128,7 @@ def _summary(result: ExportResult) -> dict[str, Any]:
         "data_files": result.data_files,
         "delete_files": result.delete_files,
         "inlined_rows": result.inlined_rows,
-        "copied_files": result.copied_files,
-        "copied_bytes": result.copied_bytes,
+        "files_copied": result.copied_files,
+        "bytes_copied": result.copied_bytes,
         "already_committed": result.is_earlier,
     }

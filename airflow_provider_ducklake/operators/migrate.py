@@ -31,9 +31,9 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
     :param backup: first copy a catalog file (SQLite, DuckDB) in its own directory. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param message: accepted as by every operator, but unused: no snapshot is made. (templated)
-    :return: ``{"from_version": "0.3", "to_version": "1.0", "steps": ["…"], "files": 2, "bytes": 4096,
-        "backup": "/data/lake.sqlite.0.3.20261122T013000000000Z.backup", "dry_run": False,
-        "refusals": [], "opened_by": "DuckDB 1.5 and newer open it", "locked_out": []}``: the number of
+    :return: ``{"from_version": "0.3", "to_version": "1.0", "steps": ["…"], "files_rewritten": 2,
+        "bytes_read": 4096, "backup": "/data/lake.sqlite.0.3.20261122T013000000000Z.backup", "dry_run":
+        False, "refusals": [], "opened_by": "DuckDB 1.5 and newer open it", "locked_out": []}``: the number of
         merged files and chains of delete files that were rewritten, and the bytes read for that; no steps if
         there was nothing to do; who opens the catalog then. With ``dry_run`` also why it cannot be migrated
         as it is, and which clients wrote its newest files and will not open it.
@@ -62,7 +62,8 @@ class DuckLakeMigrateOperator(DuckLakeOperator):
             result = hook.migrate(self.to_version, dry_run=dry_run, backup=backup)
         self._report(result)
         lists = {name: list(getattr(result, name)) for name in ("steps", "refusals", "locked_out")}
-        return {**asdict(result), **lists}
+        summary = {**asdict(result), **lists, "files_rewritten": result.files, "bytes_read": result.bytes}
+        return {name: value for name, value in summary.items() if name not in ("files", "bytes")}
 
     def _report(self, result: MigrationResult) -> None:
         if not result.steps:

@@ -42,7 +42,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
-    :return: ``{"snapshot_id": 43, "as_of": 41, "tables": [{"name": "sales.orders", "fate": "changed",
+    :return: ``{"snapshot_id": 43, "as_of": 41, "tables": [{"name": "sales.orders", "action": "changed",
         "files_kept": 7, "files_ended": 1, "files_shortened": 0, "files_copied": 2, "bytes_copied": 4096,
         "files_rewritten": 0, "bytes_read": 0, "rows_returned": 900, "inlined_returned": 0,
         "inlined_ended": 3, "definition": ["column price comes back"]}], "objects": [], "dry_run": False,
@@ -126,7 +126,8 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
 def _summary(result: RestoreResult) -> dict[str, Any]:
     committed = result.committed
     tables = [
-        {**asdict(one), "fate": str(one.fate), "definition": list(one.definition)} for one in result.tables
+        {**asdict(one), "action": str(one.action), "definition": list(one.definition)}
+        for one in result.tables
     ]
     return {
         "snapshot_id": None if committed is None else int(committed.id),

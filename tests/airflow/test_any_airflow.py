@@ -110,7 +110,7 @@ def test_jobs_and_sensors_of_one_dag(
 
     assert run.state == "success"
     merged = xcom(run, "merge")
-    assert (merged["files_compacted"], merged["files_created"]) == (2, 1)
+    assert (merged["files_removed"], merged["files_added"]) == (2, 1)
     assert [xcom(run, task)["changes"] for task in ("wait", "look")] == [["delete"], ["insert"]]
     assert (reschedule_count(run, "wait") >= 1) is CAN_RESCHEDULE_IN_PROCESS
     assert_odd_readings(catalog)

@@ -51,12 +51,18 @@ def run(operator: type, **arguments: Any) -> dict[str, Any]:
 
 def test_scheduled_files_go(orders):
     planned = run(DuckLakeCleanupOldFilesOperator, older_than="0 days", dry_run=True)
-    assert planned == {"files": 1, "missing": 0, "still_used": 0, "dry_run": True, "paths": planned["paths"]}
+    assert planned == {
+        "files_deleted": 1,
+        "files_missing": 0,
+        "files_used": 0,
+        "dry_run": True,
+        "paths": planned["paths"],
+    }
     assert Path(planned["paths"][0]).exists()
 
     done = run(DuckLakeCleanupOldFilesOperator, older_than="0 days")
 
-    assert done == {"files": 1, "missing": 0, "still_used": 0, "dry_run": False}
+    assert done == {"files_deleted": 1, "files_missing": 0, "files_used": 0, "dry_run": False}
     assert not Path(planned["paths"][0]).exists()
     assert len(list(orders.iterdir())) == 2
 
@@ -68,13 +74,20 @@ def test_orphans_go(orders):
 
     done = run(DuckLakeDeleteOrphanedFilesOperator, older_than=datetime.now(UTC))
 
-    assert done == {"files": 1, "bytes": 4, "young": 0, "protected": 0, "uploads": 0, "dry_run": False}
+    assert done == {
+        "files_deleted": 1,
+        "bytes_deleted": 4,
+        "young": 0,
+        "protected": 0,
+        "uploads": 0,
+        "dry_run": False,
+    }
     assert not (orders / "orphan.parquet").exists()
 
 
 @pytest.mark.parametrize("operator", [DuckLakeCleanupOldFilesOperator, DuckLakeDeleteOrphanedFilesOperator])
 def test_nothing_is_two_days_old_yet(orders, operator):
-    assert operator(task_id="clean").execute({})["files"] == 0
+    assert operator(task_id="clean").execute({})["files_deleted"] == 0
     assert len(list(orders.iterdir())) == 3
 
 
@@ -122,7 +135,9 @@ def test_a_shared_data_path_fails_the_task_for_good(orders):
         run(DuckLakeDeleteOrphanedFilesOperator, older_than="0 days")
     assert "of_another" in planned["refused"]
 
-    assert run(DuckLakeDeleteOrphanedFilesOperator, older_than="0 days", sole_owner="true")["files"] == 2
+    assert (
+        run(DuckLakeDeleteOrphanedFilesOperator, older_than="0 days", sole_owner="true")["files_deleted"] == 2
+    )
 
 
 @pytest.mark.usefixtures("airflow_db")
@@ -143,5 +158,5 @@ def test_arguments_may_be_templates(orders):
     ended = sync_dag(dag).test()
 
     assert ended.state == "success"
-    assert (xcom(ended, "old")["files"], xcom(ended, "orphaned")["files"]) == (1, 1)
+    assert (xcom(ended, "old")["files_deleted"], xcom(ended, "orphaned")["files_deleted"]) == (1, 1)
     assert len(list(orders.iterdir())) == 1

@@ -127,7 +127,7 @@ def test_small_files_are_merged(lake_of_examples: CatalogDatabase, on_server):
     run = sync_dag(on_server(example("compaction"))).test()
 
     assert run.state == "success"
-    assert (xcom(run, "merge_readings")["files_compacted"], xcom(run, "merge_readings")["files_created"]) == (
+    assert (xcom(run, "merge_readings")["files_removed"], xcom(run, "merge_readings")["files_added"]) == (
         3,
         1,
     )
@@ -190,7 +190,7 @@ def test_a_snapshot_is_frozen_into_a_file(lake_of_examples: CatalogDatabase, tmp
 
     assert run.state == "success"
     done = xcom(run, "export")
-    assert (done["tables"], done["copied_files"]) == (1, 1)
+    assert (done["tables"], done["files_copied"]) == (1, 1)
     with open_lake(f"ducklake:{done['path']}", read_only=True) as frozen:
         assert frozen.sql("SELECT count(*), sum(i) FROM t") == [(30, 435)]
     with Lake.connect(lake_of_examples.sqlalchemy_url) as opened:
@@ -288,7 +288,7 @@ def test_nights_merge_as_many_files_as_their_budget_has_the_neediest_table_first
     assert [one.state for one in late.get_task_instances() if one.task_id == "merge"] == ["skipped"] * 2
     assert mapped_xcoms(late, "merge") == []
     assert [
-        [(one["table"], one["files_compacted"]) for one in mapped_xcoms(run, "merge")] for run in nights
+        [(one["table"], one["files_removed"]) for one in mapped_xcoms(run, "merge")] for run in nights
     ] == [[("main.b", 5)], [("main.a", 3)]]
     with open_lake(lake_of_examples) as lake:
         counts = dict(

@@ -67,10 +67,10 @@ def test_keeping_the_newest_expires_all_the_others(lake):
     result = expire(keep_last=2)
 
     assert result["snapshot_ids"] == [0, 1, 2, 3, 4]
-    assert (result["data_files"], result["dry_run"]) == (1, False)
-    assert result["bytes"] > 0
+    assert (result["data_files_scheduled"], result["dry_run"]) == (1, False)
+    assert result["bytes_scheduled"] > 0
     assert snapshot_ids(lake) == [5, 6]
-    assert scheduled_files(lake) == result["data_files"] + result["delete_files"]
+    assert scheduled_files(lake) == result["data_files_scheduled"] + result["delete_files_scheduled"]
     assert query(lake, "FROM orders") == [(3,)]
 
 
@@ -111,10 +111,10 @@ def test_nothing_is_that_old_yet(sqlite_lake):
 
     assert result == {
         "snapshot_ids": [],
-        "data_files": 0,
-        "delete_files": 0,
-        "tables": 0,
-        "bytes": 0,
+        "data_files_scheduled": 0,
+        "delete_files_scheduled": 0,
+        "tables_removed": 0,
+        "bytes_scheduled": 0,
         "kept_by_tags": 0,
         "dry_run": False,
     }

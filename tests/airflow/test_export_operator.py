@@ -90,8 +90,8 @@ def test_a_task_exports_the_newest_snapshot(tmp_path, task_log):
         "data_files": 0,
         "delete_files": 0,
         "inlined_rows": 1,
-        "copied_files": 0,
-        "copied_bytes": 0,
+        "files_copied": 0,
+        "bytes_copied": 0,
         "already_committed": False,
     }
     assert f"Exported snapshot 2 to {path}: 1 tables" in task_log()

@@ -289,7 +289,7 @@ def test_a_deferred_compaction_is_done_once(lake, cluster, submit):
     lake.append_arrow("t", pa.table({"id": pa.array([3, 4], pa.int32()), "name": ["n", "n"]}))
     result = execute(**compaction, deferrable=True, event=event)
 
-    assert (result["files_compacted"], result["files_created"]) == (3, 1)
+    assert (result["files_removed"], result["files_added"]) == (3, 1)
     assert len(submit.calls) == 1
     wait_until(lambda: not cluster.cluster_drivers(), "no driver is left")
     left_files = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}

@@ -112,10 +112,10 @@ def test_each_step_does_what_is_to_do_and_a_bad_table_does_not_keep_the_others(l
     assert xcom(run, "lake.plan_flush") == ["main.small"]
     assert xcom(run, "lake.plan_merge") == ["main.broken", "main.small"]
     assert xcom(run, "lake.plan_rewrite") == ["main.deleted"]
-    assert [one["files_compacted"] for one in mapped_xcoms(run, "lake.merge")] == [4]
+    assert [one["files_removed"] for one in mapped_xcoms(run, "lake.merge")] == [4]
     assert xcom(run, "lake.expire")["snapshot_ids"]
-    assert xcom(run, "lake.clean_up")["files"] == 4  # those that were merged
-    assert xcom(run, "lake.orphans")["files"] == 1
+    assert xcom(run, "lake.clean_up")["files_deleted"] == 4  # those that were merged
+    assert xcom(run, "lake.orphans")["files_deleted"] == 1
     assert not (Path(lake.data_path) / "main" / "orphan.parquet").exists()
     assert run.state == "failed"
     assert "Failed: merge of main.broken. See their logs; the others were processed." in log

@@ -37,7 +37,7 @@ def test_a_dry_run_says_the_steps_and_the_next_run_takes_them(old):
     assert (plan["dry_run"], plan["backup"]) == (True, None)
     done = migrate()
     assert done["steps"] == plan["steps"] != []
-    assert (done["from_version"], done["to_version"], done["files"]) == ("0.3", "1.0", 1)
+    assert (done["from_version"], done["to_version"], done["files_rewritten"]) == ("0.3", "1.0", 1)
     assert Path(done["backup"]).exists()
     with open_lake(old.catalog) as reference:
         assert reference.sql("SELECT count(*) FROM m AT (VERSION => 17)") == [(6,)]
@@ -51,8 +51,8 @@ def test_a_second_run_has_nothing_to_do():
         "from_version": "1.0",
         "to_version": "1.0",
         "steps": [],
-        "files": 0,
-        "bytes": 0,
+        "files_rewritten": 0,
+        "bytes_read": 0,
         "backup": None,
         "dry_run": False,
         "refusals": [],

@@ -53,9 +53,11 @@ def test_a_plan_and_its_execution(lake):
     assert (planned["snapshot_id"], planned["as_of"], planned["dry_run"]) == (None, 2, True)
     assert planned["tables"] == done["tables"]
     assert (done["snapshot_id"], done["already_committed"], done["objects"]) == (5, False, [])
-    assert {name: done["tables"][0][name] for name in ("name", "fate", "files_copied", "rows_returned")} == {
+    assert {
+        name: done["tables"][0][name] for name in ("name", "action", "files_copied", "rows_returned")
+    } == {
         "name": "main.t",
-        "fate": "changed",
+        "action": "changed",
         "files_copied": 1,
         "rows_returned": 10,
     }
@@ -75,7 +77,7 @@ def test_all_that_was_made_since_goes(lake):
 
     done = xcom(dag.test(), "restore")
 
-    fates = {one["name"]: one["fate"] for one in done["tables"]}
+    fates = {one["name"]: one["action"] for one in done["tables"]}
     assert fates == {"main.t": "changed", "main.born": "dropped"}
     assert query(lake, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'") == [("t",)]
 

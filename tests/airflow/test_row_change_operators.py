@@ -55,7 +55,7 @@ def test_the_example_changes_what_it_says(sqlite_catalog: CatalogDatabase, on_se
             (8, "H", "Hamburg"),
         ]
         head = lake.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")[0][0]
-        counts = ("rows_deleted", "rows_updated", "rows_inserted", "snapshot_id", "read_snapshot_id")
+        counts = ("rows_deleted", "rows_updated", "rows_added", "snapshot_id", "read_snapshot_id")
         assert [
             tuple(xcom(run, task)[count] for count in counts) for task in ("merge", "update", "forget")
         ] == [

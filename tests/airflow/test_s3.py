@@ -133,8 +133,8 @@ def test_the_documented_lake_on_s3_works_for_each_verb(
     run = sync_dag(parse(file)).test()
 
     assert [state_of(run, task) for task in TASKS] == ["success"] * len(TASKS)
-    assert xcom(run, "compact")["files_compacted"] == 3
-    assert xcom(run, "orphans")["files"] == 0
+    assert xcom(run, "compact")["files_removed"] == 3
+    assert xcom(run, "orphans")["files_deleted"] == 0
     for table in ("orders", "totals"):
         rows = read_by_duckdb(postgres_catalog, endpoint, f"FROM sales.{table} ORDER BY id")
         assert rows == [(1, 1.5), (3, 30), (4, 40)]

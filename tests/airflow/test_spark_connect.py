@@ -86,11 +86,11 @@ def test_each_verb_does_what_it_does_by_spark_submit(lake, sqlite_catalog, tmp_p
             {"insert": {"id": "CAST(source.id AS BIGINT)", "price": "CAST(source.price AS DOUBLE)"}}
         ],
     )
-    assert (merged["rows_updated"], merged["rows_inserted"]) == (2, 1)
+    assert (merged["rows_updated"], merged["rows_added"]) == (2, 1)
     run(DuckLakeSparkSQLOperator, sql="INSERT INTO totals SELECT name, sum(price) FROM orders GROUP BY name")
     rewritten = run(DuckLakeSparkRewriteDataFilesOperator, table="orders", delete_threshold=0.01)
     compacted = run(DuckLakeSparkMergeAdjacentFilesOperator, table="orders")
-    assert rewritten["files_compacted"] + compacted["files_compacted"] > 2
+    assert rewritten["files_removed"] + compacted["files_removed"] > 2
 
     with open_lake(sqlite_catalog) as theirs:
         assert theirs.sql("FROM orders ORDER BY ALL") == [

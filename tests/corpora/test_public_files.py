@@ -10,21 +10,10 @@ from tests.corpora.run import files_of, reports
 
 BESIDE = Path(__file__).parents[3] / "shared" / "data" / "parquet-testing"
 FOLDERS = ("data", "bad_data", "shredded_variant")
-# Why files of these fail still; the report that the test prints has each.
-GAPS = {
-    "maven org.apache.spark:spark-sql_2.13:4.0.0": "files that Spark's own reader cannot read",
-    "data": "an abort at encrypted columns behind a plain footer, CRS and encrypted files in Java's words",
-    "bad_data": "corrupt files in Java's words",
-}
 pytestmark = pytest.mark.timeout(7200)
 
 
-def case(name: str):
-    gap = pytest.mark.xfail(strict=True, raises=AssertionError, reason=GAPS.get(name, ""))
-    return pytest.param(name, marks=gap if name in GAPS else ())
-
-
-@pytest.mark.parametrize("name", [case(one) for one in (*packages.packages(), *FOLDERS)])
+@pytest.mark.parametrize("name", [*packages.packages(), *FOLDERS])
 def test_no_public_file_ends_in_a_raw_error_an_abort_or_a_table_that_is_shut(name, tmp_path):
     if name in FOLDERS:
         if not BESIDE.is_dir():
@@ -36,7 +25,7 @@ def test_no_public_file_ends_in_a_raw_error_an_abort_or_a_table_that_is_shut(nam
         except packages.NotFetchedError as error:
             pytest.skip(str(error))
 
-    found = list(reports(files, tmp_path))
+    found = list(reports(files, tmp_path, seconds=240.0))
 
     print("\n".join(lines(found)))
     assert failures(found) == []

@@ -238,6 +238,31 @@ def test_maps_of_old_layouts_are_read(sqlite_catalog, tmp_path, name):
     assert seen(sqlite_catalog) == ([list(KEYS.items()), None], [KEYS, None])
 
 
+@pytest.mark.parametrize("layout", ["today", "old"])
+def test_old_lists_within_a_map_are_refused(sqlite_catalog, tmp_path, layout):
+    path = tmp_path / "lists.parquet"
+    rows = of([[("k", [1, 2])], None], pa.map_(pa.string(), pa.list_(PRIMITIVE)))
+    lists = {
+        "today": [element("list", REPEATED, None, 1), element("element", REQUIRED, INT32)],
+        "old": [element("value_tuple", REPEATED, INT32)],
+    }
+    above = [*MAPS["today"][:2], KEY, element("value", OPTIONAL, None, 1, LIST)]
+    leaf = {"today": "a.key_value.value.list.element", "old": "a.key_value.value.value_tuple"}[layout]
+    path.write_bytes(with_schema(parquet(rows), [*above, *lists[layout]], ["a.key_value.key", leaf]))
+    make(sqlite_catalog, "MAP(VARCHAR, INT[])")
+    assert duckdb.sql(f"FROM '{path}'").fetchall() == [({"k": [1, 2]},), (None,)]
+
+    if layout == "old":
+        with pytest.raises(
+            SchemaMismatchError, match=r"column a.value of the file is a list in an old layout"
+        ):
+            add(sqlite_catalog, path)
+        return
+    add(sqlite_catalog, path)
+
+    assert seen(sqlite_catalog) == ([[("k", [1, 2])], None], [{"k": [1, 2]}, None])
+
+
 def test_keys_that_may_be_null_are_refused_by_name_and_for_good(sqlite_catalog, tmp_path):
     path = tmp_path / "map.parquet"
     group = pa.struct([("key", pa.string()), pa.field("value", pa.int32(), nullable=False)])

@@ -127,7 +127,7 @@ def test_histories_come_back(new_catalog, seed, size):
             result, after = assert_restored(catalog, then, rows_at_every_snapshot(catalog))
             for table in result.tables:
                 done.update({name: getattr(table, name) for name in COUNTS})
-                done[f"{table.name} {table.fate}"] += 1
+                done[f"{table.name} {table.action}"] += 1
             if number % 2:
                 forget_all_but_the_newest(catalog)
                 after = {max(after): after[max(after)]}

@@ -112,7 +112,7 @@ def assert_comes_back_whole(lake, catalog, scope, since):
     restored = lake.restore(at=then, **scope)
 
     assert restored.tables == plan.tables
-    (done,) = [one for one in restored.tables if one.fate == "recreated"]
+    (done,) = [one for one in restored.tables if one.action == "recreated"]
     assert (done.name, done.rows_returned) == ("s.t", len(rows))
     assert done.definition[0] == "s.t comes back as a new table"
     assert definition(lake, "s.t") == table
@@ -402,7 +402,7 @@ def test_a_dropped_schema_comes_back_on_every_catalog(new_catalog, catalog_kind)
 
         (table,) = lake.restore(at=then).tables
 
-        assert (table.fate, table.rows_returned) == ("recreated", 41)
+        assert (table.action, table.rows_returned) == ("recreated", 41)
         assert lake.table_snapshot("s.t").options.get("target_file_size") == 1_000_000
         assert lake.restore(at=then).committed is None
         lake.expire_snapshots(keep_last=1)

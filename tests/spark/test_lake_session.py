@@ -86,8 +86,8 @@ def test_compaction_and_flush(session, spark, lake, sqlite_catalog):
     merged = session.merge_adjacent_files(
         "main.t", target_file_size="256MB", min_file_size="1", max_input_files="9", older_than=None
     )
-    assert merged["files_created"] == 1
-    assert session.rewrite_data_files("main.t", delete_threshold=0)["files_compacted"] == 1
+    assert merged["files_added"] == 1
+    assert session.rewrite_data_files("main.t", delete_threshold=0)["files_removed"] == 1
     with open_lake(sqlite_catalog, data_inlining_row_limit=10) as reference:
         reference.sql("INSERT INTO t VALUES (5, 'n5')")
     assert session.flush_inlined_data(min_rows="2", dry_run="True") == []
@@ -207,7 +207,7 @@ def test_a_message_is_required_before_any_work(session, spark, lake):
 
     assert lake.current_snapshot().id == before
     assert sorted(files_of(lake)) == files
-    assert session.merge_adjacent_files("main.t", message="merge")["files_created"] == 1
+    assert session.merge_adjacent_files("main.t", message="merge")["files_added"] == 1
 
 
 def _new_spark(master: str):

@@ -146,13 +146,20 @@ def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: Table
             reader = reader.schema(schema)
         elif target is not None and _is_typed_by_target(dataset):
             reader = _typed_by_target(reader, dataset, name, target)
-        return analysed(reader.load(_location(dataset)))
+        found = analysed(reader.load(_location(dataset)))
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
             raise SourceNotFoundError(name, str(dataset.path)) from error
         raise InvalidInputError(f"{name} cannot be read: {message_of(error)}") from error
     except ArithmeticException as error:  # a type that Spark does not have
         raise InvalidInputError(f"{name} cannot be read: {dataset.path}: {error}") from error
+    if dataset.format == "json" and found.columns == [_BAD] and schema is None:
+        raise InvalidInputError(
+            f"{name} cannot be read: no line of {dataset.path} is a record of JSON. Set the option multiLine "
+            "to true where a record, or an array of all, has several lines, and encoding where the text is "
+            "not UTF-8."
+        )
+    return found
 
 
 def options_of(dataset: Dataset) -> dict[str, str]:

@@ -249,9 +249,9 @@ def _summary(table: TableName, committed: Sequence[CommittedCompaction]) -> Summ
     return {
         "table": str(QualifiedName.of(table)),
         "snapshot_ids": [int(one.snapshot.id) for one in committed],
-        "files_compacted": sum(len(one.sources) for one in compacted),
-        "files_created": len(files),
-        "bytes_created": sum(file.file_size_bytes for file in files),
+        "files_removed": sum(len(one.sources) for one in compacted),
+        "files_added": len(files),
+        "bytes_added": sum(file.file_size_bytes for file in files),
     }
 
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_ROWS = ("rows_deleted", "rows_updated", "rows_inserted")
+_ROWS = ("rows_deleted", "rows_updated", "rows_added")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class PlannedRowChange:
             "read_snapshot_id": int(table.snapshot.id),
             "rows_deleted": done.rows_deleted if done is not None else 0,
             "rows_updated": done.updated.rows_written if done is not None else 0,
-            "rows_inserted": done.inserted.rows_written if done is not None else 0,
+            "rows_added": done.inserted.rows_written if done is not None else 0,
             "files_added": added["files_added"],
             "bytes_added": added["bytes_added"],
             "delete_files_added": sum(len(change.files) for change in deletes),
@@ -120,7 +120,7 @@ class PlannedRowChange:
             log.info(
                 "Committed snapshot %d to %s: %s deleted, %d updated, %d inserted; %s (%s), %s",
                 *(committed.id, table.name, counted(summary["rows_deleted"], "row")),
-                *(summary["rows_updated"], summary["rows_inserted"]),
+                *(summary["rows_updated"], summary["rows_added"]),
                 *(counted(summary["files_added"], "file"), size(summary["bytes_added"])),
                 counted(summary["delete_files_added"], "delete file"),
             )

@@ -21,9 +21,9 @@ from airflow_provider_ducklake.lake.errors import (
     TableNotFoundError,
 )
 from airflow_provider_ducklake.lake.planning.upkeep.restore import (
-    Fate,
     FileActions,
     NewTable,
+    RestoreAction,
     TableRestoration,
     check_writable,
     creation,
@@ -534,8 +534,8 @@ class PlannedTable:
     def summary(self) -> TableRestoration:
         """What becomes of it, for the result."""
         now = self.history.now
-        fate = Fate.RECREATED if now is None else Fate.CHANGED
-        said = TableRestoration.of(self.history.then.table, fate, self.files, self.history.inlined)
+        action = RestoreAction.RECREATED if now is None else RestoreAction.CHANGED
+        said = TableRestoration.of(self.history.then.table, action, self.files, self.history.inlined)
         if self.new is not None:
             to_files = sum(len(part.rows) for part in self.history.returning)
             said = replace(said, rows_returned=said.rows_returned + to_files)
@@ -571,7 +571,7 @@ class Planned:
 
     def result(self, *, dry_run: bool = False) -> RestoreResult:
         """Return what it comes to, but for the commit."""
-        gone = (TableRestoration(str(row.qualified), Fate.DROPPED) for row in self.dropped)
+        gone = (TableRestoration(str(row.qualified), RestoreAction.DROPPED) for row in self.dropped)
         tables = (*(one.summary for one in self.tables), *gone)
         return RestoreResult(self.then.id, tables, tuple(map(in_words, self.others)), dry_run=dry_run)
 

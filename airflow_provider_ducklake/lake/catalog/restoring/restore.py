@@ -226,7 +226,7 @@ def _log(planned: Planned, request: RestoreRequest) -> None:
         log.info(
             "%s is %s: %d files stay, %d end, %d lose rows, %d are copied (%d bytes), rows of %d are "
             "rewritten (%d bytes read); %d inlined rows return, %d end; %s",
-            *(one.name, one.fate, one.files_kept, one.files_ended, one.files_shortened, one.files_copied),
+            *(one.name, one.action, one.files_kept, one.files_ended, one.files_shortened, one.files_copied),
             *(one.bytes_copied, one.files_rewritten, one.bytes_read, one.inlined_returned, one.inlined_ended),
             ", ".join(one.definition) or "the same columns and keys",
         )

@@ -226,7 +226,7 @@ def check_writable(table: TableSnapshot) -> None:
             )
 
 
-class Fate(StrEnum):
+class RestoreAction(StrEnum):
     """What a restore does to a table."""
 
     CHANGED = "changed"
@@ -244,7 +244,7 @@ class TableRestoration:
     """
 
     name: str
-    fate: Fate
+    action: RestoreAction
     files_kept: int = 0
     files_ended: int = 0
     files_shortened: int = 0
@@ -259,13 +259,13 @@ class TableRestoration:
 
     @classmethod
     def of(
-        cls, table: TableSnapshot, fate: Fate, files: FileActions, inlined: Iterable[RestoredRows]
+        cls, table: TableSnapshot, action: RestoreAction, files: FileActions, inlined: Iterable[RestoredRows]
     ) -> TableRestoration:
         """Return what becomes of the rows of a table."""
         parts = list(inlined)
         return cls(
             str(table.name),
-            fate,
+            action,
             files_kept=len(files.kept),
             files_ended=len(files.ended),
             files_shortened=len(files.shortened),

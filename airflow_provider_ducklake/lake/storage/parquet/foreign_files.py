@@ -262,6 +262,7 @@ class _Reading:
     stats: dict[ColumnId, ColumnStats] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
     groups: list[pq.RowGroupMetaData] = field(init=False)
+    maps: int = 0  # around the field that is read
 
     def __post_init__(self) -> None:
         metadata = self.metadata
@@ -332,6 +333,12 @@ class _Reading:
                     )
                     return
                 element, repeated = found
+                if self.maps and (node.is_repeated or element not in node.children[0].children):
+                    self.differences.append(
+                        f"column {where} of the file is a list in an old layout within a map, which DuckDB "
+                        "cannot read in a table: rewrite the file"
+                    )
+                    return
                 self._field(
                     fields[0].type, element, column.children[0], repeated, ordinal, f"{where}.element"
                 )
@@ -339,8 +346,10 @@ class _Reading:
                 entries = zip(
                     fields, node.children[0].children, column.children, ("key", "value"), strict=True
                 )
+                self.maps += 1
                 for one, below, child, word in entries:
                     self._field(one.type, below, child, word, ordinal, f"{where}.{word}")
+                self.maps -= 1
             case _:
                 self._leaf(type_, node, column, where)
 
