@@ -42,7 +42,7 @@ class SparkInstallation:
 
 
 def installation(binary: str) -> SparkInstallation:
-    """Return the Spark that a binary on the ``PATH`` belongs to, empty where that cannot be told."""
+    """Return the Spark that a binary on the ``PATH`` belongs to, empty if it cannot be determined."""
     home = _home(binary)
     if home is None:
         return SparkInstallation()

@@ -191,9 +191,9 @@ _OF_TYPES: dict[str, Callable[[Connection, Mapping[str, Any]], dict[str, Any]]] 
 
 
 def opened_by_jvm(request: JobRequest) -> dict[str, str]:
-    """Return paths by what errors call them: one for each source and table that is certainly read.
+    """Map names for errors to paths: one for each source and table that is certainly read.
 
-    No job reads tables without files, and what a user's function or stream reads is not known.
+    No job reads tables without files, and the paths of a user's function or stream are unknown.
     """
     found = dict(_read(request.source))
     if request.engine == "native":
@@ -249,7 +249,7 @@ class Connector:
     of_hadoop: bool = True
 
     def package(self, hadoop: str | None) -> str:
-        """Return the coordinates of what brings it, with words for a version that is not known."""
+        """Return the Maven coordinates of the connector, with a placeholder for an unknown version."""
         version = (hadoop or "<the version of Spark's Hadoop>") if self.of_hadoop else "<its newest version>"
         return f"{self.group}:{self.artifact}:{version}"
 
@@ -263,7 +263,7 @@ _CONNECTORS = {"s3a": _S3A, "abfs": _ABFS, "abfss": _ABFS, "gs": _GCS}
 def check_store(
     request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
 ) -> list[str]:
-    """Return what looks wrong with a job's settings for its stores."""
+    """Check a job's settings for its stores; list what looks wrong."""
     _check_connectors(request, settings)
     _check_providers(settings)
     scheme, _ = _store(request.directory)

@@ -25,7 +25,7 @@ class LakeTask(ShownByName, LogsInLines):
     done: Done
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow  # noqa: PLC0415 - not always asked for
 
         return Flow()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.writes.verb import Attempt, Submitter, Verb
 
 
-class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[override] # nobody sets log
+class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[override] # log is never set
     """Plan on the lake, have a Spark job write files, and commit them.
 
     Accepts every argument of ``SparkSubmitOperator`` and passes it on, but for ``application_args``, which
@@ -82,7 +82,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
     )
     template_ext: Sequence[str] = (".sql",)
     operator_extra_links = (SparkApplicationLink(),)
-    overwrite_rtif_after_execution = True  # what was really submitted is known only then
+    overwrite_rtif_after_execution = True  # the submitted values exist only then
 
     # What we look at ourselves is named here: default_args reach an argument by its name only.
     def __init__(
@@ -142,7 +142,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         return self._execute(context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401 - Airflow's
-        """Go on after having been deferred; where nobody will, stop the application."""
+        """Resume a deferred task; if it cannot resume, stop the application."""
         from airflow_provider_ducklake.hooks.compat import TaskDeferralError, TaskDeferralTimeout  # noqa: PLC0415 - not for DAG files
 
         ti: Any = context["ti"]
@@ -219,7 +219,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         """Do the operator's work and return the task's return value."""
 
     def submitter(self, context: Context) -> Submitter:
-        """Return how this operator's jobs get to Spark."""
+        """Choose the submitter of this operator's jobs."""
         if self.spark_connect_conn_id:
             return self._submission.through(SparkConnectSubmitter(self, context, self.spark_connect_conn_id))
         submitter = SparkSubmitter(
@@ -244,7 +244,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         return detached(submitter, durable=self.wants_durable, deferrable=deferrable)
 
     def attempt(self, identity: CommitIdentity) -> Attempt:
-        """Return by which a later try finds the job of this one."""
+        """Return the identity by which a retry finds this job."""
         from airflow_provider_ducklake.lake.writes.verb import Attempt  # noqa: PLC0415 - not for DAG files
 
         return Attempt(identity.key, identity.try_id, identity.starts_over)
