@@ -221,7 +221,7 @@ def check_filled(table: Table, row: Row[Any]) -> None:
 
 
 def maybe(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return a needed column as an outer join or an aggregate has it, of which there may be no row."""
+    """Return a needed column as nullable, as an outer join or an aggregate without rows yields it."""
     type_: Any = column.type.copy()
     type_.is_needed = False
     return type_coerce(column, type_)
@@ -271,7 +271,7 @@ def parse_time(text: str) -> datetime:
 class _Column:
     """A column and the versions that have it: from ``since`` on, and before ``until``.
 
-    ``nullable`` is as the table is declared, ``is_needed`` whether every writer gives it a value even so.
+    ``nullable`` is as the table is declared, ``is_needed``: every writer gives it a value even so.
     """
 
     name: str
