@@ -149,7 +149,7 @@ class Lake:
         self._lake.check_writable(directory)
 
     def observe(self, observer: LakeObserver) -> None:
-        """Have somebody told from now on which tables are read and written through this lake."""
+        """Notify an observer from now on of the tables that are read and written through this lake."""
         self._lake.observer = observer
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class FileRules:
 def foreign_files(
     lake: OpenLake, draft: TableDraft, paths: Sequence[str], rules: FileRules, added: Collection[str]
 ) -> list[DataFile]:
-    """Return what the table is to have of the files; those without rows are left out.
+    """Inspect the files that a table is to get; those without rows are left out.
 
     ``added`` are files of the same transaction.
     """
@@ -141,7 +141,7 @@ class Source:
 
 
 def read_source(lake: OpenLake, source: Source) -> SourceTable:
-    """Return what the metadata of a table says."""
+    """Read the metadata of a foreign table."""
     with _explaining_extras(source.format):
         if source.format == "iceberg":
             from airflow_provider_ducklake.lake.storage.foreign.iceberg import iceberg_table  # noqa: PLC0415

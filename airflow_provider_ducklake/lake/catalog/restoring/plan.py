@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 def doubtful_part(
     connection: Connection, tables: CatalogTables, scope: Scope, then: Snapshot, head: Snapshot
 ) -> Scope:
-    """Return a scope without the tables that are known to be what they were then."""
+    """Drop the tables that are already known to match the target snapshot from a scope."""
     since = _Since(read_snapshots.which_newer(tables, then.id).ask(connection), then, head)
     heirs = dict(_unchanged_heirs(scope, since))
     return replace(
@@ -98,7 +98,7 @@ def doubtful_part(
 
 
 def _unchanged_heirs(scope: Scope, since: _Since) -> Iterator[tuple[TableId, TableId]]:
-    """Yield tables that a restore recreated and nobody changed since, each with its original."""
+    """Yield tables that a restore recreated and that are unchanged since, each with its original."""
     old = {pair.then.id: pair.then for pair in scope.tables if pair.then is not None}
     for pair in scope.tables:
         if pair.then is None and pair.now is not None:
@@ -137,7 +137,7 @@ class _Since:
         return self._knows_all_after(last) and (last == self.then.id or _restored(made, table_id))
 
     def unchanged_heir_of(self, row: TableRow) -> TableId | None:
-        """Return the original of a recreated table that nobody changed since; None: it has none."""
+        """Return the original of a recreated table that is unchanged since; None: it has none."""
         for made_by, note in self._restores():
             was = next((one for one, uuid in note.heirs.items() if uuid == row.uuid), None)
             if was is not None:
@@ -155,7 +155,7 @@ class _Since:
                 yield one.id, note
 
     def _knows_all_after(self, snapshot_id: int) -> bool:
-        """Whether none has expired since: what an expired one did is not known."""
+        """Return True if no snapshot has expired since: the changes of an expired one are unknown."""
         return sum(one.id > snapshot_id for one in self.newer) == self.head.id - snapshot_id
 
 
@@ -224,10 +224,10 @@ class Scope:
 def scope_of_table(
     connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, name: QualifiedName
 ) -> Scope:
-    """Return the table that had a name then, or else has it now.
+    """Find the table that had a name at the target snapshot, or else has it now.
 
     A table that took the name of one that was dropped since is dropped for it, as by CREATE OR REPLACE. Its
-    schema is created where none of its name is there.
+    schema is created if none of its name exists.
     """
     was = _table_then(connection, tables, then, now, name)
     living = read.table_rows(connection, tables, now.id)
@@ -297,9 +297,9 @@ def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the s
     *,
     alike: Callable[[SchemaPath], Hashable],
 ) -> tuple[dict[SchemaId, Home], tuple[CreateSchema, ...]]:
-    """Return the schema that takes each one's place: itself, one of its name, or one to be created.
+    """Find the schema that restored objects of each one go to: itself, one of its name, or one to be created.
 
-    Names are the same of which ``alike`` makes the same. Those that the schemas lay in have places, too.
+    Names are equal if ``alike`` maps them to the same value. Outer schemas are included.
     """
     were = {one.id: one for one in read.schemas(connection, tables, then.id)}
     living = read.schemas(connection, tables, now.id)
@@ -426,7 +426,7 @@ def macro_changes(scope: Scope) -> Iterator[Change]:
 
 
 def in_words(change: Change) -> str:  # noqa: PLR0911 - a sentence for each kind
-    """Return what a change of a schema, view or macro does."""
+    """Describe a change of a schema, view or macro."""
     match change:
         case CreateSchema(name=schema):
             return f"schema {schema} comes back"
@@ -471,9 +471,9 @@ class RestoreRequest:
 class RestoreResult:
     """What was restored, or of a dry run what would be.
 
-    ``tables`` are those that differ from what they were, ``objects`` says in words what becomes of schemas,
-    views and macros. ``committed`` None: nothing differs, or this was a dry run. Of a restore that an earlier
-    commit under the same key had made only that is known: ``as_of`` is None.
+    ``tables`` are those that differ from the target snapshot, ``objects`` describes the changes of schemas,
+    views and macros. ``committed`` None: nothing differs, or this was a dry run. If an
+    earlier commit under the same key had made the restore, ``as_of`` is None and only that commit is given.
     """
 
     as_of: SnapshotId | None
@@ -570,7 +570,7 @@ class Planned:
         return RestoreNote(self.then.id, table_ids, heirs).to_json()
 
     def result(self, *, dry_run: bool = False) -> RestoreResult:
-        """Return what it comes to, but for the commit."""
+        """Summarize the plan, without a commit."""
         gone = (TableRestoration(str(row.qualified), Fate.DROPPED) for row in self.dropped)
         tables = (*(one.summary for one in self.tables), *gone)
         return RestoreResult(self.then.id, tables, tuple(map(in_words, self.others)), dry_run=dry_run)
@@ -623,7 +623,7 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
 def _as_they_were(
     pairs: Iterable[Pair[TableRow]], doubtful: Collection[Pair[TableRow]], then: Snapshot
 ) -> Iterator[NoteRestored]:
-    """Yield the tables that are known to be as they were; a recreated one, as it was recreated."""
+    """Yield the tables that are known to match; a recreated one, as of the snapshot that recreated it."""
     for pair in pairs:
         if pair.now is not None and pair not in doubtful:
             as_of = then.id if pair.then is not None else pair.now.begin_snapshot

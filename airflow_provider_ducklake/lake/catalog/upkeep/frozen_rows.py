@@ -1,7 +1,7 @@
 """The rows of a catalog that one snapshot needs, with the history cut to it.
 
 What later snapshots ended lives on. Old versions of columns and partition keys stay: files and inlined rows
-are known by them, as after an expiry (``catalog.upkeep.expiry``).
+refer to them, as after an expiry (``catalog.upkeep.expiry``).
 """
 
 from __future__ import annotations
