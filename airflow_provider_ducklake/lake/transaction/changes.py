@@ -163,7 +163,7 @@ def changes_catalog(changes: Collection[Change], facts: LockedFacts) -> bool:
 
 
 def check_changes(changes: Iterable[Change], facts: LockedFacts) -> None:
-    """Compare what is known under the lock with what was when the changes were planned."""
+    """Compare the facts under the lock with those of the plan of the changes."""
     seen: set[DataFileId] = set()
     for change in changes:
         targets = change.targets

@@ -59,7 +59,7 @@ _ORDER = {kind: position for position, kind in enumerate(ChangeKind)}
 class ChangeRecord:
     """One entry of ``changes_made``: a creation names what it made, everything else carries an id.
 
-    ``kind`` is None for a word this release does not know; ``word`` keeps it.
+    ``kind`` is None for a word that this release lacks; ``word`` keeps it.
     """
 
     kind: ChangeKind | None
@@ -121,7 +121,7 @@ def format_changes(records: Iterable[ChangeRecord]) -> str | None:
 
 
 def _place(record: ChangeRecord) -> tuple[int, int]:
-    """Return where a record stands; those that name objects keep their order."""
+    """Return the sort key of a record; those that name objects keep their order."""
     kind = _ORDER.get(record.kind, len(_ORDER)) if record.kind else len(_ORDER)
     return kind, record.object_id or 0
 
@@ -187,9 +187,9 @@ def replay_of(
     on_clear: OnClear,
     restores: Collection[RestoredTable] = (),
 ) -> Replay:
-    """Return what the records of a key mean for its next commit.
+    """Decide from the records of a key what its next commit does.
 
-    ``restores`` are those of all tables; where all records are of the key's own generation they say nothing.
+    ``restores`` are those of all tables; if all records are of the key's own generation, they are not used.
     """
     if not records:
         return Replay()

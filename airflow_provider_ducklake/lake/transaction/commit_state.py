@@ -98,7 +98,7 @@ class CommitState:
         self._column_stats[table_id] = dict(columns)
 
     def skip_bounds(self, table_id: TableId, columns: frozenset[ColumnId]) -> None:
-        """Note of which leaf columns the statistics of a table's new rows have no bounds."""
+        """Record the leaf columns whose statistics have no bounds in a table's new rows."""
         self._skipped[table_id] = columns
 
     def skipped(self, table_id: TableId) -> frozenset[ColumnId]:
@@ -133,12 +133,12 @@ class CommitState:
         return self._tables[ref]
 
     def add_partition(self, table_id: TableId, known: PartitionId | None = None) -> PartitionId:
-        """Return the id of a partition spec this commit gives to a table; ``known``: which it had before."""
+        """Return the id of a partition spec this commit gives to a table; ``known``: its former id."""
         self._partitions[table_id] = PartitionId(self._catalog_id()) if known is None else known
         return self._partitions[table_id]
 
     def add_view(self, ref: NewViewRef, known: ViewId | None = None) -> ViewId:
-        """Return the id of a view this commit creates; ``known``: which it had before."""
+        """Return the id of a view this commit creates; ``known``: its former id."""
         self._views[ref] = ViewId(self._catalog_id()) if known is None else known
         return self._views[ref]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.transaction.conflicts import Operation
 
 
-# What a commit must know about the lake while it holds the lock: questions and answers.
+# The facts about the lake that a commit reads while it holds the lock: questions and answers.
 
 
 MappingKey: TypeAlias = frozenset[tuple[tuple[str, ...], ColumnId, bool]]  # of same_mapping_key
@@ -77,7 +77,7 @@ class Needs:
 
     @classmethod
     def of_all(cls, needs: Iterable[Needs]) -> Needs:
-        """Return what several changes need."""
+        """Combine the needs of several changes."""
         every = [one for one in needs if one is not _NOTHING]
         return cls(
             **{
@@ -91,7 +91,7 @@ _NOTHING = Needs()
 
 
 def nothing_needed() -> Needs:
-    """Return that a change needs to know nothing."""
+    """Return the needs of a change that needs no facts."""
     return _NOTHING
 
 
@@ -158,7 +158,7 @@ class Declared(ABC):
     @property
     @abstractmethod
     def claim(self) -> Claim | None:
-        """What it does, for conflicts; None where only the same transaction knows the object."""
+        """What it does, for conflicts; None if only the same transaction has the object."""
 
     @property
     def place(self) -> tuple[int, ...]:
@@ -167,7 +167,7 @@ class Declared(ABC):
 
     @property
     def is_upkeep(self) -> bool:
-        """Whether it moves rows without changing any, in a snapshot of its own."""
+        """Return True if it moves rows without changing any, in a separate snapshot."""
         return False
 
     @property
@@ -196,11 +196,11 @@ class Declared(ABC):
 
     @property
     def needs(self) -> Needs:
-        """What it has to know under the lock."""
+        """The facts that it needs under the lock."""
         return nothing_needed()
 
     def check(self, facts: LockedFacts) -> None:  # noqa: B027 - most have nothing to compare
-        """Compare what is known under the lock with what was when we planned."""
+        """Compare the facts under the lock with those of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def check_targets(change: OfTable, facts: LockedFacts) -> None:
 def with_bounds(
     tables: Iterable[TableId], stats: Iterable[Mapping[ColumnId, ColumnStats | TableColumnStats | None]]
 ) -> tuple[tuple[TableId, ColumnId], ...]:
-    """Return the columns that new rows have bounds for, by what is said of each batch of rows."""
+    """List the columns that new rows have bounds for, by the statistics of each batch of rows."""
     found = {
         column_id: None
         for one in stats
@@ -314,5 +314,5 @@ def existing(table: TableRef) -> tuple[TableId, ...]:
 
 
 def place_of(table: TableRef) -> tuple[bool, int]:
-    """Return where a table stands among others: existing ones come before new ones, and by id."""
+    """Return the sort key of a table: existing ones come before new ones, and by id."""
     return (True, table.index) if isinstance(table, NewTableRef) else (False, table)

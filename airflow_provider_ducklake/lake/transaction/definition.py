@@ -79,10 +79,10 @@ def definition_changes(
     *,
     outdated: Collection[ColumnId] | None = None,
 ) -> Iterator[Change]:
-    """Yield what makes one definition of another; ``before`` is None where the table has nothing but columns.
+    """Yield the changes from one definition to another; ``before`` None: the table has only columns.
 
-    ``outdated`` is given where a table is restored: these columns begin again, and what is known of bounds is
-    said with the rows.
+    ``outdated`` is given where a table is restored: these columns begin again, and their bounds come
+    with the rows.
     """
     if before is not None and not isinstance(ref, NewTableRef):
         if before.name != after.name:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDraft:
-    """A schema; ``uuid`` and ``parent`` are only needed, and only known, for a new one.
+    """A schema; ``uuid`` and ``parent`` are only set for a new one.
 
     ``root`` ends in ``/``.
     """
@@ -77,7 +77,7 @@ class BaseMacro:
 
 @dataclass(frozen=True, slots=True)
 class MacroDraft:
-    """A macro as the transaction will leave it; ``base`` is None and ``definition`` known for a new one."""
+    """A macro as the transaction will leave it; ``base`` is None and ``definition`` set for a new one."""
 
     schema_ref: SchemaRef
     name: QualifiedName
@@ -88,7 +88,7 @@ class MacroDraft:
 
 @dataclass(frozen=True, slots=True)
 class ViewDraft:
-    """A view as the transaction will leave it; ``base`` is None and ``definition`` known for a new one."""
+    """A view as the transaction will leave it; ``base`` is None and ``definition`` set for a new one."""
 
     ref: ViewRef
     schema_ref: SchemaRef
@@ -327,7 +327,7 @@ class LakeDraft:
         return table
 
     def options_around(self, table: TableDraft) -> Options:
-        """Return the options in force for a table that has none of its own."""
+        """Return the options that a table inherits."""
         schema = self.schema(table.name.schema)
         return self._base.options_of_new_table(schema)
 

@@ -1,4 +1,4 @@
-"""What to read for a table at a snapshot, or to know how its rows changed between two.
+"""What to read for a table at a snapshot, or for the changes of its rows between two.
 
 *Source:* docs/sources.md, change feed.
 """
@@ -94,7 +94,7 @@ def columns_to_read(plan: ScanPlan) -> tuple[Column, ...]:
 
 
 def paths_to_read(plan: ScanPlan) -> dict[ColumnId, frozenset[tuple[str, ...]]]:
-    """Return the columns of variants of which only what lies at some paths is looked at, by the filter."""
+    """Return the variant columns that the filter reads only at some paths, with these paths."""
     if plan.where is None:
         return {}
     found: dict[ColumnId, set[tuple[str, ...]]] = {}
@@ -208,7 +208,7 @@ def named_columns(texts: Iterable[str], names: Sequence[str]) -> tuple[str, ...]
 
 
 class IsUnchanged(Protocol):
-    """Whether a table is known to have been the same at two snapshots, the older one first."""
+    """Returns True if a table is known to be the same at two snapshots, the older one first."""
 
     def __call__(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool: ...
 

@@ -84,7 +84,7 @@ class LakeFiles:
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Files that nobody names, and how many others are left alone: too young, or of jobs under way.
+    """Files that no row names, and how many others are left alone: too young, or of jobs under way.
 
     ``other_marks`` are the marks of other lakes.
     """
@@ -122,7 +122,7 @@ def find_orphans(
 
 
 def foreign_evidence(orphans: Orphans, lake: LakeFiles) -> str | None:
-    """Return what speaks for it that some of the files are another lake's; None: nothing does."""
+    """Explain why some of the files may be another lake's; None: there is no sign of it."""
     strange = [one for one in orphans.files if one.ids and not one.ids & lake.jobs]
     unknown = Counter(
         one.path.rpartition("/")[0] + "/" for one in strange if not _in_known_directory(one, lake)
@@ -158,7 +158,7 @@ def _in_known_directory(file: StoredFile, lake: LakeFiles) -> bool:
 # a moment ahead of ours counts as now.
 
 
-MIN_RETENTION = timedelta(hours=24)  # what operators keep unless they are told otherwise
+MIN_RETENTION = timedelta(hours=24)  # the operators' default
 NO_FLOOR = timedelta(0)
 _TOLERANCE = timedelta(minutes=5)  # between two clocks
 
@@ -250,7 +250,7 @@ class ExpiryPlan:
 def without_tagged(
     chosen: Sequence[Snapshot], rule: ExpiryRule, tags: Mapping[int, Sequence[str]]
 ) -> ExpiryPlan:
-    """Return what of the chosen snapshots expires; ``tags`` are the names of tags by snapshot."""
+    """Leave tagged snapshots out of the chosen ones; ``tags`` are the names of tags by snapshot."""
     tagged = tuple(one for one in chosen if one.id in tags)
     if tagged and rule.snapshots is not None:
         raise SnapshotTaggedError([f"{one.id} ({', '.join(map(repr, tags[one.id]))})" for one in tagged])

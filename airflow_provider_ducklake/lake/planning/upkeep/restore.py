@@ -1,7 +1,7 @@
 """Pure rules for restoring a table, from its older and its current snapshot.
 
 Nothing that was registered is registered again: a path has one row for ever, since the reference schedules
-the file of a row that nobody reaches, whatever other rows name it (observed on 1.5.5). So what is there no
+the file of an unreachable row even if other rows name it (observed on 1.5.5). So what is there no
 more comes back in new files; see ADR 0015.
 """
 
@@ -112,7 +112,7 @@ def compare_files(
     marks_then: Mapping[DataFileId, Sequence[int]],
     marks_now: Mapping[DataFileId, Sequence[int]],
 ) -> FileComparison:
-    """Return which files of a table are the same then and now, by what the catalog says of them.
+    """Compare the files of a table at the target snapshot with those of now, by their rows in the catalog.
 
     Marks are positions of rows that were deleted in the catalog, ascending.
     """
@@ -145,7 +145,7 @@ def has_later_rows(file: LiveDataFile, snapshot_id: SnapshotId) -> bool:
 
 
 def plan_files(compared: FileComparison, looks: Iterable[FileLook]) -> FileActions:
-    """Return what becomes of the files; ``looks`` are those into the doubtful ones."""
+    """Decide for each file: keep, end, copy or rewrite; ``looks`` are the contents of the unclear ones."""
     kept, ended, copied, rewritten = [*compared.kept], [*compared.added], [], []
     shortened: dict[DataFileId, Positions] = {}
     returning = 0
@@ -172,7 +172,7 @@ def _is_much(look: FileLook) -> bool:
 
 
 def _rows_left(look: FileLook) -> int:
-    """Return how many rows a plain file still has: they come along with its copy."""
+    """Count the rows that a plain file still has: they come along with its copy."""
     return look.pair.then.record_count - look.returning
 
 
@@ -215,7 +215,7 @@ def outdated_columns(
 
 
 def check_writable(table: TableSnapshot) -> None:
-    """Refuse a table of which rows would have to be rewritten, and cannot be."""
+    """Refuse a table whose rows would have to be rewritten, and cannot be."""
     for column in table.schema.walk():
         if not column.type.facts.rewritable:
             raise UnsupportedFeatureError(
@@ -261,7 +261,7 @@ class TableRestoration:
     def of(
         cls, table: TableSnapshot, fate: Fate, files: FileActions, inlined: Iterable[RestoredRows]
     ) -> TableRestoration:
-        """Return what becomes of the rows of a table."""
+        """Summarize the plan of a table."""
         parts = list(inlined)
         return cls(
             str(table.name),
@@ -380,7 +380,7 @@ def in_own_partitions(files: FileActions, spec: PartitionSpec | None) -> FileAct
 
 
 def without_bounds(file: LiveDataFile, columns: Collection[ColumnId]) -> LiveDataFile:
-    """Return a file without bounds of columns: nobody could tell any more that they are of other types."""
+    """Return a file without bounds of columns: their former types would no longer be recorded."""
     stats = {
         one: replace(known, min_value=None, max_value=None) if one in columns else known
         for one, known in file.column_stats.items()

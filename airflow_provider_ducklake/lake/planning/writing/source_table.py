@@ -115,7 +115,7 @@ def new_partitioning(source: SourceTable, keys: Mapping[ColumnId, FieldKey]) -> 
 
 
 def matched(source: SourceTable, schema: TableSchema, table: str) -> dict[ColumnId, SourceColumn]:
-    """Return which column of the source each column and nested field of a table is, by name."""
+    """Map each column and nested field of a table to the column of the source with its name."""
     differences: list[str] = []
     found = dict(_pairs(source.columns, schema.columns, "", differences))
     if differences:

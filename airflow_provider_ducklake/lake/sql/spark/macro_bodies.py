@@ -1,7 +1,7 @@
 """The bodies of DuckDB's macros as Spark SQL that gives the same, or an error.
 
 Only what means the same in both engines is written: a list of operators and functions, each with the Spark
-types for which that holds. Spark knows the types and we do not, so a body comes with conditions on
+types for which that holds. The types are known only to Spark, so a body comes with conditions on
 ``typeof(…)``, which Spark evaluates when it plans: where one does not hold, rows fail instead of being wrong.
 *Source:* tests compare with the reference over drawn values.
 """
@@ -105,11 +105,11 @@ class Body:
     nested: NestedCalls
     has_columns: bool = False
     conditions: list[str] = field(default_factory=list)
-    seen: list[str] = field(default_factory=list)  # texts whose types an error tells
+    seen: list[str] = field(default_factory=list)  # texts whose types an error shows
     _texts: dict[int, tuple[Expression, str]] = field(default_factory=dict)  # by the expression's identity
 
     def refuse(self, what: str) -> UnsupportedFeatureError:
-        """Return the error for what is not known to mean the same in Spark."""
+        """Return the error for an expression that may mean something else in Spark."""
         return UnsupportedFeatureError(
             f"{self.where}: {what} Run the query in DuckDB, or write the expression out in Spark SQL."
         )
