@@ -1,7 +1,7 @@
-"""The documents of a job: written, read, and what they may say, as they lie where others may write, too.
+"""The documents of a job: written, read and checked, as they lie where others may write, too.
 
 Whoever can write below the data path can change the rows of the lake, and no more than that: documents name
-files of their own job alone, tables that the catalog has noted for it, and columns without code of their own.
+files of their own job alone, tables that the catalog has recorded for it, and columns without code.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMES = re.compile(r"(?:part|deletes)-[0-9]{5,9}\.json")
 
 @contextmanager
 def reading(document: str) -> Iterator[None]:
-    """Turn what a document raises that lacks something, or has it in another form, into our error."""
+    """Translate the errors of a document that lacks a part, or has another form, into ours."""
     try:
         yield
     except DuckLakeError:
@@ -208,5 +208,5 @@ def _is_text_of(value: str, type_: DuckLakeType) -> bool:
 
 
 def digest_of_bytes(content: bytes) -> str:
-    """Return what tells a file from every other."""
+    """Return a digest of a file's content."""
     return hashlib.sha256(content).hexdigest()

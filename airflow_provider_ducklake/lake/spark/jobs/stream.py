@@ -1,7 +1,7 @@
 """Write the micro-batches of a streaming query as data files that wait for their commit.
 
-Spark notes in its checkpoint that a batch is done when our function returns, before anybody has committed
-the files. So each batch leaves a record beside the checkpoint, by which the operator commits it, in this try
+Spark records in its checkpoint that a batch is done when our function returns, before the files are
+committed. So each batch leaves a record beside the checkpoint, by which the operator commits it, in this try
 of the task or in the next one. See ``docs/adr/0013-streams-are-staged.md``.
 """
 

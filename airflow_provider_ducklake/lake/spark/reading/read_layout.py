@@ -180,7 +180,7 @@ def _stored(field: pa.Field, column: Column, *, is_mapped: bool) -> StoredField:
             raise _NotNativeError  # a variant that is null is to be NULL there, too
         case StructType() if pa.types.is_struct(type_):
             children = _stored_fields(list(type_), column.children, is_mapped=is_mapped)
-            if not any(children):  # Spark could not tell a NULL struct from one without its fields
+            if not any(children):  # Spark could not distinguish a NULL struct from one without its fields
                 raise _NotNativeError
             members = [t.StructField(child.name, child.type) for child in children if child is not None]
             return StoredField(field.name, t.StructType(members), children)
@@ -218,7 +218,7 @@ _READ_AS = {
 
 
 def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataType:
-    """Return what Spark reads a leaf as: the carrier, or a type whose values it casts to that exactly."""
+    """Choose Spark's type to read a leaf: the carrier, or a type whose values it casts to that exactly."""
     if column.type.facts.kind is Kind.VARIANT and is_read_by_spark(type_):
         return read_type(column)
     if isinstance(column.type, ScalarType) and SPARK_SCALARS[column.type.name].only_by_arrow:

@@ -1,4 +1,4 @@
-"""What can be said of a change of rows before any work: names, types, and that it means one thing.
+"""Check a change of rows before any work: names, types, and that it means one thing.
 
 Expressions of users are looked at on rows of the right types. Each is computed more than once, and for one
 row alone: it may neither be random nor look at other rows.
@@ -168,7 +168,7 @@ def condition_columns(request: RowChangeSource) -> tuple[str, ...]:
 
 
 def assignments(request: RowChangeSource) -> list[Assignment]:
-    """Return what each clause assigns, by its number."""
+    """Build the assignments of each clause, by its number."""
     table = request.target.table
     return [
         Assignment(clause, table.schema, str(table.name), request.target_alias, request.source_alias)

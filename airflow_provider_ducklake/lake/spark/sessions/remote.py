@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_MODE = "SPARK_CONNECT_MODE_ENABLED"  # by which PySpark's functions know that there is no JVM
+_MODE = "SPARK_CONNECT_MODE_ENABLED"  # with it PySpark's functions do not look for a JVM
 _ZONE = "spark.sql.session.timeZone"
 _HADOOP = "spark.hadoop."
 # A server that is gone for longer has lost the session: 50 ms, four times as long each time, at most 15 s.
@@ -46,7 +46,7 @@ def create(url: str) -> SparkSession:
     """Return a new session on the server at ``url``, which has user and token: it is never logged."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than PySpark knows
+            warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than PySpark supports
             from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - needs grpc
             from pyspark.sql.connect.session import SparkSession as RemoteSession  # noqa: PLC0415 - needs grpc
     except ImportError as error:

@@ -61,7 +61,7 @@ def prepare_reading(spark: SparkSession) -> None:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Set what correct files and fast jobs depend on; for a session that somebody else started, too.
+    """Set what correct files and fast jobs depend on; also for a session that the user started.
 
     Call it right before a write: code of users, which runs before, may have set the session.
     """
@@ -78,7 +78,7 @@ def prepare_sources(spark: SparkSession) -> None:
 
 
 _NAMED_FILES = "spark.sql.runSQLOnFiles"
-_V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers know no places of rows
+_V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers give no positions of rows
 _PUSHDOWN = "spark.sql.parquet.filterPushdown"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PROTOCOL = "spark.sql.sources.commitProtocolClass"
@@ -171,7 +171,7 @@ _PACKAGES = {
 
 
 def why_unreachable(spark: SparkSession, path: str) -> str | None:
-    """Return why the JVM cannot open a path at all, None if it can."""
+    """Explain why the JVM cannot open a path at all, None if it can."""
     scheme = split_scheme(hadoop_uri(path))[0]
     if kind_of(spark).has_file_system(scheme):
         return None

@@ -59,7 +59,7 @@ _SMALL_DECIMAL_DIGITS = 18
 
 
 def row_bytes(type_: t.DataType) -> int:
-    """Return what Spark takes a value of a type for, in memory. *Source:* ``DataType.defaultSize``.
+    """Return the size in memory that Spark assumes for a value. *Source:* ``DataType.defaultSize``.
 
     >>> row_bytes(t.StructType([t.StructField("a", t.LongType()), t.StructField("b", t.StringType())]))
     28
@@ -192,7 +192,7 @@ def zoned_nanos_of_text(text: SparkColumn) -> SparkColumn:
 
 
 def seconds_of_offset(text: SparkColumn) -> SparkColumn:
-    """Return how far the time of a text that ends with an ``OFFSET`` is ahead of UTC."""
+    """Return the offset from UTC, in seconds, of a time whose text ends with an ``OFFSET``."""
     sign, hours, minutes = (f.regexp_extract(text, OFFSET, place) for place in (1, 2, 3))
     seconds = sum(
         f.coalesce(part.try_cast("bigint"), f.lit(0)) * unit for part, unit in ((hours, 3600), (minutes, 60))

@@ -45,7 +45,7 @@ class _OwnNames:
 
 @dataclass(frozen=True, slots=True)
 class ReadNames(_OwnNames):
-    """Of a read: where a row lies, what is known of its file, and what became of it when."""
+    """Of a read: a row's position, the facts of its file, and the snapshots of its insert and delete."""
 
     row_id: str
     file_id: str

@@ -1,7 +1,7 @@
 """Make a DataFrame's columns those of a table: matched by name, widened where no value can change.
 
-What types can tell is checked before anything runs; what only values can tell (ranges, NOT NULL, UUID texts)
-fails the task that meets such a value, naming the column.
+Types are checked before anything runs; values (ranges, NOT NULL, UUID texts) are checked while they are
+written: the error names the column.
 """
 
 from __future__ import annotations
