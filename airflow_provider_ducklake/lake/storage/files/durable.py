@@ -49,7 +49,7 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_added(paths: Iterable[str], data_path: str) -> None:
-    """Have files last that a commit is to name, whoever wrote them, with their directories in the data path.
+    """Make files that a commit is to name durable, with their directories in the data path.
 
     Files in object stores last already. What is missing, or not for this process, is left alone.
     """

@@ -121,7 +121,7 @@ def _files(location: Location, listing: Listing) -> Iterator[FoundFile]:
 
 def _local(root: str, listing: Listing) -> Iterator[FoundFile]:
     def note(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # gone meanwhile, or never there
+        if not isinstance(error, FileNotFoundError):  # deleted in the meantime, or never there
             listing.unreadable[str(error.filename)] = reason_of(error)
 
     for folder, folders, names in os.walk(root, onerror=note):

@@ -112,7 +112,7 @@ def _discard(stream: Any) -> None:  # noqa: ANN401
         stream.close()
 
 
-# Uploads in parts that nobody finished: S3 keeps their parts, and charges for them, and lists no file.
+# Uploads in parts that were never finished: S3 keeps their parts, and charges for them, and lists no file.
 #
 # *Source:* "Aborting a multipart upload" in the user guide of Amazon S3.
 
@@ -160,7 +160,7 @@ def abort_upload(path: str, upload: Upload, storage_options: StorageOptions | No
         filesystem.call_s3(
             "abort_multipart_upload", Bucket=bucket, Key=prefix + upload.name, UploadId=upload.id
         )
-    except FileNotFoundError:  # it ended meanwhile
+    except FileNotFoundError:  # it ended in the meantime
         return None
     except Exception as error:  # noqa: BLE001 - each store has its own; the caller names them all
         return reason_of(error)
@@ -235,7 +235,7 @@ def _copy_through(source: Location, target: Location) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """Where it is copied from, and its size; None: the catalog does not know."""
+    """The source of a copy, and its size; None: the catalog has none."""
 
     source: str
     size: int | None
@@ -352,7 +352,7 @@ def _known_for(uri: str) -> _Known | None:
 
 
 def sealed(uri: str, content: bytes) -> bytes:
-    """Return what is to lie at ``uri``."""
+    """Return the bytes to write at ``uri``: sealed if there is a key."""
     known = _known_for(uri)
     if known is None:
         return content
@@ -369,8 +369,8 @@ def lacks_seal(uri: str, content: bytes) -> bool:
 def opened(uri: str, content: bytes, *, names_its_place: bool = False, is_proven: bool = False) -> bytes:
     """Return the document that lies at ``uri``.
 
-    ``names_its_place``: the document itself says for what it is, which the caller compares; it may be one
-    that an older release sealed. ``is_proven``: the caller tells it from every other by other means, so that
+    ``names_its_place``: the document itself names its purpose, which the caller compares; it may be one
+    that an older release sealed. ``is_proven``: the caller identifies it by other means, so that
     it needs no seal.
     """
     if not content.startswith((_MAGIC, _UNBOUND)):

@@ -173,7 +173,7 @@ def _struct_fields(type_: pa.StructType, where: str) -> tuple[Field, ...]:
 
 
 def check_and_cast(table: pa.Table, schema: TableSchema, table_name: str) -> pa.Table:
-    """Return ``table`` as ``schema`` has it: columns matched by name and cast where no value changes."""
+    """Bring ``table`` to ``schema``: match columns by name, and cast where no value changes."""
     pairs, differences = _pair(table, schema)
     for column, values in pairs:
         if not pa.types.is_null(values.type):
@@ -207,7 +207,7 @@ def _pair(table: pa.Table, schema: TableSchema) -> tuple[list[tuple[Column, pa.C
 
 
 def type_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
-    """Return what keeps values of an Arrow type from being stored in ``column``; nested fields one by one."""
+    """Explain why values of an Arrow type cannot be stored in ``column``, each nested field by itself."""
     given = _value_type(given)
     if pa.types.is_null(given):
         return []

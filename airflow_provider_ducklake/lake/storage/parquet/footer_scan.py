@@ -270,7 +270,7 @@ class _Scan:
 
 
 def _check_order(number: int, last: int = -1) -> None:
-    """Refuse ids of fields that no writer has, and of which readers make different things."""
+    """Refuse ids of fields that no writer writes, and that readers interpret differently."""
     if not last < number <= _LAST_ID:
         raise ValueError("fields are not in order")
 

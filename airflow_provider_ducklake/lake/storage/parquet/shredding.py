@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _MOST_LEAVES = 64
 _DEEPEST = 8
-_MOST_PLACES = 512  # that are looked at, of which each takes milliseconds
+_MOST_PLACES = 512  # that are examined; each takes milliseconds
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _PRECISIONS = (9, 18, 38)
 _OTHERS = frozenset(
@@ -223,7 +223,7 @@ def _scalars(values: pa.Array, kinds: pa.Array, type_: pa.DataType) -> tuple[pa.
 def _objects(
     metadata: pa.Array, values: pa.Array, kinds: pa.Array, shape: Shape
 ) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return which values are objects, their fields in a shape, and objects of the other fields.
+    """Split values: which are objects, their fields in a shape, and objects of the other fields.
 
     No object may stay in one piece: readers take a file for damaged that has one beside ``typed_value``.
     """
@@ -237,7 +237,7 @@ def _objects(
 
 
 def _others(metadata: pa.Array, objects: Objects, known: frozenset[str]) -> pa.Array:
-    """Return objects of the fields that have none of the known names; NULL where there are none."""
+    """Return objects of the fields outside the shape; NULL if there are none."""
     others = pa.nulls(len(metadata), VALUES)
     has_others = pc.invert(objects.has_only(known))
     if not pc.any(has_others).as_py():
@@ -279,14 +279,14 @@ def _is(kinds: pa.Array, kind: int) -> pa.Array:
 
 
 def _spread(there: pa.Array, is_there: pa.Array) -> pa.Array:
-    """Return what there is where it is, and NULL elsewhere."""
+    """Spread values over the rows that have one; the others are NULL."""
     if len(there) == len(is_there):
         return there
     places = pc.subtract(pc.cumulative_sum(is_there.cast(pa.int64())), 1)
     return there.take(pc.if_else(is_there, places, pa.scalar(None, pa.int64())))
 
 
-# Rows as a file has them that shreds their variants; of which shape, its first rows say.
+# Rows as a file has them that shreds their variants; its first rows decide the shape.
 
 
 _METADATA = pa.field("metadata", pa.binary(), nullable=False)
@@ -306,7 +306,7 @@ def shapes_of(rows: pa.Table, schema: TableSchema) -> dict[int, Shape]:
 def _shape(variants: pa.ChunkedArray) -> Shape:
     try:
         return shape_of(*_parts(variants.combine_chunks()))
-    except _DAMAGED:  # of rows that nobody looks at, as those of another's file
+    except _DAMAGED:  # of rows that are not checked, as those of an added file
         return WHOLE
 
 
