@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.versions import WriteVersion
 
 
-_KEY_BYTES = "key_bytes"  # no option of the format: what is known of the lake
+_KEY_BYTES = "key_bytes"  # no option of the format: a fact about the lake
 SKIP_STATS_COLUMNS = "skip_stats_columns"  # of a table only: ids of columns without bounds
 
 
@@ -265,5 +265,5 @@ class Options:
         return self.integer("data_inlining_row_limit") > 0
 
     def is_set(self, key: str) -> bool:
-        """Whether somebody stored the option; our own defaults apply only where nobody did."""
+        """Return True if a client stored the option; our own defaults apply only if none did."""
         return key in self.texts

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# The scalar types: one row each, with every fact that the format and the pure rules know of it.
+# The scalar types: one row each, with every fact that the format and the pure rules use.
 #
 # What Arrow, Spark and the catalog databases make of a type stands in one table each, with exactly the rows
 # of this one: ``storage/parquet/scalars.py``, ``spark/types/spark_types.py``,
@@ -50,7 +50,7 @@ class Kind(Enum):
     VARIANT = auto()
     GEOMETRY = auto()
     NULL = auto()  # every value is NULL
-    OTHER = auto()  # values of which nothing is known here
+    OTHER = auto()  # types without rules here
     NESTED = auto()
 
 
@@ -80,10 +80,10 @@ class Exact(Enum):
 
 @dataclass(frozen=True)
 class Scalar:
-    """What is known of a scalar type.
+    """The facts of a scalar type.
 
     ``sql`` are DuckDB's spellings of it, ``aliases`` those that a catalog's text may have besides its name.
-    Numbers have ``bits``. Times count ``per_second`` units a second, of which each value has a multiple of
+    Numbers have ``bits``. Times count ``per_second`` units a second, and each value is a multiple of
     ``step``, and are those of UTC where ``zoned``.
     """
 

@@ -66,7 +66,7 @@ class GeometryStats:
     types: frozenset[str] = frozenset()
 
     def merge(self, other: GeometryStats) -> GeometryStats:
-        """Return what is true of both."""
+        """Merge the statistics of two sets of geometries."""
         box = tuple(_together(one, another) for one, another in zip(self.box, other.box, strict=True))
         x, y, z, m = box
         return GeometryStats((x, y, z, m), self.types | other.types)
@@ -77,12 +77,12 @@ class GeometryStats:
         return all(math.isfinite(side) for sides in self.box if sides is not None for side in sides)
 
     def without_box(self) -> GeometryStats:
-        """Return what is left where the box would leave some geometries out."""
+        """Drop the box, if it would leave some geometries out."""
         return GeometryStats(types=self.types)
 
     @property
     def surroundings(self) -> Box | None:
-        """A rectangle with the box in it, however its text was rounded; None: nothing is known of it."""
+        """A rectangle around the box, however its text was rounded; None: unknown."""
         (x, y, *_) = self.box
         if x is None or y is None:
             return None
@@ -106,7 +106,7 @@ class GeometryStats:
 
     @classmethod
     def of_text(cls, text: str | None) -> GeometryStats | None:
-        """Return what a text says; None: nothing that can be relied on."""
+        """Parse the statistics of geometries; None: nothing reliable."""
         try:
             found = json.loads(text or "")
             sides, types = found["bbox"], found["types"]
@@ -143,7 +143,7 @@ def type_name(number: int) -> str | None:
     return _TYPES[type_] + _DIMENSIONS[dimensions]
 
 
-# Well-known binary: where a geometry ends, and the box around it as DuckDB's ``&&`` sees it.
+# Well-known binary: where a geometry ends, and the box around it as DuckDB's ``&&`` computes it.
 #
 # *Source:* docs/sources.md, geometries. A box is that of the vertices one after the other: a NaN takes the
 # place of what was before it, and is replaced by what comes after. A point of NaNs only is empty.
@@ -206,7 +206,7 @@ class _Walk:
     as_duckdb: bool
 
     def end(self, start: int, depth: int, within: int | None) -> int:
-        """Return where the geometry at ``start`` ends; ``within`` is the type of the one around it."""
+        """Return the end of the geometry at ``start``; ``within`` is the type of the one around it."""
         if depth > (_DEEPEST_OF_DUCKDB if self.as_duckdb else _DEEPEST):
             raise ValueError("its collections are nested too deeply")
         if self.data[start] > 1:

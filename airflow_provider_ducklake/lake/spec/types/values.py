@@ -75,7 +75,7 @@ def physical_range(type_: DuckLakeType) -> tuple[int, int]:
 
 
 def units_per_second(type_: DuckLakeType) -> Fraction:
-    """Return how many units of a date's or timestamp's physical form a second has."""
+    """Return the number of units of a date's or timestamp's physical form in a second."""
     row = type_.facts
     return Fraction(1, _DAY_SECONDS) if row.kind is Kind.DATE else Fraction(row.per_second)
 
