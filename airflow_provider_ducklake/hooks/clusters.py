@@ -49,7 +49,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a manager says of an application: how it is, in its own words, and where its pages are.
+    """A manager's report on an application: its state, the manager's word for it, and its web page.
 
     ``spark_id`` is what Spark itself calls it.
     """
@@ -61,7 +61,7 @@ class Application:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Return True if the application has ended."""
         return self.state is not State.RUNNING
 
 
@@ -96,7 +96,7 @@ class ClusterManager(ABC):
         """Return the ids of the applications that are marked as the job's, with the errors of ``find``."""
 
     def runs(self, application_id: str, job_id: str) -> bool:
-        """Whether an application is the job's: marked as that, or gone; with the errors of ``find``.
+        """Return True if an application is the job's: marked as that, or gone; with the errors of ``find``.
 
         The id may come from anywhere.
         """
@@ -117,7 +117,7 @@ class ClusterManager(ABC):
 
     @abstractmethod
     def kill(self, application_id: str) -> None:
-        """Have the manager end an application, with the errors of ``look``."""
+        """Ask the manager to end an application, with the errors of ``look``."""
 
     def stop(self, application_id: str) -> Application:
         """End an application if it runs, and wait a while until it has ended."""
@@ -511,7 +511,7 @@ def as_arguments(manager: ClusterManager) -> dict[str, Any]:
 
 
 def can_be_sent(manager: ClusterManager) -> bool:
-    """Whether a manager can be made again elsewhere."""
+    """Return True if a manager can be made again elsewhere."""
     return not (isinstance(manager, Yarn) and manager.auth is not None)
 
 

@@ -1,4 +1,4 @@
-"""What the installed Airflow has: each thing that not every supported one has is asked for here.
+"""Feature detection: what the installed Airflow has and other supported ones lack.
 
 ``ALIASES_KEEP_ASSETS`` (3.3): Airflow shows an asset that came through an alias; in 3.1 such an event with a
 list in it fails the task. ``ACK_STREAMS`` (3.3): triggers of one lake share a stream that says which of their

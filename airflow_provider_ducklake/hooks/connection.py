@@ -1,4 +1,4 @@
-"""What a DuckLake connection says, checked: Airflow itself stores whatever it is given.
+"""Read and check a DuckLake connection: Airflow itself stores any values.
 
 DuckDB's ATTACH statement of its lake holds no password: DuckDB's clients of PostgreSQL and MySQL take it from
 the environment (``PGPASSWORD``, ``MYSQL_PWD``) or from a secret of DuckDB's.

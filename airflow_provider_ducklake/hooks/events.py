@@ -39,14 +39,14 @@ _FOUND_LATER = AssetAlias("ducklake", group=GROUP)
 
 
 class LakeTask(Protocol):
-    """What is asked of an operator or a sensor here."""
+    """The part of an operator or a sensor that is used here."""
 
     ducklake_conn_id: str
     inlets: list[Any]
 
 
 class LakeOperator(Protocol):
-    """What is asked of an operator that changes tables."""
+    """The part of an operator that changes tables."""
 
     ducklake_conn_id: str
     asset_events: bool
@@ -174,7 +174,7 @@ def _uri(outlet: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What one look at a lake showed: snapshots after ``start`` count, and ``newest`` was the newest."""
+    """The result of one poll of a lake: snapshots after ``start`` count, and ``newest`` was the newest."""
 
     start: int
     newest: int

@@ -126,7 +126,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What a verb says of itself: what it reads by the names in its queries, and at which snapshot.
+    """A verb's reads, by the names in its queries, and their snapshot.
 
     ``writes`` are the tables that it is to change, as far as its arguments name them.
     """
@@ -141,7 +141,7 @@ class Flow:
 
 
 class LakeOperator(Protocol):
-    """What is asked of an operator here."""
+    """The part of an operator that is used here."""
 
     ducklake_conn_id: str
     done: Done

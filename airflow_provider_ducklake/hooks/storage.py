@@ -118,7 +118,7 @@ def _amazon_keys(connection: Connection, extra: Mapping[str, Any]) -> dict[str, 
 
 
 def _keys_of_role(conn_id: str) -> dict[str, Any]:
-    """Have Airflow's Amazon provider take on the role or the profile; its keys are good for a while."""
+    """Take on the role or the profile by Airflow's Amazon provider; its keys expire after a while."""
     try:
         from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook  # noqa: PLC0415 - optional
     except ImportError:
@@ -324,7 +324,7 @@ def _maybe_missing(directory: str, settings: SubmitSettings) -> str | None:
 
 
 def _is_brought(connector: Connector, settings: SubmitSettings) -> bool:
-    """Whether something of another name may well bring a connector: an own build, or cloud bundles."""
+    """Return True if a jar of another name may bring a connector: an own build, or cloud bundles."""
     word = {"hadoop-aws": "aws", "hadoop-azure": "azure"}.get(connector.artifact, "gcs")
     return any(word in one or "hadoop-cloud" in one for one in settings.artifacts)
 

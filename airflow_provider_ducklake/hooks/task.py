@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Done:
-    """What a try of a task did, for those who ask when it has ended.
+    """What a try of a task did, for callers after its end.
 
     Which snapshots it made and read, and where the pages of its Spark application are.
     """
@@ -73,7 +73,7 @@ _CURABLE = (CatalogUnavailableError, LockTimeoutError, CatalogRefusedError, Cata
 
 
 def is_incurable(error: BaseException) -> bool:
-    """Whether the next try would meet an error again: what a person gave or left is wrong."""
+    """Return True if the next try would get the error again: a person has to correct something."""
     return isinstance(error, _INCURABLE) and not isinstance(error, _CURABLE)
 
 
@@ -126,7 +126,7 @@ class TaskLog:
 
 
 class LogsInLines:
-    """Of operators, hooks, sensors and triggers, before Airflow's base class: no value breaks a line."""
+    """Mixin of operators, hooks, sensors and triggers, before Airflow's base: no value breaks a line."""
 
     @property
     def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
@@ -135,7 +135,7 @@ class LogsInLines:
 
 
 class ShownByName:
-    """Of operators and sensors, before Airflow's base class: its pages say "DuckLake insert" of them."""
+    """Mixin of operators and sensors, before Airflow's base: its pages show names as "DuckLake insert"."""
 
     custom_operator_name: str
 
@@ -163,7 +163,7 @@ class _OfTask(logging.Handler):
 
 @contextmanager
 def verbs_logged_by(log: Any) -> Iterator[None]:  # noqa: ANN401 - Airflow's logger
-    """Have a task's logger say what verbs say, as long as this lasts."""
+    """Copy the log lines of verbs to a task's logger, as long as this lasts."""
     handler = _OfTask(log)
     before = _VERBS.level, _VERBS.propagate
     _VERBS.addHandler(handler)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LakeTask(ShownByName, LogsInLines):
-    """What operators share, with Spark and without: their name on Airflow's pages, log and lineage."""
+    """The common base of operators, with Spark and without: name on Airflow's pages, log, lineage."""
 
     ducklake_conn_id: str
     done: Done

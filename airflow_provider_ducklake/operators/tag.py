@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TagAction(StrEnum):
-    """What becomes of a tag."""
+    """What the task does with a tag."""
 
     TAG = "tag"
     UNTAG = "untag"

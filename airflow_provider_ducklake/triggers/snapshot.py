@@ -249,7 +249,7 @@ class Presence:
 
 
 def _passes(error: Exception) -> bool:
-    """Whether waiting may cure an error: a driver that is not installed here stays so."""
+    """Return True if waiting may cure an error: a driver that is not installed here stays so."""
     is_missing_driver = isinstance(error.__cause__, ImportError)
     return isinstance(error, DuckLakeError) and not is_incurable(error) and not is_missing_driver
 
@@ -365,7 +365,7 @@ class PollStream(SharedStreamProducer):
                 yield one, one
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Have watchers forget their events of these polls, unless one of them may not have been stored."""
+        """Make watchers drop their events of these polls, unless one of them may not have been stored."""
         for item in batch:
             if item.outcome.failed == 0:
                 for stored in item.broker_payload.when_stored:

@@ -172,14 +172,14 @@ class Polled:
 
 
 class Interest:
-    """Which polls may hold news of one table: only these are worth a look."""
+    """Selects the polls that may have changes of one table: only these are examined."""
 
     def __init__(self, table: QualifiedName) -> None:
         self._name = table.folded
         self._lake_number, self._seen, self._table_id = -1, -1, -1
 
     def is_touched(self, polled: Polled) -> bool:
-        """Whether anything was recorded of the table, or of another of its name, since ``note``."""
+        """Return True if anything was recorded of the table, or of another of its name, since ``note``."""
         if polled.lake_number != self._lake_number or polled.known_since > self._seen:
             return True
         if polled.table_ids.get(self._name, -1) != self._table_id:
@@ -459,7 +459,7 @@ class TableWatcher:
         self._interest.note(polled)
 
     async def arrived(self, range_id: str) -> None:
-        """Note that an event was stored by Airflow."""
+        """Record that Airflow stored an event."""
         async with self._saving:
             assert self._mark is not None
             await self._save(self._mark.arrived(range_id))

@@ -482,7 +482,7 @@ class LakeReads:
         return ChangeFeed(plan, self._lake.locate)
 
     def is_unchanged(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool:
-        """Whether no snapshot after one, up to another, changed a table; False where one has expired."""
+        """Return True if no snapshot after one, up to another, changed a table; False if one has expired."""
         with self._lake.reading() as connection:
             newer = read_snapshots.which_newer(self._lake.catalog.tables, after).ask(connection)
         between = [one for one in newer if one.id <= upto]

@@ -259,7 +259,7 @@ class LakeWrites:
             return watermarks.read(self._lake.catalog, watcher)
 
     def note_watermark(self, watcher: Consumer, state: str) -> None:
-        """Note what a watcher of the lake has reported, in a table of the provider's; makes no snapshot."""
+        """Store a watcher's position, in a table of the provider; makes no snapshot."""
         self._lake.refuse_unwritable()
         with self._lake.translated():
             watermarks.note(self._lake.catalog, watcher, state)
@@ -405,7 +405,7 @@ class LakeWrites:
             return read.next_column_id(connection, self._lake.catalog.tables, table.table_id)
 
     def has_live_rows(self, table: TableSnapshot) -> bool:
-        """Whether the table has a live data file, or live inlined rows."""
+        """Return True if the table has a live data file, or live inlined rows."""
         return BaseRows(self._lake.catalog, self._lake.reading).has_live(table)
 
     def keyed_commit(
@@ -491,7 +491,7 @@ def open_documents(lake: OpenLake, key_file: str | None) -> None:
 
 
 def seal_documents(lake: OpenLake) -> None:
-    """Have documents be sealed from now on."""
+    """Seal job documents from now on."""
     if not lake.encrypted:
         return
     from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy

@@ -82,10 +82,10 @@ class LakeObserver(Protocol):
     """Is notified of the tables read and written through an open lake. Its methods must not raise."""
 
     def has_read(self, table: QualifiedName) -> None:
-        """Note a table whose rows were asked for, by its name in the catalog."""
+        """Receive a table whose rows were read, by its name in the catalog."""
 
     def has_written(self, tables: Sequence[QualifiedName]) -> None:
-        """Note the tables that a snapshot changed: after its commit, also one found to be made before."""
+        """Receive the tables that a snapshot changed: after its commit, even one by an earlier try."""
 
 
 def _close_idle(engine: Engine, process: int) -> None:
@@ -300,5 +300,5 @@ def _lacking(dialect: CatalogDialect, error: DBAPIError) -> str:
 
 
 def _is_connection_error(error: DBAPIError) -> bool:
-    """Whether connecting itself failed; such an error has no statement, as one of COMMIT."""
+    """Return True if connecting itself failed; such an error has no statement, as one of COMMIT."""
     return error.statement is None or "file is not a database" in str(error.orig)

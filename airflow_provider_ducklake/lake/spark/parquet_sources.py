@@ -97,7 +97,7 @@ def marked(type_: pa.DataType, leaves: Iterator[pq.ColumnSchema]) -> pa.DataType
 
 
 def has_int96(type_: pa.DataType) -> bool:
-    """Whether a column of a source has a leaf that is INT96."""
+    """Return True if a column of a source has a leaf that is INT96."""
     return bool(type_ == INT96) or any(has_int96(one.type) for one in children_of_field(type_))
 
 
@@ -349,7 +349,7 @@ _ONLY_FOR_ARROW = {"UNKNOWN", "TIME", "UUID", "FLOAT16", "INTERVAL", "GEOMETRY",
 
 
 def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
-    """Whether Spark's reader refuses a column of the file, or reads it as another type than DuckDB."""
+    """Return True if Spark's reader refuses a column of the file, or reads it as another type than DuckDB."""
     metadata = parquet.metadata
     leaves = [metadata.schema.column(place) for place in range(len(metadata.schema))]
     return (

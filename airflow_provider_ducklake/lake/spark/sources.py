@@ -95,7 +95,7 @@ def read_all(spark: SparkSession, datasets: Mapping[str, Dataset]) -> dict[str, 
 
 
 def show_as(df: DataFrame, name: str) -> None:
-    """Have queries of the DataFrame's session see its rows under a name.
+    """Make the DataFrame's rows a view of its session.
 
     A view of that name goes first: where Spark replaces one, it forgets what was cached of it.
     """
@@ -302,7 +302,7 @@ def _of_only_dataset(source: Source, error: Exception, said: Sequence[str]) -> D
 
 
 def _is_of(given: str, path: str) -> bool:
-    """Whether a file is one of those that a path names, in which Spark's patterns may be."""
+    """Return True if a file is one of those that a path names, in which Spark's patterns may be."""
     fixed = re.split(r"[*?\[{]", own_path(given), maxsplit=1)[0].rstrip("/")
     scheme = re.compile(r"[a-z0-9]+://")
     return scheme.sub("", path, count=1).startswith(scheme.sub("", fixed, count=1))

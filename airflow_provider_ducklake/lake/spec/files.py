@@ -96,7 +96,7 @@ class DataFile:
 
     @property
     def live_count(self) -> int:
-        """How many rows the lake shows of it."""
+        """The number of its rows that the lake shows."""
         return self.record_count - (self.deletes.delete_count if self.deletes else 0)
 
 
@@ -326,7 +326,7 @@ class ColumnStats:
 
     @property
     def bounds_unknown(self) -> bool:
-        """Whether values exist (or may exist) that the bounds do not cover."""
+        """Return True if values exist (or may exist) that the bounds do not cover."""
         if self.min_value is not None and self.max_value is not None:
             return False
         if self.extra_stats is not None:  # the format's statistics of geometries instead
@@ -508,7 +508,7 @@ def blob_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None
 
 
 def fits(value: object) -> bool:
-    """Whether a bound of a file's statistics can be the value itself."""
+    """Return True if a bound of a file's statistics can be the value itself."""
     return not isinstance(value, bytes) or len(value) <= STRING_BOUND_BYTES
 
 
@@ -542,7 +542,7 @@ _UTF8_KIND, _UTF8_CONTINUATION = 0b1100_0000, 0b1000_0000
 
 @dataclass(frozen=True, slots=True)
 class InlinedForm:
-    """What a database takes as columns and values of tables for inlined rows.
+    """The columns and values that a database accepts in tables for inlined rows.
 
     ``native``: the kinds of types whose values it gets as they are, besides whole numbers of up to 64 bits;
     all others are texts. ``finest_clock``: the most units a second of a time of day. ``kept_names``: names,

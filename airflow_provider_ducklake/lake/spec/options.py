@@ -255,13 +255,13 @@ class Options:
 
     @property
     def writer(self) -> WriteVersion:
-        """What the lake's version asks of a writer; where no row says the version, that of new lakes."""
+        """The rules of the lake's version for a writer; without a row for it, those of new lakes."""
         text = self.texts.get("version")
         return write_version(DEFAULT if text is None else SpecVersion.parse(text))
 
     @property
     def allows_inlining(self) -> bool:
-        """Whether small inserts may go to the catalog, so that some column names are taken."""
+        """Return True if small inserts may go to the catalog, so that some column names are taken."""
         return self.integer("data_inlining_row_limit") > 0
 
     def is_set(self, key: str) -> bool:

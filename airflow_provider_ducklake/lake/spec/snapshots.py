@@ -39,7 +39,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """What the author says of a commit; ``extra`` is stored as JSON in ``commit_extra_info``."""
+    """The author's description of a commit; ``extra`` is stored as JSON in ``commit_extra_info``."""
 
     author: str | None = None
     message: str | None = None
@@ -75,7 +75,7 @@ class CommittedSnapshot:
 
     @property
     def is_earlier(self) -> bool:
-        """Whether the snapshot was there already."""
+        """Return True if the snapshot was there already."""
         return bool(self.records)
 
     @classmethod
@@ -279,5 +279,5 @@ class RestoredTable:
 
     @property
     def is_new(self) -> bool:
-        """Whether the restore created the table."""
+        """Return True if the restore created the table."""
         return self.source_id != self.table_id

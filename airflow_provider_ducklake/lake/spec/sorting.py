@@ -68,7 +68,7 @@ class SortField:
         return None if tree is None or isinstance(tree, Name) else computed(tree, schema)
 
     def mentions(self, column: Column) -> bool:
-        """Whether the expression needs the column; in doubt it does."""
+        """Return True if the expression needs the column; in doubt it does."""
         if self.column_name is not None:
             return fold(self.column_name) == fold(column.name)
         if self._tree is None or has_subquery(self._tree):

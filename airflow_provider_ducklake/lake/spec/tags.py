@@ -45,7 +45,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class TagResult:
-    """What became of a tag: the snapshot that it names, or named before it was removed.
+    """The result of a tagging: the snapshot that the tag names, or named before it was removed.
 
     ``moved_from`` is the snapshot that it named before; ``is_earlier``: nothing was changed, as it was so
     already or an earlier try of the same task had done it.
@@ -81,7 +81,7 @@ def _problem(name: str) -> str | None:
 
 
 def is_tag(at: object) -> bool:
-    """Whether what names a snapshot names a tag.
+    """Return True if what names a snapshot names a tag.
 
     >>> is_tag("tag:q3-close"), is_tag(7)
     (True, False)
@@ -110,7 +110,7 @@ _ALIAS = re.compile(r'"((?:[^"]|"")*)"')
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
-    """What a view shows."""
+    """The definition of a view."""
 
     sql: str
     dialect: str = "duckdb"
@@ -193,7 +193,7 @@ class MacroOverload:
 
 @dataclass(frozen=True, slots=True)
 class MacroDefinition:
-    """What a macro stands for; a call takes the overload that its arguments fit."""
+    """The definition of a macro; a call takes the overload that its arguments fit."""
 
     overloads: tuple[MacroOverload, ...]
     is_table: bool = False
@@ -215,7 +215,7 @@ _OF_SQLITE = (".sqlite", ".sqlite3", ".db")
 
 
 class ExportFormat(StrEnum):
-    """What a frozen catalog is a file of."""
+    """The database of a frozen catalog's file."""
 
     DUCKDB = "duckdb"
     SQLITE = "sqlite"

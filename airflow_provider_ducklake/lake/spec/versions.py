@@ -54,7 +54,7 @@ class SpecVersion(Enum):
 
 
 class Feature(StrEnum):
-    """What not every version that we write has, in the reference's words."""
+    """A feature that not every version we write has, in the reference's words."""
 
     NESTED_SCHEMAS = "nested schemas"
     VIEW_COLUMN_COMMENTS = "COMMENT ON COLUMN for views"
@@ -71,7 +71,7 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteVersion:
-    """What a spec version asks of a writer, besides the columns of the catalog's fixed tables.
+    """A spec version's rules for a writer, besides the columns of the catalog's fixed tables.
 
     Those are in ``catalog/database/tables.py``, each with the version that brought it.
     ``inlined_columns``: names of the system columns of tables for inlined rows: of the row id, of the
@@ -309,7 +309,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RoleNames:
-    """What the database calls the user, or the role, that has each role of a lake.
+    """The name, in the database, of the user or the role that has each role of a lake.
 
     Raises:
         InvalidNameError: the database could not take a name, or takes it for something else.

@@ -120,7 +120,7 @@ def _weight(token: Token, before: Token | None) -> int:
 
 
 def _is_read_twice_behind(token: Token, before: Token | None, following: Token | None) -> bool:
-    """Whether what comes behind a word is, up to where a condition follows or all around it ends."""
+    """Return True if what comes behind a word is, up to where a condition follows or all around it ends."""
     kind = token.token_type.name
     if kind in _JOINS:
         return before is None or before.token_type.name != "CROSS"

@@ -78,7 +78,7 @@ UPKEEP = frozenset({ChangeKind.MERGE_ADJACENT, ChangeKind.REWRITE_DELETE, Change
 
 
 def changes_table(records: Iterable[ChangeRecord], table_id: int) -> bool:
-    """Whether a snapshot with these records changed a table; upkeep alone only moved its rows."""
+    """Return True if a snapshot with these records changed a table; upkeep alone only moved its rows."""
     return bool({one.kind for one in records if one.object_id == table_id} - UPKEEP)
 
 
@@ -141,7 +141,7 @@ class Span:
     last: SnapshotId | None
 
     def holds(self, snapshot_id: SnapshotId) -> bool:
-        """Whether a snapshot is one of them."""
+        """Return True if a snapshot is one of them."""
         return self.first <= snapshot_id and (self.last is None or snapshot_id <= self.last)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Operation(Enum):
-    """What one of our changes does, where that is finer than the word it is recorded under."""
+    """The operation of one of our changes, finer than its word in ``changes_made``."""
 
     INSERT = "insert into it"
     SEARCH = "change or replace rows of it"

@@ -54,7 +54,7 @@ class FlushedLayout:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What is asked for changes, each once; the field of ``LockedFacts`` with the answer follows each."""
+    """The facts that changes need, each once; the field of ``LockedFacts`` with the answer follows each."""
 
     statistics: tuple[TableId, ...] = ()  # of tables that get rows: tables, columns, retyped
     skips: tuple[TableId, ...] = ()  # tables whose new files or rows get statistics: skipped
@@ -97,7 +97,7 @@ def nothing_needed() -> Needs:
 
 @dataclass(frozen=True, slots=True)
 class LockedFacts:
-    """What the catalog says of what changes ``need``, read under the commit lock on top of ``head``."""
+    """The facts that changes ``need``, read under the commit lock at snapshot ``head``."""
 
     head: SnapshotId
     inlined_form: InlinedForm | None  # of the database
@@ -172,7 +172,7 @@ class Declared(ABC):
 
     @property
     def makes_snapshot(self) -> bool:
-        """Whether a snapshot records it; what does not is written without one where nothing else is."""
+        """Return True if a snapshot records it; a commit of only unrecorded changes makes none."""
         return True
 
     @property
@@ -182,7 +182,7 @@ class Declared(ABC):
 
     @property
     def repeats_deletes(self) -> bool:
-        """Whether its targets lose nothing that they had not lost before."""
+        """Return True if its targets lose nothing that they had not lost before."""
         return False
 
     @property
@@ -191,7 +191,7 @@ class Declared(ABC):
         return None
 
     def makes_layout(self, facts: LockedFacts) -> bool:  # noqa: ARG002 - only what adds rows there asks
-        """Whether it makes a catalog table for inlined rows, since none fits."""
+        """Return True if it makes a catalog table for inlined rows, since none fits."""
         return False
 
     @property

@@ -114,13 +114,13 @@ class ViewDraft:
 
 
 class BaseLake(Protocol):
-    """What a draft asks of the base snapshot; names are compared as DuckDB compares them."""
+    """What a draft reads of the base snapshot; names are compared as DuckDB compares them."""
 
     snapshot_id: SnapshotId
 
     @property
     def writer(self) -> WriteVersion:
-        """What the lake's version asks of a writer."""
+        """The rules of the lake's version for a writer."""
 
     def schema(self, name: SchemaPath) -> SchemaDraft | None:
         """Return a schema."""
@@ -164,7 +164,7 @@ class LakeDraft:
 
     @property
     def changes(self) -> list[Change]:
-        """What a commit has to do: drops, then what is made: schemas, tables, views, macros.
+        """The changes to commit: drops, then new schemas, tables, views and macros.
 
         Each kind is in the order of its making, but scalar macros come before table macros, as the
         reference numbers them.
@@ -292,11 +292,11 @@ class LakeDraft:
         return ViewDraft(base.id, schema.ref, base.name, base)
 
     def put(self, table: TableDraft) -> None:
-        """Note what an edit made of a table."""
+        """Keep an edited table."""
         self._tables[table.ref] = table
 
     def put_view(self, view: ViewDraft) -> None:
-        """Note what an edit made of a view."""
+        """Keep an edited view."""
         self._views[view.ref] = view
 
     def check_free(self, name: QualifiedName) -> None:

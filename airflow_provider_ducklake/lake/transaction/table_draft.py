@@ -151,7 +151,7 @@ class TableDraft:
         return resolve_path(self.columns, path, str(self.name))
 
     def has(self, path: str) -> bool:
-        """Whether there is a column of that dotted path."""
+        """Return True if there is a column of that dotted path."""
         try:
             self.find(path)
         except ColumnNotFoundError:
@@ -469,6 +469,6 @@ def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:
 
 
 def _same_sign(old: DuckLakeType, new: DuckLakeType) -> bool:
-    """Whether partition values, buckets too, are the same for both types."""
+    """Return True if partition values, buckets too, are the same for both types."""
     integers = old.facts.kind is new.facts.kind is Kind.INTEGER
     return integers and old.facts.signed == new.facts.signed

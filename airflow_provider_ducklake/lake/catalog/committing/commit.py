@@ -112,7 +112,7 @@ class PlannedCommit:
 
     @property
     def makes_snapshot(self) -> bool:
-        """Whether anything changes that has versions; what is consumed is noted without a snapshot, too."""
+        """Return True if a versioned object changes; a consumer's position alone makes no snapshot."""
         return any(change.makes_snapshot for change in self.changes)
 
     @property

@@ -73,7 +73,7 @@ def check_overlap(
 
 @dataclass(frozen=True)
 class _Since:
-    """What became of a table from ``base``, left out, to ``head``, as far as a change of it minds."""
+    """A change of a table, and what others did to the table after ``base``, up to ``head``."""
 
     connection: Connection
     catalog: Catalog

@@ -269,7 +269,7 @@ def _in_a_hurry(connection: Any) -> Iterator[None]:  # noqa: ANN401 - a LimitedC
 
 
 def _leave_connections_to_their_process(engine: Engine) -> None:
-    """Have a forked process open its own connections: two processes must not share one."""
+    """Make a forked process open its own connections: two processes must not share one."""
 
     @event.listens_for(engine, "connect")
     def note_process(_connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
@@ -683,7 +683,7 @@ class AnswerWait:
         self.has_heard = False
 
     def heard(self, byte_count: int) -> None:
-        """Note that a part of the answer came: it buys the time that it may take at the least speed."""
+        """Record a part of the answer: it extends the limit by its time at the lowest accepted speed."""
         self.has_heard = True
         self._bought = min(self._bought + byte_count / _BYTES_PER_SECOND, (_LONGEST - 1) * self._limit)
 

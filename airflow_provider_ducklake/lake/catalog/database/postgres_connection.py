@@ -82,7 +82,7 @@ class LimitedConnection(psycopg.Connection[Any]):
             raise
 
     def _piece(self, ready: int) -> int:
-        """Return how many bytes are read or written at once; notices count as rows do."""
+        """Return the number of bytes to read or write at once; notices count as rows do."""
         if not ready & psycopg.waiting.READY_R:
             return _PIECE_BYTES
         waiting = fcntl.ioctl(self.pgconn.socket, termios.FIONREAD, bytes(4))

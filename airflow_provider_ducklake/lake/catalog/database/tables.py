@@ -208,7 +208,7 @@ def catalog_table(name: str, metadata: MetaData, *columns: Column[Any], **option
 
 
 def is_needed(column: Column[Any]) -> bool:
-    """Whether no writer leaves a column of the catalog without a value."""
+    """Return True if no writer leaves a column of the catalog without a value."""
     return isinstance(column.type, CatalogType) and column.type.is_needed
 
 
@@ -640,7 +640,7 @@ class CatalogTables:
         return self._tables.items()
 
     def __contains__(self, name: str) -> bool:
-        """Whether the version has that table."""
+        """Return True if the version has that table."""
         return name in self._tables
 
 

@@ -325,5 +325,5 @@ def _all_at_once(statement: Insert, names: tuple[str, ...]) -> Insert:
 
 
 def _has_simple_columns(statement: Insert, names: Sequence[str]) -> bool:
-    """Return True if no column is itself a list, which cannot be told from a list of lists."""
+    """Return True if no column is itself a list, which would look like a list of lists."""
     return all(isinstance(statement.table.c[name].type, CatalogType) for name in names)

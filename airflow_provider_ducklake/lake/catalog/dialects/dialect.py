@@ -219,11 +219,11 @@ class CatalogDialect(ABC):
 
     @abstractmethod
     def is_lost_race(self, error: DBAPIError) -> bool:
-        """Whether another writer came first, by the driver's error code: starting again may succeed."""
+        """Return True if another writer came first, by the driver's error code: a retry may succeed."""
 
     @abstractmethod
     def is_lock_timeout(self, error: DBAPIError) -> bool:
-        """Whether a lock was not free for as long as the database waits, by the driver's error code."""
+        """Return True if the database timed out waiting for a lock, by the driver's error code."""
 
     def lock_holder(self, error: DBAPIError) -> str:
         """Describe the holder of the lock of such an error, if it is known."""
@@ -231,11 +231,11 @@ class CatalogDialect(ABC):
         return next(filter(None, notes), "another session, which the database does not name")
 
     def is_refusal(self, error: DBAPIError) -> bool:  # noqa: ARG002 - most databases leave it open
-        """Whether an error of COMMIT says that it did not happen."""
+        """Return True if an error of COMMIT proves that it did not happen."""
         return False
 
     def is_missing_right(self, error: DBAPIError) -> bool:  # noqa: ARG002 - a file has no users
-        """Whether the database says that its user may not do this, by the driver's error code."""
+        """Return True if the database's user may not do this, by the driver's error code."""
         return False
 
     def lacking_rights(self, error: DBAPIError) -> str:  # noqa: ARG002 - MySQL's error says it
@@ -306,7 +306,7 @@ class CatalogDialect(ABC):
         return Question(_columns_like(type(self), schema, len(like)), _by_table, values_of(patterns))
 
     def has_table(self, connection: Connection, name: str, schema: str | None) -> bool:
-        """Whether the database has a table of that name."""
+        """Return True if the database has a table of that name."""
         return name in self.which_columns((name,), schema).ask(connection)
 
     def table_names(self, connection: Connection, schema: str | None) -> set[str]:

@@ -192,14 +192,14 @@ class DuckDbDialect(CatalogDialect):
         return row
 
     def is_lost_race(self, error: DBAPIError) -> bool:
-        """Whether a conflict is what a transaction failed for: a disk makes it fail, too."""
+        """Return True if a conflict is what a transaction failed for: a disk makes it fail, too."""
         if isinstance(error.orig, duckdb.TransactionException):
             is_conflict = any(word in str(error.orig) for word in _CONFLICTS)
             return is_conflict and not self.is_refusal(error)
         return isinstance(error.orig, duckdb.ConstraintException)
 
     def is_refusal(self, error: DBAPIError) -> bool:
-        """Whether the disk did not take the end of the transaction, because it is full, say."""
+        """Return True if the disk did not take the end of the transaction, because it is full, say."""
         return _NOT_WRITTEN in str(error.orig)
 
     def is_lock_timeout(self, error: DBAPIError) -> bool:  # noqa: ARG002 - open files exclude other processes

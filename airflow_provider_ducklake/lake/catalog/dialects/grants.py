@@ -22,7 +22,7 @@ _ORDER = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Who gets which role on which tables: the rights of a writer by the tables' names."""
+    """A role to grant, the names of its users, and a writer's rights by table name."""
 
     role: Role
     names: RoleNames

@@ -387,6 +387,6 @@ class PostgresDialect(CatalogDialect):
         return f"The user {found.person} lacks {found.lacking} on {named[0]}."
 
     def is_refusal(self, error: DBAPIError) -> bool:
-        """Whether the server answered: the statements come with the COMMIT, and so do their errors."""
+        """Return True if the server answered: the statements come with the COMMIT, and so do their errors."""
         state = getattr(error.orig, "sqlstate", None)
         return state is not None and not error.connection_invalidated and not state.startswith(_OPEN)

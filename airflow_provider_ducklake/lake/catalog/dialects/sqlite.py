@@ -275,5 +275,5 @@ class SqliteDialect(CatalogDialect):
         return processes_that_lock(Path(self.engine.url.database or ""))
 
     def is_refusal(self, error: DBAPIError) -> bool:
-        """Whether the disk is full: a COMMIT that says so has written no end of its transaction."""
+        """Return True if the disk is full: a COMMIT that says so has written no end of its transaction."""
         return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == _FULL

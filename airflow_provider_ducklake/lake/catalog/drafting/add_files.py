@@ -39,7 +39,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """In what a file may differ from its table."""
+    """The allowed differences between a file and its table."""
 
     hive_partitioning: bool = False
     allow_missing: bool = False
@@ -121,7 +121,7 @@ FORMATS: tuple[Format, ...] = ("iceberg", "delta")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Which table of another format, at what, and what it takes to read it; ``version`` is Delta's."""
+    """A table of another format at a snapshot, with the options to read it; ``version`` is Delta's."""
 
     path: str
     format: str
@@ -247,7 +247,7 @@ def _own_files(lake: OpenLake, draft: TableDraft) -> Iterator[tuple[str, tuple[s
 
 
 def _has_live_rows(file: SourceFile) -> bool:
-    """Whether the metadata says of a file that it has rows, or does not say how many."""
+    """Return True if the metadata says of a file that it has rows, or does not say how many."""
     gone = file.deletes.count if file.deletes is not None else 0
     return file.record_count is None or file.record_count > gone
 

@@ -263,14 +263,14 @@ def _may_hold(catalog: Catalog, record: CommitRecord) -> ColumnElement[bool]:
 
 
 def _may_store_row_ids(file: LiveDataFile, record: CommitRecord) -> bool:
-    """Whether rows of the commit may have come into a file: merged files begin as early as any part."""
+    """Return True if a file may have rows of the commit: merged files begin as early as any part."""
     return (
         file.row_id_start is None or file.partial_max is not None or file.begin_snapshot >= record.snapshot_id
     )
 
 
 def _rows_moved(connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord) -> bool:
-    """Whether rows may have gone to other files, by the commit itself too; also where snapshots expired."""
+    """Return True if rows may have moved to other files, also by the commit or if snapshots expired."""
     before = record.snapshot_id - 1
     after = read_snapshots.which_newer(catalog.tables, before).ask(connection)
     newer = [snapshot for snapshot in after if snapshot.id <= table.snapshot.id]

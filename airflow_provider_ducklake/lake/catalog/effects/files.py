@@ -204,7 +204,7 @@ def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: C
 
 
 def _bounds_are_nan(existing: TableColumnStats, type_: DuckLakeType) -> bool:
-    """Whether NaN is taken for a bound, as the reference does with inlined rows."""
+    """Return True if NaN is taken for a bound, as the reference does with inlined rows."""
     return is_float(type_) and "nan" in (existing.min_value, existing.max_value)
 
 

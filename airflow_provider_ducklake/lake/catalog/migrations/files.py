@@ -274,7 +274,7 @@ def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Locat
 
 
 def needs_copy(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> bool:
-    """Whether a merged file is to be copied: it does not say itself which snapshot each row came by."""
+    """Return True if a merged file must be copied: it lacks the column with each row's snapshot."""
     from airflow_provider_ducklake.lake.storage.moving.restored import check_copyable, is_stamped  # noqa: PLC0415 - heavy
 
     location = locate(file.place.full(data_path)).with_key(file.encryption_key)
@@ -314,7 +314,7 @@ def put_copies(connection: Connection, tables: CatalogTables, copies: Iterable[S
 
 
 def put_stamped(connection: Connection, tables: CatalogTables, stamped: Iterable[tuple[int, int]]) -> None:
-    """Note the newest snapshot of files that have the column already."""
+    """Store the newest snapshot of files that have the column already."""
     file = tables["data_file"]
     statement = (
         update(file).where(file.c.data_file_id == bindparam("id")).values(partial_max=bindparam("newest"))

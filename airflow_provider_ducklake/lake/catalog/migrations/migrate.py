@@ -136,7 +136,7 @@ class _Plan:
 
     @property
     def is_done(self) -> bool:
-        """Whether the catalog has the version, or a newer one."""
+        """Return True if the catalog has the version, or a newer one."""
         return self.version >= self.target
 
     def result(self, to_copy: Collection[MergedFile], *, dry_run: bool) -> MigrationResult:
@@ -178,7 +178,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """How a migration comes to the lake's files; ``refuse`` raises where it cannot."""
+    """A migration's access to the lake's files; ``refuse`` raises if it has none."""
 
     locate: Callable[[str], Location]
     refuse: Callable[[], None]

@@ -116,7 +116,7 @@ def retyped_bounds(connection: Connection, tables: CatalogTables, _version: Spec
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What catalogs before a version need, in words and as a function of a connection and the new tables."""
+    """A step for catalogs before a version: in words, and as a function of a connection and new tables."""
 
     before: SpecVersion
     what: str

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What came after a snapshot: the newest, all that are newer, and the ids of the tables by folded name.
+    """The snapshots after one: the newest, all newer ones, and the ids of the tables by folded name.
 
     Where nothing came, ``table_ids`` is None: they are what they were.
     """

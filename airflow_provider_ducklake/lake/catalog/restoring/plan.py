@@ -129,7 +129,7 @@ class _Since:
     head: Snapshot
 
     def is_as_it_was(self, table_id: TableId) -> bool:
-        """Whether nothing changed a table, or the last that did restored it to this very snapshot."""
+        """Return True if nothing changed a table, or the last that did restored it to this very snapshot."""
         last = max(
             (one.id for one in self.newer if changes_table(one.changes, table_id)), default=self.then.id
         )
@@ -208,7 +208,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is to be restored; ``homes`` are those of the schemas at that snapshot."""
+    """The objects to restore; ``homes`` are the target schemas of the schemas at that snapshot."""
 
     tables: tuple[Pair[TableRow], ...]
     homes: Mapping[SchemaId, Home]
@@ -217,7 +217,7 @@ class Scope:
     schemas: tuple[CreateSchema | DropSchema, ...] = ()
 
     def moves(self, row: TableRow) -> bool:
-        """Whether a table of that snapshot cannot come back under its id: its schema has another one."""
+        """Return True if a table cannot be restored under its id: the id of its schema has changed."""
         return self.homes[row.schema.id].ref != row.schema.id
 
 
@@ -455,7 +455,7 @@ _TOLERANCE = timedelta(minutes=5)  # a clock may be ahead of the catalog's
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """What is to be as it was at a snapshot, time or tag: a table, all of a schema, or (neither) the lake."""
+    """What to restore to a snapshot, time or tag: a table, all of a schema, or (neither) the lake."""
 
     at: int | datetime | str
     table: QualifiedName | None = None
@@ -498,7 +498,7 @@ class PlannedTable:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it is what it was after all."""
+        """Return True if the table matches the target snapshot after all."""
         return self.files.is_nothing and not self.history.inlined and not self.definition
 
     @property
@@ -516,12 +516,12 @@ class PlannedTable:
 
     @property
     def makes_files(self) -> bool:
-        """Whether rows come back in new files."""
+        """Return True if rows come back in new files."""
         return bool(self.files.copied) or self.writes_rows
 
     @property
     def writes_rows(self) -> bool:
-        """Whether rows are rewritten, not with their file."""
+        """Return True if rows are rewritten, not with their file."""
         from_catalog = self.new is not None and bool(self.history.returning)
         return bool(self.files.rewritten) or from_catalog
 
@@ -532,7 +532,7 @@ class PlannedTable:
 
     @property
     def summary(self) -> TableRestoration:
-        """What becomes of it, for the result."""
+        """The action on the table, for the result."""
         now = self.history.now
         fate = Fate.RECREATED if now is None else Fate.CHANGED
         said = TableRestoration.of(self.history.then.table, fate, self.files, self.history.inlined)
@@ -559,12 +559,12 @@ class Planned:
 
     @property
     def has_changes(self) -> bool:
-        """Whether anything is to be done."""
+        """Return True if anything is to be done."""
         return bool(self.tables or self.others or self.dropped)
 
     @property
     def noted(self) -> dict[str, JsonValue]:
-        """What the snapshot says of itself."""
+        """The record of the restore in its snapshot, as JSON."""
         table_ids = frozenset(one.history.row.id for one in self.tables)
         heirs = {one.history.row.id: one.new.uuid for one in self.tables if one.new is not None}
         return RestoreNote(self.then.id, table_ids, heirs).to_json()

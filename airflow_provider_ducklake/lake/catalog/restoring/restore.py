@@ -210,7 +210,7 @@ def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnSta
 
 
 def _is_unordered(column: Column) -> bool:
-    """Whether values of a column, or their texts, are in no order: statistics had better say nothing."""
+    """Return True if values of a column, or their texts, have no order: then bounds are left out."""
     return any(not (one.type.facts.has_stats and one.type.facts.comparable) for one in column.walk())
 
 

@@ -51,7 +51,7 @@ InlinedDeletes: TypeAlias = dict[DataFileId, dict[int, int]]  # positions with t
 
 @dataclass(frozen=True, slots=True)
 class Inlined:
-    """Which catalog tables hold rows and deletes of a table: those registered, with the columns each has."""
+    """The catalog tables with rows and deletes of a table: the registered ones, each with its columns."""
 
     catalog: Catalog
     table: TableSnapshot
@@ -161,7 +161,7 @@ def filled(parts: Iterable[InlinedRows]) -> tuple[InlinedRows, ...]:
 
 
 def has_inlined_data(connection: Connection, catalog: Catalog, table: TableSnapshot) -> bool:
-    """Whether rows visible at the snapshot, or deletes in force there, lie in dynamic catalog tables."""
+    """Return True if dynamic catalog tables hold rows or deletes that the snapshot shows."""
     at, inlined = table.snapshot.id, inlined_of(connection, catalog, table)
     deletes = inlined_delete_table(table.table_id, catalog.tables.metadata_schema)
     asked = {
@@ -175,7 +175,7 @@ def has_inlined_data(connection: Connection, catalog: Catalog, table: TableSnaps
 
 
 def has_inlined_rows(connection: Connection, catalog: Catalog, table_id: int) -> bool:
-    """Whether dynamic catalog tables hold rows of the table, of whatever snapshot."""
+    """Return True if dynamic catalog tables hold rows of the table, of whatever snapshot."""
     layouts = live_layouts(connection, catalog, table_id)
     rows = (bare_table(one.name, catalog.tables) for one in layouts)
     asked = {one.name: _which_any(one, true()) for one in rows}

@@ -210,7 +210,7 @@ def _differences(one: Row[Any], other: Row[Any]) -> set[str]:
 
 
 def is_visible(row: Row[Any], at: int) -> bool:
-    """Whether a versioned row is visible at a snapshot."""
+    """Return True if a versioned row is visible at a snapshot."""
     return row.begin_snapshot <= at and (row.end_snapshot is None or row.end_snapshot > at)
 
 

@@ -328,7 +328,7 @@ class _Conditions:
     def comparable_values(
         self, key: PartitionField, texts: Collection[str | None]
     ) -> tuple[Callable[[ColumnElement[Any]], ColumnElement[Any]], list[ColumnElement[Any]]] | None:
-        """Return how a key's values compare in SQL, and the wanted values; None: the database cannot do it.
+        """Return the SQL comparison of a key's values, and the wanted values; None: the database lacks one.
 
         No value is comparable as NULL: files without a value of the key are not excluded.
         """
@@ -355,7 +355,7 @@ class _Conditions:
         return case((has_shape, self.dialect.bytewise(bound)), else_=None)
 
     def is_exact_decimal(self, type_: DuckLakeType) -> bool:
-        """Whether the database compares all of a decimal's digits."""
+        """Return True if the database compares all of a decimal's digits."""
         return isinstance(type_, DecimalType) and self.dialect.compares_decimals
 
 

@@ -227,7 +227,7 @@ def _sort_spec(rows: Sequence[Row[Any]]) -> SortSpec | None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of a table is wanted: its columns (None: all), and the rows for which a condition is true.
+    """What to read of a table: its columns (None: all), and the rows for which a condition is true.
 
     The files get the statistics of the columns that ``where`` and ``stats_of`` name.
     """

@@ -214,7 +214,7 @@ def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:
 
 
 def _may_be_one_of(path: str, names: Collection[str]) -> bool:
-    """Whether a path may be that of a file with one of the names: most are none, and their keys cost much."""
+    """Return True if a path may end in one of the names: a cheap test before its key is computed."""
     last = path.rpartition("/")[2].casefold()
     return last in names or last in ("", ".", "..") or "%" in path or "\\" in path or not path.isascii()
 
@@ -339,7 +339,7 @@ def _checked(lake_id: str) -> str:
 
 
 def _add_token(catalog: Catalog, table: Table) -> tuple[str, str]:
-    """Note a new token before it is written, and forget those of last week."""
+    """Record a new token before it is written, and remove those of last week."""
     token = str(uuid.uuid4())
 
     def attempt() -> str:

@@ -207,7 +207,7 @@ class CopiedPaths:
                 return None
 
     def _file(self, row: dict[str, Any], kind: str) -> dict[str, Any]:
-        """Note the copy of a file, and return where it lies."""
+        """Record the copy of a file, and return its path."""
         table = self.tables[row["table_id"]]
         path = CatalogPath(row["path"], row["path_is_relative"] is not False)
         source = path.below(table.root(self.data_path), f"Table {table.qualified}")
@@ -241,7 +241,7 @@ _ROWS_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What is to be exported, and where to; see ``Maintenance.export_catalog``.
+    """A snapshot to export, and the target; see ``Maintenance.export_catalog``.
 
     ``key`` is that of the task, which ``starts_over`` where a run of the same name was deleted.
     """
@@ -335,7 +335,7 @@ def _own(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:
 
 
 def _is_earlier(own: FrozenMark, request: ExportRequest) -> bool:
-    """Whether an earlier try exported it since the task was last cleared, and in this very run."""
+    """Return True if an earlier try exported it since the task was last cleared, and in this very run."""
     return request.key is not None and own.generation == request.key.generation and not request.starts_over
 
 

@@ -161,7 +161,7 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class FlushRule:
-    """What is to be flushed: a table, or all of a schema or of the lake that have ``min_rows``.
+    """What to flush: a table, or all of a schema or of the lake that have ``min_rows``.
 
     Rows and deletes count alike. Tables whose option ``auto_compact`` is off have to be named.
     """
@@ -314,7 +314,7 @@ class Flush:
         return plan if wanted and enough and not plan.is_empty and self._can_write(plan) else None
 
     def _can_write(self, plan: FlushPlan) -> bool:
-        """Whether the rows can be written; if not, a table that was named is refused."""
+        """Return True if the rows can be written; if not, a table that was named is refused."""
         if plan.why_not is None:
             return True
         message = f"The inlined rows of {plan.table.name} stay in the catalog: {plan.why_not}."

@@ -134,7 +134,7 @@ class FrozenRows:
         return and_(visible(table, self.at), self._is_of_table(table))
 
     def _has_been(self, table: Table) -> Condition:
-        """Whether a version of something is that of the snapshot, or an older one."""
+        """Return True if a version of something is that of the snapshot, or an older one."""
         return and_(table.c.begin_snapshot <= self.at, self._is_of_table(table))
 
     def _is_of_file(self, name: str) -> Condition:

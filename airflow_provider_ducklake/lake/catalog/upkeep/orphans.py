@@ -52,7 +52,7 @@ FILES_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class OrphanRule:
-    """What a user asked for; times are aware.
+    """The user's arguments; times are aware.
 
     ``stage_ttl``: how long the files of an uncommitted job are kept. ``sole_owner``: the user guarantees
     that no other lake has files below the data path.

@@ -143,7 +143,7 @@ class TypedValue:
 
 @dataclass(frozen=True, slots=True)
 class PathComparison:
-    """What lies at a path in a variant is there, and compares so with a value: see ``variant_paths``."""
+    """The value at a path in a variant exists, and compares so with a value: see ``variant_paths``."""
 
     column_id: ColumnId
     path: tuple[str, ...]
@@ -313,7 +313,7 @@ def _physical(column: Column, text: str) -> Physical:
 
 
 def _has_steps(type_: DuckLakeType) -> bool:
-    """Whether values are whole numbers of a unit: numbers and times."""
+    """Return True if values are whole numbers of a unit: numbers and times."""
     return type_.facts.kind in STEPPED
 
 

@@ -104,7 +104,7 @@ class Evidence:
     box: Box | None = None
 
     def admits(self, value: Physical) -> bool:
-        """Whether the value may be there."""
+        """Return True if the value may be there."""
         key = order(value)
         if (self.low is not None and key < self.low) or (self.high is not None and key > self.high):
             return False
@@ -118,7 +118,7 @@ def may_match(
     types: Mapping[ColumnId, DuckLakeType],
     partition_specs: Mapping[PartitionId, PartitionSpec],
 ) -> bool:
-    """Whether a file may hold a row for which the filter is true, were none of its rows deleted."""
+    """Return True if a file may hold a row for which the filter is true, were none of its rows deleted."""
 
     def judge(condition: Condition | PathCondition) -> bool:
         if isinstance(condition, PathNullTest):
@@ -134,7 +134,7 @@ def may_match(
 
 
 def _may_hold_at(condition: PathComparison, file: LiveDataFile) -> bool:
-    """Whether a file may hold such a value at a path in a variant: its statistics have all values there."""
+    """Return True if a file may hold such a value at a path in a variant, by its statistics."""
     stats = file.column_stats.get(condition.column_id)
     known = {one.path: one for one in read_path_stats(None if stats is None else stats.extra_stats)}
     path = known.get(shown_path(condition.path))
@@ -418,7 +418,7 @@ def all_match(
     types: Mapping[ColumnId, DuckLakeType],
     partition_specs: Mapping[PartitionId, PartitionSpec],
 ) -> bool:
-    """Whether the filter is surely true for every row of a file, deleted ones too."""
+    """Return True if the filter is surely true for every row of a file, deleted ones too."""
 
     def judge(condition: Condition | PathCondition) -> bool:
         match condition:
@@ -540,18 +540,18 @@ class TextBounds:
 
 
 def has_bounds(type_: DuckLakeType) -> bool:
-    """Whether the reference keeps bounds of columns of that type."""
+    """Return True if the reference keeps bounds of columns of that type."""
     facts = type_.facts
     return not children_of(type_) and facts.storable and facts.comparable and facts.bounded
 
 
 def are_readable(bounds: TextBounds, types: Collection[DuckLakeType]) -> bool:
-    """Whether both texts are values of one of the types that the column has had."""
+    """Return True if both texts are values of one of the types that the column has had."""
     return any(_is_readable(bounds, type_) for type_ in types)
 
 
 def are_crossed(bounds: TextBounds, types: Collection[DuckLakeType]) -> bool:
-    """Whether the least value lies above the greatest, whatever type the column had."""
+    """Return True if the least value lies above the greatest, whatever type the column had."""
     if bounds.low is None or bounds.high is None:
         return False
     readable = _readable(bounds, types)

@@ -164,7 +164,7 @@ class ChangeFeedPlan:
 
 
 def may_hold_changes(plan_start: int, history: FileHistory, *, begin: int, partial_max: int | None) -> bool:
-    """Whether a file that begins by the end of the range may have rows that came or went in it."""
+    """Return True if a file that begins by the end of the range may have rows that came or went in it."""
     if max(begin, partial_max or 0) >= plan_start:
         return True
     if history.ended_by is not None and history.ended_by >= plan_start:
@@ -229,7 +229,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a consumer has consumed, as the task with ``key`` sees it, and the restores of all tables."""
+    """A consumer's consumed ranges, as the task with ``key`` sees them, and the restores of all tables."""
 
     entries: tuple[Consumption, ...]
     key: CommitKey
@@ -237,12 +237,12 @@ class Log:
 
     @property
     def done(self) -> tuple[Consumption, ...]:
-        """What an earlier try of this very task consumed: nothing is left to do."""
+        """The ranges that an earlier try of this task consumed: nothing is left to do."""
         return tuple(one for one in self._own if one.generation == self.key.generation)
 
     @property
     def earlier(self) -> tuple[Consumption, ...]:
-        """What the task consumed before a person cleared it."""
+        """The ranges that the task consumed before it was cleared."""
         done = self.done
         return tuple(one for one in self._own if one not in done)
 

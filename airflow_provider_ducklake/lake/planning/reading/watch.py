@@ -78,7 +78,7 @@ def _concerns(record: ChangeRecord, table_id: int, name: QualifiedName) -> bool:
 def is_flush(
     snapshot_id: SnapshotId, created: Iterable[tuple[int, int | None]], *, ended_files: bool
 ) -> bool:
-    """Whether a ``deleted_from_table`` of a snapshot only moved older inlined deletes into files.
+    """Return True if a ``deleted_from_table`` of a snapshot only moved older inlined deletes into files.
 
     ``created`` holds (begin_snapshot, partial_max) of the delete files that the snapshot made. A real delete
     leaves one that names the snapshot itself, or ends a data file. Nothing left to look at counts as a real
@@ -202,7 +202,7 @@ def _is_id(value: object) -> bool:
 
 
 def _is_event(value: object, table: str) -> bool:
-    """Whether a stored event is as ``event_of`` makes it, of that table; older ones have no snapshot_id."""
+    """Return True if a stored event has the form of ``event_of``; older ones have no snapshot_id."""
     if not isinstance(value, dict) or value.keys() | {"snapshot_id"} != _MEMBERS.keys():
         return False
     if not all(_MEMBERS[name](one) for name, one in value.items()) or fold(value["table"]) != fold(table):

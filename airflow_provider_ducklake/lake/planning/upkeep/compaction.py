@@ -76,7 +76,7 @@ class MergeRule:
         return self.max_file_size or self.target_file_size
 
     def takes(self, file: LiveDataFile) -> bool:
-        """Whether the file is of the size and age that is asked for."""
+        """Return True if the file is of the size and age that is asked for."""
         if self.before is not None and max(file.begin_snapshot, file.partial_max or 0) >= self.before:
             return False
         is_small = self.size_limit is None or file.file_size_bytes < self.size_limit
@@ -105,7 +105,7 @@ class RewriteRule:
                 raise InvalidInputError(f"{name}={value}: give 1 or more.")
 
     def takes(self, file: LiveDataFile, mark_count: int) -> bool:
-        """Whether the file has lost so many rows."""
+        """Return True if the file has lost so many rows."""
         assert self.delete_threshold is not None
         lost = mark_count + (file.delete_file.delete_count if file.delete_file is not None else 0)
         return 0 < lost >= self.delete_threshold * file.record_count
@@ -325,7 +325,7 @@ class FlushPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to flush."""
+        """Return True if there is nothing to flush."""
         return not (self.row_count or self.mark_count)
 
 

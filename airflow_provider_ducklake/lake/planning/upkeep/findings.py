@@ -208,12 +208,12 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """What can be done about it."""
+        """The remedy."""
         return self.code.remedy
 
     @property
     def is_note(self) -> bool:
-        """Whether it is only worth knowing: the format allows it."""
+        """Return True if it is only a note: the format allows it."""
         return self.code in NOTES
 
     def __str__(self) -> str:

@@ -73,7 +73,7 @@ class FileComparison:
 
 @dataclass(frozen=True, slots=True)
 class FileLook:
-    """What was found in a file that was there then.
+    """The findings in a file of the target snapshot.
 
     ``returning`` counts rows that it had then and has not now, ``later`` are positions of rows that it has
     now and had not then. ``is_plain``: all its rows were there then, and none says its snapshot.
@@ -87,7 +87,7 @@ class FileLook:
 
 @dataclass(frozen=True, slots=True)
 class FileActions:
-    """What becomes of the data files of a table.
+    """The actions on the data files of a table.
 
     ``copied`` files get a copy under another name; of ``rewritten`` ones the rows that return are written
     again, ``returning`` many; ``shortened`` ones lose rows that came since. ``ended`` files go with all rows.
@@ -102,7 +102,7 @@ class FileActions:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the files are what they were."""
+        """Return True if the files match the target snapshot."""
         return not (self.ended or self.copied or self.rewritten or self.shortened)
 
 
@@ -132,7 +132,7 @@ def compare_files(
 
 
 def _is_same(file: LiveDataFile, now: LiveDataFile, then: TableSnapshot) -> bool:
-    """Whether both have the same rows; a delete file with an id of that snapshot has no later positions."""
+    """Return True if both have the same rows: a delete file as old as the snapshot has no later rows."""
     deletes = [one.id for one in (*file.older_delete_files, *filter(None, [file.delete_file]))]
     still = [one.id for one in (*now.older_delete_files, *filter(None, [now.delete_file]))]
     is_old = all(one < then.snapshot.next_file_id for one in deletes)
@@ -140,7 +140,7 @@ def _is_same(file: LiveDataFile, now: LiveDataFile, then: TableSnapshot) -> bool
 
 
 def has_later_rows(file: LiveDataFile, snapshot_id: SnapshotId) -> bool:
-    """Whether some rows of a file came after a snapshot that has the file: it was merged or flushed since."""
+    """Return True if a file has rows from after the snapshot: it was merged or flushed since."""
     return file.partial_max is not None and file.partial_max > snapshot_id
 
 
@@ -326,7 +326,7 @@ def _described_columns(change: ChangeColumns, now: TableSnapshot | None) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """How far a table has counted: its next row id, and the largest id that a column of it ever had."""
+    """A table's counters: its next row id, and the largest id that a column of it ever had."""
 
     next_row_id: int
     last_column_id: ColumnId

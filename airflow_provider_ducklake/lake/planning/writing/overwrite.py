@@ -77,11 +77,11 @@ class Partitions:
         )
 
     def may_hold(self, file: LiveDataFile) -> bool:
-        """Whether a file may hold rows of one of the partitions."""
+        """Return True if a file may hold rows of one of the partitions."""
         return self._holds(file) is not False
 
     def _holds(self, file: LiveDataFile) -> bool | None:
-        """Whether a file's rows are those of one of the partitions; None: some may be."""
+        """Return True if a file's rows are those of one of the partitions; None: some may be."""
         spec = None if file.partition_id is None else self.specs.get(file.partition_id)
         if spec is not None and len(spec.fields) != len(file.partition_values):
             spec = None
@@ -121,7 +121,7 @@ class Partitions:
     def _fits(
         self, file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField, text: str | None
     ) -> bool | None:
-        """Whether all rows of a file have that value of a key; None: some may."""
+        """Return True if all rows of a file have that value of a key; None: some may."""
         type_ = self.types[field.column_id]
         said = _said_by_values(file, spec, field, type_, text)
         if said is not None:
@@ -154,7 +154,7 @@ class Partitions:
 
     @cached_property
     def _any(self) -> Predicate:
-        """What rows of all these partitions have in common: one of their values in each identity key."""
+        """The filter for rows of all these partitions: one of their values in each identity key."""
         return AllOf(tuple(self._conditions()))
 
     def _conditions(self) -> Iterator[Predicate]:
@@ -272,7 +272,7 @@ class RowScope:
         return frozenset(column_ids(self.where))
 
     def may_hold(self, file: LiveDataFile, specs: Mapping[PartitionId, PartitionSpec]) -> bool:
-        """Whether a file may hold such rows, deleted ones too; ``specs`` are all that the table ever had."""
+        """Return True if a file may hold such rows, even deleted; ``specs`` are all that the table had."""
         if self.partitions is not None:
             return self.partitions.may_hold(file)
         types = {column.id: column.type for column in self.table.schema.walk()}

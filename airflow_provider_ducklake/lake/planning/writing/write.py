@@ -98,7 +98,7 @@ class RowOrder:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What a job may do to a table's columns where those that come in do not fit.
+    """What a job may change in a table's columns if the new rows' columns do not fit.
 
     It adds columns and fields, numbered from ``next_column_id``, which the table never had; with ``widens``
     it widens types, but of the columns ``fixed``. The table's ``options`` say which names columns may have.
@@ -144,7 +144,7 @@ class WritePlan:
 
     @property
     def prefix(self) -> str:
-        """What the names of the job's files begin with where others write as well."""
+        """The prefix of the job's file names in folders where others write as well."""
         return self.directory[len(self.root) :].partition("/")[0] + "-"
 
     def partition_folder(self, values: Sequence[str | None]) -> str | None:
@@ -294,7 +294,7 @@ def append_to_existing(
 
 
 def same_columns(left: TableSchema, right: TableSchema) -> bool:
-    """Whether files of one fit the other: same names, types, nullability and field ids."""
+    """Return True if files of one fit the other: same names, types, nullability and field ids."""
     shapes = [
         [(column.id, column.name, column.type, column.nullable) for column in schema.walk()]
         for schema in (left, right)

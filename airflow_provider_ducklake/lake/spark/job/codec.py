@@ -456,7 +456,7 @@ def _row(
 
 
 def _fit(values: list[Any], kinds: list[type | None], nullable: list[bool]) -> bool:
-    """Whether decoders would surely let plain values through: most are statistics, and there are many."""
+    """Return True if decoders would certainly pass values on: a shortcut for many statistics."""
     for value, kind, may_be_null in zip(values, kinds, nullable):  # noqa: B905 - as many as each other
         found = type(value)
         if found is not kind:

@@ -109,7 +109,7 @@ def checked_names(names: Iterable[object], document: str) -> list[str]:
 
 
 def is_document(name: str) -> bool:
-    """Whether a file is a part of a job's result by its name."""
+    """Return True if a file is a part of a job's result by its name."""
     return _NAMES.fullmatch(name) is not None
 
 
@@ -197,7 +197,7 @@ def _check_stats(stats: ColumnStats, type_: DuckLakeType | None, document: str) 
 
 
 def _is_text_of(value: str, type_: DuckLakeType) -> bool:
-    """Whether all readers take the text for a value of the type; Python's parsers take more texts."""
+    """Return True if all readers take the text for a value of the type; Python's parsers take more texts."""
     if type_.facts.kind in BYTES:
         return True
     try:

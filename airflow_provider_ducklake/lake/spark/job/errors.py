@@ -70,7 +70,7 @@ def cause_of(error: Exception) -> str | None:
 
 
 def is_of_wide_rows(error: Exception) -> bool:
-    """Whether a batch of rows had more bytes than Arrow takes at once."""
+    """Return True if a batch of rows had more bytes than Arrow takes at once."""
     return told_by(java_exceptions(error), (TOO_WIDE,)) is not None
 
 
@@ -102,7 +102,7 @@ def _throwables(error: Exception) -> Iterator[Any]:
 
 
 def is_of_spark(error: BaseException) -> bool:
-    """Whether Spark raised an error, in PySpark or through Py4J, and not a user's code."""
+    """Return True if Spark raised an error, in PySpark or through Py4J, and not a user's code."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 

@@ -100,7 +100,7 @@ def request_uri(directory: str) -> str:
 
 
 def has_request(directory: str, storage_options: StorageOptions = None) -> bool:
-    """Whether the request of the job in ``directory`` is there: it is written whole, or not at all."""
+    """Return True if the request of the job in ``directory`` is there: it is written whole, or not at all."""
     return exists(request_uri(directory), storage_options)
 
 

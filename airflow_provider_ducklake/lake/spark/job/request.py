@@ -1,4 +1,4 @@
-"""What a Spark job is asked to do: where its rows come from and the plan they are written by; never a secret.
+"""The request of a Spark job: the source of its rows and the plan to write them; never a secret.
 
 Imports neither pyspark nor pyarrow: operators build these values.
 """
@@ -244,7 +244,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What becomes of the rows for which its condition is the first that holds; None holds for all.
+    """The action on rows for which its condition is the first that holds; None holds for all.
 
     ``values`` are Spark SQL expressions by the column that takes them, or by the dotted path of a field in
     one. Columns that are not named stay as they are, or take their defaults in a new row. None: all columns

@@ -77,7 +77,7 @@ def _start(df: DataFrame, batches: _Batches, checkpoint: str) -> StreamingQuery:
 
 
 class _Batches:
-    """What Spark calls with each batch; ``error`` is why it failed, before it went through the JVM."""
+    """Called by Spark with each batch; ``error`` is why it failed, before it went through the JVM."""
 
     def __init__(self, spark: SparkSession, plan: WritePlan, source: StreamSource, engine: str) -> None:
         self.staged: list[WriteResult] = []

@@ -173,6 +173,6 @@ def _events(lives: DataFrame, plan: ChangeFeedPlan, names: ReadNames) -> DataFra
 
 
 def _may_end(plan: ChangeFeedPlan) -> bool:
-    """Whether any row may have gone."""
+    """Return True if any row may have gone."""
     ended = any(row[END_SNAPSHOT] is not None for part in plan.inlined for row in part.rows)
     return ended or not all(_only_brings_rows(history, plan) for history in plan.files)

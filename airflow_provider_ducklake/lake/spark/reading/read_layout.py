@@ -116,13 +116,13 @@ def _leaves(fields: pa.Schema, columns: Sequence[Column]) -> frozenset[int]:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether Spark leaves a file out when it lists it, without a word."""
+    """Return True if Spark silently leaves a file out when it lists it."""
     name = path.rsplit("/", 1)[-1]
     return not name or name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
 
 def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[ColumnId, SnapshotId]) -> bool:
-    """Whether the file was written after the columns came to be as they are.
+    """Return True if the file was written after the columns came to be as they are.
 
     The snapshot of the change itself may hold files from before it: one transaction can do both. A file whose
     rows bring their ids may be a rewritten one, which the reference gives the columns of the file before it.
@@ -137,7 +137,7 @@ def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[Co
 
 
 def _clashes(layout: Layout, columns: Sequence[Column], own: Collection[str]) -> bool:
-    """Whether a column has, or has in a file, a name that a scan needs for itself."""
+    """Return True if a column has, or has in a file, a name that a scan needs for itself."""
     names = [column.name for column in columns]
     names += [stored.name for stored in layout.columns if stored is not None]
     return any(name.lower() in own for name in names)
@@ -237,7 +237,7 @@ def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataTyp
 
 
 def _is_as_written(type_: pa.DataType, column_type: DuckLakeType, *, is_mapped: bool) -> bool:
-    """Whether a leaf is stored as DuckLake's writers store its column."""
+    """Return True if a leaf is stored as DuckLake's writers store its column."""
     type_ = getattr(type_, "storage_type", type_)
     wanted = stored_type(column_type) if isinstance(column_type, ScalarType) else arrow_type(column_type)
     wanted = getattr(wanted, "storage_type", wanted)

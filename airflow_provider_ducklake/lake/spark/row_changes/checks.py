@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a clause puts into the columns of a table; ``target`` and ``source`` are what rows are called."""
+    """The values a clause assigns to the columns of a table; ``target`` and ``source`` are aliases."""
 
     clause: Clause
     schema: TableSchema
@@ -70,7 +70,7 @@ class Assignment:
 
     @property
     def needs_target(self) -> bool:
-        """Whether a column keeps its value, or part of it."""
+        """Return True if a column keeps its value, or part of it."""
         return not all(column.id in self.values for column in self.schema.columns)
 
     def updated(self) -> list[SparkColumn]:

@@ -1,4 +1,4 @@
-"""Which rows a clause applies to: rows of a table, found by their places, and rows of a source.
+"""Find the rows that a clause applies to: rows of a table, by their places, and rows of a source.
 
 Only the columns that conditions name are read. What is found is kept, since several jobs use it.
 """
@@ -53,7 +53,7 @@ def broadcast_if_small(rows: DataFrame, count: int) -> DataFrame:
 
 
 def is_small(rows: DataFrame, count: int) -> bool:
-    """Whether Spark would send that many rows to each task of a join."""
+    """Return True if Spark would send that many rows to each task of a join."""
     limit = bytes_of(rows.sparkSession.conf.get("spark.sql.autoBroadcastJoinThreshold") or "-1")
     return count * row_bytes(rows.schema) <= limit
 
@@ -305,7 +305,7 @@ def files_that_may_match(plan: ScanPlan, where: Predicate) -> ScanPlan:
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """What clauses write of the rows found."""
+    """The rows that clauses write."""
 
     changes: RowChangeSource
     source: DataFrame | None
@@ -365,5 +365,5 @@ class ChangedRows:
 
 
 def _place(names: MatchNames) -> SparkColumn:
-    """Return what identifies a row of a file, and an inlined one: its position or its row id."""
+    """Return the identity of a row: its position in a file, or the row id of an inlined one."""
     return f.coalesce(f.col(names.position), f.col(names.row_id))

@@ -33,7 +33,7 @@ BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class RunningStage:
-    """How far a stage is: its number, and its tasks."""
+    """The progress of a stage: its number, and its tasks."""
 
     number: int
     tasks: int
@@ -41,7 +41,7 @@ class RunningStage:
 
 
 class Kind(Protocol):
-    """What a session offers, in its kind's own way."""
+    """What a session offers beyond DataFrames, by its kind."""
 
     def map_in_arrow(self, df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
         """Apply a function to batches, in tasks that have the lake's storage options."""
@@ -89,17 +89,17 @@ class Kind(Protocol):
         """Return a copy of the session that lasts as long as the context; what changes in it, stays in it."""
 
     def has_made(self, df: DataFrame) -> bool:
-        """Whether a DataFrame belongs to the session; Python may have many objects for one session."""
+        """Return True if a DataFrame belongs to the session; Python may have many objects for one session."""
 
     def moved(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame of the session that this one is a copy of."""
 
     def give_package(self) -> None:
-        """Have the tasks find this package."""
+        """Make this package available to the tasks."""
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect."""
+    """Return True if a session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 

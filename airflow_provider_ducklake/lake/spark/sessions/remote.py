@@ -24,7 +24,7 @@ _RETRIES, _LONGEST_MS = 8, 15_000
 
 @contextmanager
 def remote_mode() -> Iterator[None]:
-    """Have PySpark's functions make columns of Spark Connect, and keep its stack traces out of the log."""
+    """Make PySpark's functions build columns of Spark Connect, and keep its stack traces out of the log."""
     before = os.environ.get(_MODE)
     os.environ[_MODE] = "1"
     logger = logging.getLogger("SQLQueryContextLogger")

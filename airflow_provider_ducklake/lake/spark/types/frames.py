@@ -131,7 +131,7 @@ def local_time(micros: int) -> SparkColumn:
 
 
 def is_infinite(value: SparkColumn, carrier: t.DataType) -> SparkColumn:
-    """Whether a date or a time, in its carrier, is DuckDB's ``infinity`` or ``-infinity``."""
+    """Return True if a date or a time, in its carrier, is DuckDB's ``infinity`` or ``-infinity``."""
     if isinstance(carrier, t.TimestampNTZType):
         return value.isin(local_time(INFINITE), local_time(-INFINITE))
     end = INFINITE_DATE if isinstance(carrier, t.DateType) else INFINITE
@@ -174,7 +174,7 @@ _FIRST, _LAST = "1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"  # what D
 
 
 def fits_nanos(text: SparkColumn, *, zoned: bool = False) -> SparkColumn:
-    """Whether a text is a timestamp in nanoseconds, as ``2024-01-31 12:30:00.123456789``, or infinite.
+    """Return True if a text is a timestamp in nanoseconds, as ``2024-01-31 12:30:00.123456789``, or infinite.
 
     With ``zoned`` it has to end with its offset from UTC: ``+00``, ``+05:30`` or ``Z``.
     """

@@ -327,7 +327,7 @@ def _something(type_: t.DataType) -> t.DataType:
 
 
 def is_nothing(type_: t.DataType) -> bool:
-    """Whether values of the type can only be NULL, or hold nothing else."""
+    """Return True if values of the type can only be NULL, or hold nothing else."""
     match type_:
         case t.StructType():
             return all(is_nothing(field.dataType) for field in type_)
@@ -354,12 +354,12 @@ def scalar_of_spark(type_: t.DataType) -> DecimalType | ScalarType | None:
 
 
 def is_time(type_: t.DataType) -> bool:
-    """Whether it is Spark's time of day, a type that not all supported Sparks have."""
+    """Return True if it is Spark's time of day, a type that not all supported Sparks have."""
     return type(type_).__name__ == "TimeType"
 
 
 def is_geometry(type_: t.DataType) -> bool:
-    """Whether it is Spark's geometry, a type that it has since 4.2; a lake keeps none of its SRIDs but 0."""
+    """Return True if it is Spark's geometry, a type since 4.2; a lake keeps none of its SRIDs but 0."""
     return type(type_).__name__ == "GeometryType"
 
 
@@ -412,7 +412,7 @@ def presented(value: SparkColumn, column: Column) -> SparkColumn:
 
 
 def is_converted(column: Column) -> bool:
-    """Whether values of the carrier are not what an insert takes."""
+    """Return True if values of the carrier are not what an insert takes."""
     return any(_arrival(inner.type) is not None for inner in column.walk())
 
 
@@ -448,7 +448,7 @@ _ENOUGH_DIGITS = Context(prec=80)
 
 
 def has_default(column: Column) -> bool:
-    """Whether a column has a default other than NULL."""
+    """Return True if a column has a default other than NULL."""
     return column.default.value not in (None, NO_DEFAULT) and not column.children
 
 

@@ -204,7 +204,7 @@ def few_rows(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> pa.Table | 
 
 
 def is_small(explained: str) -> bool:
-    """Whether a plan, explained with its costs, gives few bytes for certain enough to look."""
+    """Return True if a plan, explained with its costs, gives few bytes for certain enough to look."""
     found = _PLAN.search(explained)
     if found is None or _UNKNOWN.search(found[1]):
         return False

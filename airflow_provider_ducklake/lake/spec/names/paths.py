@@ -85,7 +85,7 @@ def job_directory(table_root: str, job_id: str) -> str:
 
 
 def is_job_directory(path: str, job_id: str) -> bool:
-    """Whether a path is the directory of a job with that id, which has to be a UUID, below some table's.
+    """Return True if a path is the directory of a job with that id (a UUID), below some table's.
 
     >>> job_id = "00000000-0000-7000-8000-000000000001"
     >>> [is_job_directory(f"/t/ducklake-{one}/", job_id) for one in (job_id, "x")]
@@ -142,7 +142,7 @@ def relative_to(path: str, parent: str) -> CatalogPath:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether the path stands by itself: a URI or an absolute local path."""
+    """Return True if the path stands by itself: a URI or an absolute local path."""
     return (
         path.startswith("/") or _SCHEME.match(path) is not None or re.match(r"[A-Za-z]:/", path) is not None
     )
@@ -193,7 +193,7 @@ def _decoded(text: str) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is one of this machine's file system, in whatever spelling."""
+    """Return True if a path is one of this machine's file system, in whatever spelling."""
     return _scheme(path) in _LOCAL_SCHEMES
 
 
@@ -219,7 +219,7 @@ def _store(path: str) -> str:
 
 
 def is_below(path: str, directory: str) -> bool:
-    """Whether a path lies below a directory (which ends in ``/``): letter by letter, but for the scheme.
+    """Return True if a path lies below a directory (it ends in ``/``): by letters, but for the scheme.
 
     >>> is_below("s3a://b/x/y", "s3://b/x/"), is_below("file:///x//y", "/x/"), is_below("/x/../y", "/x/")
     (True, True, False)
@@ -266,7 +266,7 @@ def why_not_deletable(path: str, data_path: str, *, foreign_files: bool) -> str 
 
 
 def is_of_job(path: str, directory: str) -> bool:
-    """Whether a job with that directory (see ``job_directory``) may have written a file.
+    """Return True if a job with that directory (see ``job_directory``) may have written a file.
 
     Its files lie there, or anywhere below the table's directory under names that begin with the job's id;
     each has one spelling.

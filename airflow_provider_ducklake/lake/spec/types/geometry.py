@@ -1,4 +1,4 @@
-"""What statistics say of geometries: the box around them, and which types they are of.
+"""Statistics of geometries: the box around them, and their types.
 
 *Source:* the texts that the reference writes (docs/sources.md, geometries).
 """
@@ -45,7 +45,7 @@ class Box:
     ymax: float
 
     def meets(self, other: Box) -> bool:
-        """Whether they have a point in common, which may be one of an edge; a side of NaN excludes nothing.
+        """Return True if they have a point in common, edges included; a side of NaN excludes nothing.
 
         >>> Box(0, 0, 1, 1).meets(Box(1, 1, 2, 2)), Box(0, 0, 1, 1).meets(Box(0, 1.5, 1, 2))
         (True, False)
@@ -73,7 +73,7 @@ class GeometryStats:
 
     @property
     def is_finite(self) -> bool:
-        """Whether no side of the box is infinite."""
+        """Return True if no side of the box is infinite."""
         return all(math.isfinite(side) for sides in self.box if sides is not None for side in sides)
 
     def without_box(self) -> GeometryStats:
@@ -164,7 +164,7 @@ def box_of_wkb(data: bytes) -> Box | None:
 
 
 def meets_box(data: bytes, box: Box) -> bool:
-    """Whether the box around a geometry meets another; that of an empty one meets none."""
+    """Return True if the box around a geometry meets another; that of an empty one meets none."""
     if len(data) == _PLAIN_POINT.size:  # of a line it is a part only
         head, x, y = _PLAIN_POINT.unpack(data)
         if head == _POINT_HEAD:
@@ -175,7 +175,7 @@ def meets_box(data: bytes, box: Box) -> bool:
 
 
 def is_finite(data: bytes) -> bool:
-    """Whether no vertex has a NaN or an infinity as x or y."""
+    """Return True if no vertex has a NaN or an infinity as x or y."""
     found: list[bool] = []
     _go_through(data, lambda *axes: found.extend(all(map(math.isfinite, axis)) for axis in axes))
     return all(found)

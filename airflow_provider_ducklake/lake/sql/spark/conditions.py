@@ -118,7 +118,7 @@ def _spelled(condition: str, token: Token) -> str:
 def _says_the_same(
     text: str, condition: str, words: Sequence[Token], schema: TableSchema, table: str
 ) -> bool:
-    """Whether Spark means what our filter means by a text."""
+    """Return True if Spark means what our filter means by a text."""
     try:
         predicate = read_predicate(text, schema, table)
     except (InvalidPredicateError, ColumnNotFoundError):
@@ -242,7 +242,7 @@ def check_expression(text: str, what: str) -> None:
 
 
 def compares_boxes(text: str) -> bool:
-    """Whether a condition has ``&&``: it is a filter of ours then, as Spark SQL has no such operator.
+    """Return True if a condition has ``&&``: it is a filter of ours then, as Spark SQL has no such operator.
 
     >>> compares_boxes("id < 5 AND g && 'POINT(1 2)'"), compares_boxes("name = 'a && b'")
     (True, False)
@@ -254,7 +254,7 @@ def compares_boxes(text: str) -> bool:
 
 
 def _is_query(words: Sequence[str], place: int) -> bool:
-    """Whether the word behind a parenthesis begins a query: other words are functions' or columns' names."""
+    """Return True if the word after a parenthesis begins a query: others name functions or columns."""
     following = words[place + 1] if place + 1 < len(words) else ""
     is_call = following == "(" and words[place] != "VALUES"
     return words[place] == "SELECT" or not (is_call or following in {")", ",", ".", "=", "<", ">", ""})
@@ -346,7 +346,7 @@ def _name(condition: str, tokens: Sequence[Token]) -> Name | None:
 
 
 def may_look_at(text: str, columns: Collection[str], *, alias: str, other: str) -> bool:
-    """Whether an expression may need the columns of a table that it calls ``alias``.
+    """Return True if an expression may need the columns of a table that it calls ``alias``.
 
     What it says behind the name of the ``other`` table is that one's.
 

@@ -63,7 +63,7 @@ _SPECIAL = frozenset(
 
 @dataclass
 class Written:
-    """What the calls of macros of one statement came to so far, those within others, too."""
+    """The total cost so far of one statement's macro calls, nested ones included."""
 
     calls: int = 0
     characters: int = 0
@@ -80,17 +80,17 @@ class Written:
 
 
 class NestedCalls(Protocol):
-    """How calls of other macros within a body are written."""
+    """Writes calls of other macros within a body."""
 
     @property
     def written(self) -> Written:
-        """What the statement's calls came to so far."""
+        """The total cost of the statement's calls so far."""
 
     def __call__(self, call: Call, arguments: Sequence[str], body: Body) -> str | None:
         """Return the text of a call; None: it is no macro."""
 
     def shadows(self, function: str) -> bool:
-        """Whether a macro has the name of a function or an operator, which DuckDB would then call."""
+        """Return True if a macro has the name of a function or an operator, which DuckDB would then call."""
 
 
 @dataclass
@@ -128,7 +128,7 @@ class Body:
         return f"(CASE WHEN {holds} THEN {text} ELSE raise_error(concat({problem}, {types})) END)"
 
     def check(self, condition: str, *texts: str) -> None:
-        """Note what has to hold for operands of those texts."""
+        """Add the conditions for operands of those texts."""
         self._count(condition)
         self.conditions.append(condition)
         self.seen.extend(texts)
@@ -226,7 +226,7 @@ class Body:
         return f"({one} {operator} {other})"
 
     def comparable(self, left: Expression, right: Expression, one: str, other: str) -> None:
-        """Note that two values are compared; texts only with a literal that is only ever a text."""
+        """Add the condition of a comparison; strings only with a literal that is always a string."""
         literals = [side for side in (left, right) if _is_string(side)]
         alike = [type_ for type_ in _ALIKE if type_ != "string" or literals]
         for literal in literals:
@@ -279,7 +279,7 @@ class Body:
         return f"(CASE {' '.join(branches)} ELSE {default} END)"
 
     def of_one_type(self, values: Sequence[Expression]) -> list[str]:
-        """Note that values have one type, or are integers; NULL is of any."""
+        """Add the condition that values have one type, or are integers; NULL has any."""
         texts = [self.text(one) for one in values]
         known = [text for one, text in zip(values, texts, strict=True) if not _is_null(one)]
         for text in known[1:]:

@@ -91,7 +91,7 @@ class LakeMacros:
 
 
 def may_call_macros(text: str) -> bool:
-    """Whether a text calls something by a name with a schema."""
+    """Return True if a text calls something by a name with a schema."""
     try:
         return next(_sites(Spark().tokenize(text)), None) is not None
     except TokenError:
@@ -334,7 +334,7 @@ class _Nested:
         return None if macro is None else self.expansion.scalar(macro, arguments, {}, body)
 
     def shadows(self, function: str) -> bool:
-        """Whether a macro has that name where DuckDB looks for functions without a schema."""
+        """Return True if a macro has that name where DuckDB looks for functions without a schema."""
         return self.expansion.lake.meant((function,)) is not None
 
 

@@ -377,7 +377,7 @@ class _Reader:
                 )
 
     def _is_local(self, table: exp.Table, scopes: Scopes) -> bool:
-        """Whether a name is that of a common table expression, or of a view that the user made."""
+        """Return True if a name is that of a common table expression, or of a view that the user made."""
         is_view = not table.db and fold(table.name) in self._views
         return is_view or scopes.common(table) is not None
 
@@ -394,7 +394,7 @@ def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
 
 
 def _is_named(table: exp.Table) -> bool:
-    """Whether a table is a name, and nothing that is called."""
+    """Return True if a table is a name, and nothing that is called."""
     return all(isinstance(part, exp.Identifier) for part in table.parts)
 
 
@@ -413,7 +413,7 @@ def _path(named: exp.Expr) -> tuple[str, ...]:
 
 
 class _Names:
-    """What a query names: columns with the schema of their table, and what goes by a table's name."""
+    """The names in a query: columns with the schema of their table, and relations by a table's name."""
 
     def __init__(self, tree: exp.Expr) -> None:
         tables = list(tree.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral))
@@ -460,7 +460,7 @@ def _column_parts(column: exp.Column) -> list[exp.Expr]:
 
 
 def _is_written(named: exp.Expr) -> bool:
-    """Whether a table is the one that the statement writes."""
+    """Return True if a table is the one that the statement writes."""
     return named.arg_key == "this" and isinstance(named.parent, exp.Insert | exp.Create | exp.Schema)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class WriteMode(Enum):
-    """What becomes of a table with the rows of a query."""
+    """How the rows of a query are written to a table."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -33,13 +33,13 @@ class WriteMode(Enum):
 
     @property
     def creates(self) -> bool:
-        """Whether the query's own names become the table's."""
+        """Return True if the query's own names become the table's."""
         return self in (WriteMode.CREATE, WriteMode.CREATE_IF_MISSING, WriteMode.REPLACE)
 
 
 @dataclass(frozen=True, slots=True)
 class RowCondition:
-    """What a query says of each row of a table that counts in it: texts that are all true.
+    """Conditions that each relevant row of a table meets in a query: texts that are all true.
 
     They call the table ``alias``; ``names`` are what they call all tables.
     """
@@ -202,7 +202,7 @@ class ReadConditions:
 
 @dataclass(frozen=True)
 class _Query:
-    """What a query calls its tables, its WHERE, and whether it keeps rows for which a join finds none.
+    """The names of a query's tables, its WHERE, and whether its joins are outer ones.
 
     It has no names where it has parts that may change what a condition says.
     """
@@ -294,7 +294,7 @@ class Scopes:
 
     @property
     def reads(self) -> int:
-        """How often common table expressions are read."""
+        """The number of reads of each common table expression."""
         return sum(self.times(table) for tables in self._named_by.values() for table in tables)
 
     def _count(self, common: exp.CTE) -> int:

@@ -40,7 +40,7 @@ def make_parents(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Have the names of a directory's files last."""
+    """Make the names of a directory's files durable."""
     try:
         _sync(path, os.O_DIRECTORY)
     except OSError as error:
@@ -65,7 +65,7 @@ def sync_added(paths: Iterable[str], data_path: str) -> None:
 
 
 def _sync_changed(directory: Path) -> None:
-    """Have the names of a directory's entries last, unless they do since an earlier commit."""
+    """Make the names of a directory's entries durable, unless they are since an earlier commit."""
     found = directory.stat()
     state = found.st_ino, found.st_mtime_ns
     if _SYNCED.get(directory) == state:

@@ -100,7 +100,7 @@ def process_options() -> dict[str, Any]:
 
 
 def has_secrets() -> bool:
-    """Whether this process was started with all options of the store."""
+    """Return True if this process was started with all options of the store."""
     return VARIABLE in os.environ
 
 
@@ -317,7 +317,7 @@ class Location:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether a Parquet file that is there is encrypted."""
+        """Return True if a Parquet file that is there is encrypted."""
         return self.key is not None or bool(self.key_bytes)
 
     def with_key(self, key: FileKey | None) -> Location:
@@ -330,7 +330,7 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """Whether the place is on this machine's own file system."""
+        """Return True if the place is on this machine's own file system."""
         return isinstance(self.filesystem, pafs.LocalFileSystem)
 
 
@@ -421,7 +421,7 @@ def child(location: Location, name: str) -> Location:
 
 
 def exists(path: str, storage_options: StorageOptions | None = None) -> bool:
-    """Whether a file or directory exists."""
+    """Return True if a file or directory exists."""
     location = open_filesystem(path, storage_options)
     with naming_errors(path, "look at"):
         return bool(location.filesystem.get_file_info(location.path).type != pafs.FileType.NotFound)

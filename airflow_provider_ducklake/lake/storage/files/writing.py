@@ -152,7 +152,7 @@ def _pages(filesystem: Any, bucket: str, prefix: str) -> Iterator[dict[str, Any]
 
 
 def abort_upload(path: str, upload: Upload, storage_options: StorageOptions | None = None) -> str | None:
-    """Have the store drop the parts of an upload below ``path``; return why it does not, None if it does."""
+    """Drop the parts of an upload below ``path``; return why the store refuses, None if it does not."""
     location = open_filesystem(path, storage_options)
     filesystem = fsspec_of(location)
     bucket, prefix = bucket_and_key(filesystem, location.path)
@@ -262,7 +262,7 @@ class _Known:
 
     @property
     def id(self) -> bytes:
-        """What a document names its key by."""
+        """The id of its key in documents."""
         return hashlib.sha256(b"ducklake document key" + self.key).digest()[:_ID_BYTES]
 
 
@@ -291,7 +291,7 @@ def new_key() -> str:
 
 
 def learn(directory: str, text: str | None, file: str | None = None) -> None:
-    """Have this process seal what it writes below a directory, and open what it reads; None: it has no key.
+    """Give this process a key to seal and open documents below a directory; None: it has none.
 
     ``file`` is where the key was read, which drivers on other machines read, too.
     """
@@ -362,7 +362,7 @@ def sealed(uri: str, content: bytes) -> bytes:
 
 
 def lacks_seal(uri: str, content: bytes) -> bool:
-    """Whether a document is not sealed, although this process has the key for its place."""
+    """Return True if a document is not sealed, although this process has the key for its place."""
     return _known_for(uri) is not None and not content.startswith((_MAGIC, _UNBOUND))
 
 

@@ -132,7 +132,7 @@ def _folders(
 
 
 def _is_said(column: Column, folder: str | None, text: str | None) -> bool:
-    """Whether a folder has a value; one of a time with a zone depends on the reader's session."""
+    """Return True if a folder has a value; one of a time with a zone depends on the reader's session."""
     if column.type.facts.zoned:
         return folder is None and text is None
     try:

@@ -376,7 +376,7 @@ class _Reader:
     below: int
 
     def stores_ids(self, file: LiveDataFile) -> bool | None:
-        """Whether a file says itself which ids its rows have; None: it cannot be read."""
+        """Return True if a file says itself which ids its rows have; None: it cannot be read."""
         try:
             return stores_row_ids(self.locate(file.path).with_key(file.encryption_key))
         except (StorageError, UnsupportedFeatureError):

@@ -215,7 +215,7 @@ _BATCH_ROWS = 122_880
 
 
 def is_stamped(source: Location, counts: Sequence[tuple[int, int]]) -> bool:
-    """Whether a file says already of each row which snapshot it came by, and says what ``counts`` says."""
+    """Return True if a file already stores the snapshot of each row, and these equal ``counts``."""
     with naming_errors(source.uri, "read"), open_parquet(source) as stream:
         footer_length(stream.read_at(TAIL_BYTES, max(0, stream.size() - TAIL_BYTES)), source.uri)
         file = pq.ParquetFile(stream)
@@ -380,7 +380,7 @@ def _last(stream: pa.NativeFile, size: int) -> bytes:
 
 
 def is_there(path: str, options: StorageOptions) -> bool:
-    """Whether a file is there."""
+    """Return True if a file is there."""
     return exists(path, options)
 
 

@@ -316,6 +316,6 @@ def _are_ascending(positions: pa.Array) -> bool:
 
 
 def stores_row_ids(location: Location) -> bool:
-    """Whether a data file says itself which row ids it has."""
+    """Return True if a data file says itself which row ids it has."""
     metadata, *_ = read_metadata(location)
     return row_id_column(metadata.schema.to_arrow_schema()) is not None

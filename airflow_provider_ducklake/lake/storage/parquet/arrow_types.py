@@ -247,7 +247,7 @@ def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[
 
 
 def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
-    """Whether values are cast, and the cast fails where one would change: times, texts, WKB, integers."""
+    """Return True if values are cast, with an error if one would change: times, strings, WKB, integers."""
     rows = (found.facts, wanted.facts)
     if all(row.kind is Kind.TIMESTAMP for row in rows):
         return rows[0].zoned == rows[1].zoned
@@ -259,7 +259,7 @@ def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
 
 
 def _is_whole(given: pa.DataType) -> bool:
-    """Whether a type is that of decimals without a fraction."""
+    """Return True if a type is that of decimals without a fraction."""
     return bool(pa.types.is_decimal(given) and given.scale == 0)
 
 

@@ -55,7 +55,7 @@ class EncryptedOutput:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more may be written."""
+        """Return True if nothing more may be written."""
         return self._output.closed
 
     @property
@@ -171,7 +171,7 @@ def _is_place(field: Field | None) -> bool:
 
 
 def _is_footer(start: memoryview) -> bool:
-    """Whether bytes begin a footer: its second field is a list, that of a page's header a number."""
+    """Return True if bytes begin a footer: its second field is a list, that of a page's header a number."""
     place = 1
     while place < len(start) and start[place] & 0x80:
         place += 1

@@ -137,7 +137,7 @@ def _slots(metadata: pq.FileMetaData, column: int) -> int:
 
 
 def _is_empty(metadata: pq.FileMetaData, column: int) -> bool:
-    """Whether a Parquet column of values in one piece has none but nulls."""
+    """Return True if a Parquet column of values in one piece has none but nulls."""
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
         statistics = chunk.statistics if chunk.is_stats_set else None
@@ -396,7 +396,7 @@ def children_of_field(type_: pa.DataType) -> tuple[pa.Field, ...]:
 
 
 def is_without_zone(leaf: pq.ColumnSchema) -> bool:
-    """Whether the reference reads a leaf as a timestamp without zone, and others as an instant.
+    """Return True if the reference reads a leaf as a timestamp without zone, and others as an instant.
 
     That is INT96, and what old writers annotated with nothing but a converted type.
     """

@@ -67,7 +67,7 @@ class ChunkLayout:
 
 @dataclass(frozen=True, slots=True)
 class FooterLayout:
-    """What a footer says of its schema and of how columns are stored; ``layouts`` has a set for each leaf."""
+    """A footer's schema, and how columns are stored; ``layouts`` has a set for each leaf."""
 
     root: SchemaNode
     leaves: tuple[Leaf, ...]

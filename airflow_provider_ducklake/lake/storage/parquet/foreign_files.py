@@ -91,7 +91,7 @@ def as_duckdb_reads(node: SchemaNode, type_: pa.DataType) -> pa.DataType:
 
 
 def _is_plain(node: SchemaNode) -> bool:
-    """Whether DuckDB sees numbers or bytes in a column: it passes most logical types over."""
+    """Return True if DuckDB sees numbers or bytes in a column: it passes most logical types over."""
     return node.converted is None and node.logical not in _READ_ALONE
 
 
@@ -157,7 +157,7 @@ _BY_CONVERTED = {_JSON: "json", _INTERVAL: "interval"}
 
 
 def fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:
-    """Whether each value of a file's type is read as that value; a date is not read as a timestamp."""
+    """Return True if each value of a file's type is read as that value; a date is not read as a timestamp."""
     if found is None:
         return False
     if found == wanted:
@@ -411,7 +411,7 @@ class _Reading:
                 self._forbid_nulls_in(column)
 
     def _forbid_nulls_in(self, column: Column) -> None:
-        """Note NULLs of a column; a nested one that is NULL makes all its leaves so."""
+        """Record NULLs of a column; a nested one that is NULL makes all its leaves so."""
         counts = [self.stats[leaf.id].null_count for leaf in column.leaves() if leaf.id in self.stats]
         if not counts or 0 in counts:
             return

@@ -68,7 +68,7 @@ def geometry_stats(chunk: pq.ColumnChunkMetaData) -> GeometryStats | None:
 
 
 def _is_wrapped(low: float | None, high: float | None) -> bool:
-    """Whether a range of longitudes is that across the antimeridian; what is empty ends in infinities."""
+    """Return True if a range of longitudes crosses the antimeridian; an empty one ends in infinities."""
     return low is not None and high is not None and math.inf > low > high > -math.inf
 
 
@@ -121,7 +121,7 @@ _MAY_BE_INFINITE = r"(?s)[\xf0-\xff][\x7f\xff]|[\x7f\xff][\xf0-\xff]"
 
 
 def have_box(values: pa.ChunkedArray) -> bool:
-    """Whether the box that Arrow finds is around all of the geometries: it leaves NaN out."""
+    """Return True if the box that Arrow finds is around all of the geometries: it leaves NaN out."""
     suspects = values.filter(pc.match_substring_regex(values, _MAY_BE_INFINITE))
     return all(is_finite(value) for value in suspects.to_pylist())
 

@@ -52,7 +52,7 @@ class Annotations:
     utc_times: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return True if there are any."""
         return bool(self.variants or self.intervals or self.utc_times)
 
 
@@ -72,7 +72,7 @@ class FooterEditedOutput:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more may be written."""
+        """Return True if nothing more may be written."""
         return self._sink.closed
 
     def write(self, data: bytes | memoryview) -> int:

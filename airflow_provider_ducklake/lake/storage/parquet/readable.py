@@ -193,7 +193,7 @@ _OF_SPARK = b"org.apache.spark."  # these may have empty values, which pyarrow r
 
 
 def is_in_old_calendar(metadata: pq.FileMetaData) -> bool:
-    """Whether Spark shifts dates and times of a file, which no other reader does.
+    """Return True if Spark shifts dates and times of a file, which no other reader does.
 
     *Source:* Spark's ``DataSourceUtils.datetimeRebaseSpec``.
     """

@@ -391,7 +391,7 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _is_cut(type_: pa.DataType, target: pa.TimestampType) -> bool:
-    """Whether instants of a file of others have more digits than their column."""
+    """Return True if instants of a file of others have more digits than their column."""
     return bool(pa.types.is_timestamp(type_) and type_.tz and (type_.unit, target.unit) == ("ns", "us"))
 
 

@@ -1,4 +1,4 @@
-"""How a file shreds variants: parts that are of one type in all rows lie in columns of their own.
+"""How a file shreds variants: parts that are of one type in all rows lie in separate columns.
 
 A file has one shape, which its first rows decide. Of later values the parts that do not fit it stay together.
 *Source:* Apache Parquet, "Variant Shredding"; the types are those that DuckDB and Spark read so.
@@ -70,12 +70,12 @@ class Shape:
 
     @property
     def is_whole(self) -> bool:
-        """Whether values stay in one piece."""
+        """Return True if values stay in one piece."""
         return self.scalar is None and not self.fields and self.element is None
 
     @property
     def leaves(self) -> int:
-        """How many columns there are for parts of the values."""
+        """The number of columns for parts of the values."""
         below = [shape for _, shape in self.fields] + ([self.element] if self.element else [])
         return sum(max(1, one.leaves) for one in below) if below else 1
 
@@ -99,7 +99,7 @@ WHOLE = Shape()
 
 @dataclass(slots=True)
 class _Places:
-    """How many more places in the values are looked at; beyond them values stay in one piece."""
+    """The limit of places in the values to examine; beyond it values stay in one piece."""
 
     left: int = _MOST_PLACES
 
@@ -149,7 +149,7 @@ def _shape_of_objects(metadata: pa.Array, values: pa.Array, depth: int, places: 
 
 
 def _can_name_columns(names: Sequence[str]) -> bool:
-    """Whether names of fields can be those of columns: DuckDB takes ``a`` and ``A`` there for one name.
+    """Return True if fields' names can be columns' names: DuckDB takes ``a`` and ``A`` for one there.
 
     It reads the second as ``A_1`` (observed on 1.5.5).
     """
@@ -469,7 +469,7 @@ def read_variants(array: pa.StructArray) -> pa.StructArray:
 
 
 def is_variant(type_: pa.DataType) -> bool:
-    """Whether an Arrow type is a struct of the two binaries, in any order."""
+    """Return True if an Arrow type is a struct of the two binaries, in any order."""
     if isinstance(type_, pa.BaseExtensionType):
         return is_variant(type_.storage_type)
     if not pa.types.is_struct(type_) or sorted(field.name for field in type_) != ["metadata", "value"]:

@@ -100,12 +100,12 @@ class RollingWriter:
 
     @property
     def bytes_written(self) -> int:
-        """How many bytes have been written to the file that is open."""
+        """The number of bytes written to the open file."""
         return 0 if self._file is None else self._file.bytes_written
 
     @property
     def bytes_waiting(self) -> int:
-        """How much memory the rows take that wait for their row group to be full."""
+        """The memory of the rows that wait for their row group to be full."""
         return self._buffered_bytes
 
     def write_waiting(self) -> None:
@@ -157,7 +157,7 @@ class RollingWriter:
         return pa.Table.from_arrays(columns, schema=self._parquet_schema)
 
     def _buffer_is_large(self) -> bool:
-        """Whether the rows waiting take so much memory that they had better make a row group of their own."""
+        """Return True if the buffered rows take enough memory for a separate row group."""
         if not self._buffered_rows:
             return False
         limit = min(self._settings.row_group_bytes, self._settings.target_file_size_bytes)

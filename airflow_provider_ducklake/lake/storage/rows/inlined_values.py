@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 def _is_native(row: Scalar, form: InlinedForm) -> bool:
-    """Whether a database has cells of the type's own values; the others are texts."""
+    """Return True if a database has cells of the type's own values; the others are texts."""
     return row.kind in form.native or (row.kind is Kind.INTEGER and row.physical_range[1] < 2**63)
 
 

@@ -232,7 +232,7 @@ class Positions:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of rows."""
         return len(self.data) // 8
 
 
@@ -272,7 +272,7 @@ class UnwrittenDeletes:
 
     @property
     def is_of_one_snapshot(self) -> bool:
-        """Whether one snapshot deleted all of the rows."""
+        """Return True if one snapshot deleted all of the rows."""
         return self.old is None and len(set(self.marks.values())) + bool(self.positions.count) <= 1
 
     @property
@@ -287,7 +287,7 @@ class UnwrittenDeletes:
 
     @property
     def holds_ids(self) -> bool:
-        """Whether the file says which snapshot deleted which row: earlier ones deleted some."""
+        """Return True if the file says which snapshot deleted which row: earlier ones deleted some."""
         return self.old is not None or bool(self.marks)
 
 
