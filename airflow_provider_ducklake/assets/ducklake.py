@@ -5,7 +5,7 @@ The URI is the asset's name, too: Airflow lets one URI have one name, and every 
 
 Two more assets a table may have. ``?by=partition``: its partitions, with an event for each, since an event
 with a partition key starts only DAGs that are scheduled by partitions, and one without only the others
-(Airflow 3.2 and later). ``?by=watcher``: what anybody changed, since Airflow takes an asset's watchers off
+(Airflow 3.2 and later). ``?by=watcher``: changes by any client, since Airflow takes an asset's watchers off
 when it parses a DAG that names the asset without them, as the tasks that write the table do.
 """
 
@@ -57,7 +57,7 @@ def create_asset(
     watchers: Sequence[AssetWatcher] = (),
     **other: Any,  # noqa: ANN401 - an asset's own
 ) -> Asset:
-    """Return a table's asset: what tasks changed, or with ``watchers`` what anybody did.
+    """Return a table's asset: changes by tasks, or with ``watchers`` changes by any client.
 
     Args:
         table: the table, as ``"schema.table"``.

@@ -1,4 +1,4 @@
-"""What is asked of the manager of a cluster: to know a job's application, how it is, and to stop it."""
+"""Ask the manager of a cluster for a job's application and its state, and stop it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TAG = "ducklake"
 
 
 class State(StrEnum):
-    """How an application is; ``GONE``: the manager knows nothing of it, or nothing any more."""
+    """State of an application; ``GONE``: the manager has no record of it, or no longer has one."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -49,7 +49,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a manager says of an application: how it is, in its own words, and where its pages are.
+    """A manager's report on an application: its state, the manager's word for it, and its web page.
 
     ``spark_id`` is what Spark itself calls it.
     """
@@ -61,7 +61,7 @@ class Application:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Return True if the application has ended."""
         return self.state is not State.RUNNING
 
 
@@ -74,7 +74,7 @@ class ClusterManager(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """What tells it from others: an application's id means nothing to another one."""
+        """The manager's identity: an application's id is valid only for the manager that gave it."""
 
     def check(self) -> None:  # noqa: B027 - most have nothing to look for
         """Refuse what a manager could not be asked with."""
@@ -96,7 +96,7 @@ class ClusterManager(ABC):
         """Return the ids of the applications that are marked as the job's, with the errors of ``find``."""
 
     def runs(self, application_id: str, job_id: str) -> bool:
-        """Whether an application is the job's: marked as that, or gone; with the errors of ``find``.
+        """Return True if an application is the job's: marked as that, or gone; with the errors of ``find``.
 
         The id may come from anywhere.
         """
@@ -113,11 +113,11 @@ class ClusterManager(ABC):
 
     @abstractmethod
     def look(self, application_id: str) -> Application:
-        """Return how an application is."""
+        """Read the state of an application."""
 
     @abstractmethod
     def kill(self, application_id: str) -> None:
-        """Have the manager end an application, with the errors of ``look``."""
+        """Ask the manager to end an application, with the errors of ``look``."""
 
     def stop(self, application_id: str) -> Application:
         """End an application if it runs, and wait a while until it has ended."""
@@ -318,7 +318,7 @@ class Standalone(ClusterManager):
         return ()
 
     def runs(self, application_id: str, job_id: str) -> bool:  # noqa: ARG002 - as well
-        """Return whether a driver can have the id: the master does not say which job it runs."""
+        """Return True if a driver can have the id: the master does not report which job it runs."""
         return self.form.fullmatch(application_id) is not None
 
     def look(self, application_id: str) -> Application:
@@ -446,10 +446,10 @@ def manager_of(
     conf: Mapping[str, Any],
     auth: Any = None,  # noqa: ANN401 - of requests
 ) -> ClusterManager | None:
-    """Return the manager that is to be asked about a connection's applications.
+    """Return the manager of the cluster on which a connection's applications run.
 
-    None: there is none to ask, as the driver runs where the task does, or YARN's address is not known.
-    ``conf`` is the operator's own, which counts before the connection; that counts before Spark's defaults.
+    None: the driver runs where the task does, or YARN's address is not configured.
+    ``conf`` is the operator's own; it wins over the connection, which wins over Spark's defaults.
     """
     extra = connection.extra_dejson
     if settings.has_driver_here:
@@ -479,7 +479,7 @@ def _port(given: object) -> int:
 
 
 def why_none(settings: SubmitSettings) -> str:
-    """Return why there is no manager to ask, and what helps."""
+    """Explain why there is no manager, and what to configure."""
     if settings.has_driver_here:
         return (
             "In client mode the driver is a process of the task and ends with it. Set "
@@ -492,7 +492,7 @@ def why_none(settings: SubmitSettings) -> str:
 
 
 def as_arguments(manager: ClusterManager) -> dict[str, Any]:
-    """Return what makes a manager again elsewhere: JSON, and nothing secret."""
+    """Serialize a manager as JSON for another process, without secrets."""
     match manager:
         case Yarn(address, None, has_kerberos):
             return {"kind": "yarn", "address": address, "has_kerberos": has_kerberos}
@@ -511,7 +511,7 @@ def as_arguments(manager: ClusterManager) -> dict[str, Any]:
 
 
 def can_be_sent(manager: ClusterManager) -> bool:
-    """Whether a manager can be made again elsewhere."""
+    """Return True if a manager can be made again elsewhere."""
     return not (isinstance(manager, Yarn) and manager.auth is not None)
 
 

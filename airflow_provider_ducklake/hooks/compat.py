@@ -1,4 +1,4 @@
-"""What the installed Airflow has: each thing that not every supported one has is asked for here.
+"""Feature detection: what the installed Airflow has and other supported ones lack.
 
 ``ALIASES_KEEP_ASSETS`` (3.3): Airflow shows an asset that came through an alias; in 3.1 such an event with a
 list in it fails the task. ``ACK_STREAMS`` (3.3): triggers of one lake share a stream that says which of their
@@ -62,14 +62,14 @@ def asset_state(trigger: BaseEventTrigger) -> Any | None:  # noqa: ANN401 - Airf
 
 
 def store_name(store: object) -> str:
-    """Return what tells an asset's store from those of other assets."""
+    """Return a text that identifies an asset's store among those of other assets."""
     return repr(store)
 
 
 def hook_lineage_collector() -> Any | None:  # noqa: ANN401 - Airflow's
-    """Return what collects which assets hooks read and wrote in this process; None: nobody wants to know.
+    """Return Airflow's collector of the assets that hooks read and wrote; None: lineage is not collected.
 
-    The first call where somebody does has Airflow import every provider's kinds of assets.
+    Where it is, the first call has Airflow import every provider's kinds of assets.
     """
     try:
         from airflow.sdk.lineage import NoOpCollector, get_hook_lineage_collector  # noqa: PLC0415 - since 3.2

@@ -1,4 +1,4 @@
-"""What a DuckLake connection says, checked: Airflow itself stores whatever it is given.
+"""Read and check a DuckLake connection: Airflow itself stores any values.
 
 DuckDB's ATTACH statement of its lake holds no password: DuckDB's clients of PostgreSQL and MySQL take it from
 the environment (``PGPASSWORD``, ``MYSQL_PWD``) or from a secret of DuckDB's.
@@ -145,7 +145,7 @@ def _extra(connection: Connection, named: str) -> dict[str, Any]:
 
 
 def _check_type(connection: Connection, named: str) -> None:
-    """Refuse a connection to something else; whoever says catalog_type means a lake."""
+    """Refuse a connection of another type, unless it sets catalog_type."""
     if connection.conn_type not in (None, "", CONNECTION_TYPE) and CATALOG_TYPE.name not in (
         connection.extra or ""
     ):
@@ -237,7 +237,7 @@ def _commit_namespace(named: str, value: object) -> str | None:
 
 
 def _flag(named: str, of: ExtraField, value: object) -> bool:
-    """Read a flag, or its text: forms of Airflow 3.1 and URIs know only texts."""
+    """Read a flag, or its text: forms of Airflow 3.1 and URIs have only texts."""
     word = str(value or False).strip().lower()
     if word not in ("true", "false"):
         raise _invalid(named, of, f"{value!r} is neither true nor false.")

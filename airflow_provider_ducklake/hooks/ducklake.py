@@ -89,7 +89,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return how the form shows the fields every connection has, for Airflow 3.1."""
+        """Describe the common fields of the form, for Airflow 3.1."""
         return hook_field_behaviour()
 
     def settings(self) -> ConnectionSettings:
@@ -146,7 +146,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
         return lake
 
     def _observed(self, lake: Lake) -> Lake:
-        """Have Airflow told of the tables that are read and written."""
+        """Report the tables that are read and written to Airflow."""
         if self.hook_lineage:
             from airflow_provider_ducklake.hooks.lineage import HookLineage  # noqa: PLC0415 - not for operators
 
@@ -318,7 +318,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
 
 
 def _place(url: URL) -> str:
-    """Return where a catalog is, as a person says it: without a user."""
+    """Describe the location of a catalog to a person, without the user name."""
     kind = next(one for one in CATALOG_TYPES.values() if one.driver == url.drivername)
     at = "" if kind.server is None else f" at {url.host}{'' if url.port is None else f':{url.port}'}"
     return f"{kind.name} {url.database}{at}"

@@ -1,4 +1,4 @@
-"""Say to Airflow which tables a task reads and writes, and after its commit what it changed in each.
+"""Declare the tables a task reads and writes, and create an event for each that its commit changed.
 
 A table that is known while the DAG is parsed is an inlet or outlet: Airflow's pages show its tasks. An event
 comes from what the task's snapshots did to the table, so a task that changed nothing makes none.
@@ -39,14 +39,14 @@ _FOUND_LATER = AssetAlias("ducklake", group=GROUP)
 
 
 class LakeTask(Protocol):
-    """What is asked of an operator or a sensor here."""
+    """The part of an operator or a sensor that is used here."""
 
     ducklake_conn_id: str
     inlets: list[Any]
 
 
 class LakeOperator(Protocol):
-    """What is asked of an operator that changes tables."""
+    """The part of an operator that changes tables."""
 
     ducklake_conn_id: str
     asset_events: bool
@@ -90,7 +90,7 @@ def _events(operator: LakeOperator, lake: Lake, snapshot_ids: Sequence[int]) -> 
         for report in lake.reads.commit_reports(snapshot_id):
             try:
                 uri = create_asset(table=report.table, ducklake_conn_id=operator.ducklake_conn_id).uri
-            except ValueError as error:  # a name that somebody else chose, and Airflow takes for no asset
+            except ValueError as error:  # a name by another client that Airflow does not accept for an asset
                 operator.log.warning("No asset event of table %.200s: %s", report.table, error)
                 continue
             reports[uri] = report if uri not in reports else reports[uri].with_next(report)
@@ -127,7 +127,7 @@ def _found_later(context: Context, events: Mapping[str, Mapping[str, Any]]) -> l
 
 
 def _with(assets: Sequence[Any], conn_id: str, tables: Sequence[object]) -> list[Any]:
-    """Return assets and, of tables whose name is one and is known, those that are not among them."""
+    """Add the assets of tables whose valid name is known at parse time, each once."""
     found = list(assets)
     for table in tables:
         texts = table if isinstance(table, tuple) else (table,)
@@ -155,7 +155,7 @@ def _has_event(
         return False
     try:
         accessor = context["outlet_events"][outlet]  # type: ignore[index] # an asset, or a user's reference to one
-    except Exception as error:  # noqa: BLE001 - the rows are there, whoever hears of it
+    except Exception as error:  # noqa: BLE001 - the rows are committed, with or without the event
         operator.log.warning("Cannot make the event of %s: %s", outlet, error)
         return False
     accessor.extra.update(event)
@@ -174,7 +174,7 @@ def _uri(outlet: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What one look at a lake showed: snapshots after ``start`` count, and ``newest`` was the newest."""
+    """The result of one poll of a lake: snapshots after ``start`` count, and ``newest`` was the newest."""
 
     start: int
     newest: int

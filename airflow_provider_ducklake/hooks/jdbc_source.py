@@ -19,7 +19,7 @@ PASSWORD_VARIABLE = "DUCKLAKE_JDBC_PASSWORD"  # noqa: S105 - a variable's name; 
 
 @dataclass(frozen=True, slots=True)
 class _Database:
-    """How Spark reaches a database. Without the class it finds no driver that came by ``packages``."""
+    """How Spark reaches a database. Without the class it does not find a driver from ``packages``."""
 
     url: str
     port: int

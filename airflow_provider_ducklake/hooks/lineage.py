@@ -1,8 +1,8 @@
-"""What a task reads and writes, as OpenLineage knows it.
+"""Report what a task reads and writes to OpenLineage.
 
-A lake's tables are known by their catalog database, and not by what an Airflow calls its connection. Before a
-task runs, and where it fails, its arguments alone say it; what it did is asked of the catalog after the
-commit, and only where OpenLineage is there to be told.
+Datasets are named by the catalog database, and not by the id of an Airflow connection. Before a
+task runs, and if it fails, only its arguments are used; what it did is read from the catalog after the
+commit, and only if OpenLineage is installed.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
 
 
-# Tell Airflow's hook lineage which tables a task reads and writes through a hook.
+# Report the tables a task reads and writes through a hook to Airflow's hook lineage.
 #
 # For tasks of users: OpenLineage, say, shows what the collector was given. Operators report their own
-# tables (``hooks/lineage.py``), and their hooks tell nothing. No task may fail or wait for it: each table
-# is told once in each direction, no more than ``_MOST`` of them, and nothing where nobody reads it.
+# tables (``hooks/lineage.py``), and their hooks report nothing. No task may fail or wait for it: each table
+# is reported once in each direction, at most ``_MOST`` of them, and none if lineage is not collected.
 
 
 log = logger(__name__)
@@ -70,11 +70,11 @@ class HookLineage:
         self._written: set[FoldedName] = set()
 
     def has_read(self, table: QualifiedName) -> None:
-        """Tell of a table that was read."""
+        """Report a table that was read."""
         self._tell("add_input_asset", table, self._read)
 
     def has_written(self, tables: Sequence[QualifiedName]) -> None:
-        """Tell of tables that a snapshot changed."""
+        """Report the tables that a snapshot changed."""
         for table in tables:
             self._tell("add_output_asset", table, self._written)
 
@@ -126,7 +126,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What a verb says of itself: what it reads by the names in its queries, and at which snapshot.
+    """A verb's reads, by the names in its queries, and their snapshot.
 
     ``writes`` are the tables that it is to change, as far as its arguments name them.
     """
@@ -141,13 +141,13 @@ class Flow:
 
 
 class LakeOperator(Protocol):
-    """What is asked of an operator here."""
+    """The part of an operator that is used here."""
 
     ducklake_conn_id: str
     done: Done
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, by its arguments."""
+        """Collect what the task reads and does, by its arguments."""
 
 
 def namespace_of(settings: ConnectionSettings) -> str:
@@ -180,7 +180,7 @@ def dataset_of_path(path: str) -> tuple[str, str]:
 
 
 def reads_of(sources: Mapping[str, object]) -> dict[str, Read]:
-    """Return what sources, as users give them, read: paths; what a connection leads to is not said."""
+    """Collect the paths among a task's sources; JDBC connections are left out."""
     found = {}
     for name, source in sources.items():
         path = source.get("path") if isinstance(source, Mapping) else source
@@ -219,7 +219,7 @@ def flow_of_table(
     sql: str | None = None,
     source_table: object = None,
 ) -> Flow:
-    """Return what changes of a table's own rows read: the table, and what they are matched with."""
+    """Collect the flow of a row change: its table, and the tables and sources matched with it."""
     targets = named(table)
     tables = zip(("target", "source_table"), (targets, named(source_table)), strict=True)
     own = {name: Read(one) for name, found in tables for one in found}
@@ -227,7 +227,7 @@ def flow_of_table(
 
 
 def flow_of_ddl(sql: str | Sequence[str]) -> Flow:
-    """Return what DDL statements create or alter; what they drop is left out."""
+    """Collect the tables that DDL statements create or alter; dropped ones are left out."""
     from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.lake.sql.duckdb.statements import DropTable  # noqa: PLC0415 - as well
 
@@ -238,13 +238,13 @@ def flow_of_ddl(sql: str | Sequence[str]) -> Flow:
 
 
 def flow_of_staged(staged: object) -> Flow:
-    """Return which tables staged writes are for, as far as the results of their tasks say it."""
+    """Collect the tables of staged writes, from the results of the tasks that wrote them."""
     given = staged if isinstance(staged, list | tuple) else [staged]
     return Flow(writes=named(*(one.get("table") for one in given if isinstance(one, Mapping))))
 
 
 def flow_of_sql(sql: str | Sequence[str], sources: Mapping[str, object], schema: str, at: int | None) -> Flow:
-    """Return what Spark SQL over the lake reads and writes; nothing of it where it cannot be read."""
+    """Collect the tables that Spark SQL reads and writes; only the sources if it cannot be parsed."""
     from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.lake.sql.spark.statements import ViewStatement  # noqa: PLC0415 - as well
 
@@ -333,7 +333,7 @@ def _job_facets(flow: Flow) -> dict[str, Facets]:
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Facets | None:  # noqa: ANN401, ARG001 - OpenLineage's
     """Return the dataset of a table's asset; None: its connection cannot be read here.
 
-    Its name is the URI's, in lower case, unless the hook has told how the catalog spells it.
+    Its name is the URI's, in lower case, unless the hook reported the spelling of the catalog.
     """
     conn_id, table = table_of(asset.uri)
     try:
@@ -344,7 +344,7 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Facets |
 
 
 def _classes() -> Any:  # noqa: ANN401 - OpenLineage's
-    """Return what we use of OpenLineage's client, where it is installed."""
+    """Import the classes of OpenLineage's client that we use."""
     from openlineage.client import event_v2, facet_v2  # noqa: PLC0415 - not always installed
 
     return SimpleNamespace(
@@ -454,7 +454,7 @@ class _Teller:
         return "ALTER" if "schema" in report.changes else None
 
     def _column_lineage(self, table: QualifiedName, schema: TableSchema | None) -> dict[str, Facets]:
-        """Return where the columns of a table come from; of several queries all say so."""
+        """Compute the source columns of each column of a table, over all queries that write it."""
         from airflow_provider_ducklake.lake.sql.spark.conditions import column_lineage  # noqa: PLC0415 - heavy
 
         if schema is None:

@@ -40,9 +40,9 @@ class DuckLakeRetryPolicy(RetryPolicy):
     """Retry conflicts at once, outages with a delay, and permanent errors never.
 
     Made for ``default_args={"retries": 5, "retry_policy": DuckLakeRetryPolicy()}``: of other errors it leaves
-    the decision to the task's own ``retry_delay``. How often is always said by the task's ``retries``.
+    the decision to the task's own ``retry_delay``. The number of retries is always the task's ``retries``.
 
-    - A conflict, a lost race, a migration meanwhile: within 5 seconds; the retry plans again.
+    - A conflict, a lost race, a concurrent migration: within 5 seconds; the retry plans again.
     - ``CommitStateUnknownError``: at once; the retry finds out whether it was committed.
     - A catalog, a store or a cluster that cannot be reached, refuses, or is locked for long: after 10
       seconds, 20, 40, … at most 10 minutes.
@@ -70,7 +70,7 @@ class DuckLakeRetryPolicy(RetryPolicy):
         return RetryDecision.default()
 
     def serialize(self) -> dict[str, Any]:
-        """Return what Airflow keeps of it: it has no settings."""
+        """Serialize the policy: it has no settings."""
         return {}
 
     @classmethod

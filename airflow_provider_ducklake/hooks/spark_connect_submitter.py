@@ -78,7 +78,7 @@ class SparkConnectSubmitter:
         spark_submit.check_sources(request, master, storage_options)
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
-        """Run the job's own code on a session of its own; see ``Submitter``."""
+        """Run the job's own code on a new session; see ``Submitter``."""
         from airflow_provider_ducklake.lake.spark.job.errors import typed  # noqa: PLC0415 - PySpark
         from airflow_provider_ducklake.lake.spark.sessions.remote import remote_mode  # noqa: PLC0415 - PySpark
         from airflow_provider_ducklake.lake.writes.verb import Results  # noqa: PLC0415 - no DAG file needs it
@@ -89,7 +89,7 @@ class SparkConnectSubmitter:
 
                 self._log_start(spark)
                 results = Results.of(run_here(spark, request, storage_options, {}, is_ours=True))
-        except Exception as error:  # of a session that could not be made, or ended meanwhile
+        except Exception as error:  # of a session that could not be made, or has ended
             raise typed(error) from error
         _check_disk(request, results)
         return results
@@ -121,7 +121,7 @@ class SparkConnectSubmitter:
             spark.stop()
 
     def _conf(self) -> Mapping[str, Any]:
-        """Return the settings of the session, with the task as its parent where OpenLineage is to know it.
+        """Return the settings of the session, with the task as its parent if OpenLineage is configured so.
 
         How events leave a server is a setting of the server's, and with it a key that its pages would show.
         """

@@ -25,7 +25,7 @@ _CLASS_PATHS = ("SPARK_DIST_CLASSPATH", "SPARK_CLASSPATH", "HADOOP_CLASSPATH")
 
 @dataclass(frozen=True, slots=True)
 class SparkInstallation:
-    """What is in Spark's folder.
+    """The content of Spark's folder.
 
     ``jars`` are versions by the names of artifacts. ``is_whole`` is whether nothing else on this machine
     brings classes or settings.
@@ -42,7 +42,7 @@ class SparkInstallation:
 
 
 def installation(binary: str) -> SparkInstallation:
-    """Return the Spark that a binary on the ``PATH`` belongs to, empty where that cannot be told."""
+    """Return the Spark that a binary on the ``PATH`` belongs to, empty if it cannot be determined."""
     home = _home(binary)
     if home is None:
         return SparkInstallation()

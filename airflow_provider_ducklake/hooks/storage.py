@@ -118,7 +118,7 @@ def _amazon_keys(connection: Connection, extra: Mapping[str, Any]) -> dict[str, 
 
 
 def _keys_of_role(conn_id: str) -> dict[str, Any]:
-    """Have Airflow's Amazon provider take on the role or the profile; its keys are good for a while."""
+    """Take on the role or the profile by Airflow's Amazon provider; its keys expire after a while."""
     try:
         from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook  # noqa: PLC0415 - optional
     except ImportError:
@@ -191,9 +191,9 @@ _OF_TYPES: dict[str, Callable[[Connection, Mapping[str, Any]], dict[str, Any]]] 
 
 
 def opened_by_jvm(request: JobRequest) -> dict[str, str]:
-    """Return paths by what errors call them: one for each source and table that is certainly read.
+    """Map names for errors to paths: one for each source and table that is certainly read.
 
-    No job reads tables without files, and what a user's function or stream reads is not known.
+    No job reads tables without files, and the paths of a user's function or stream are unknown.
     """
     found = dict(_read(request.source))
     if request.engine == "native":
@@ -249,7 +249,7 @@ class Connector:
     of_hadoop: bool = True
 
     def package(self, hadoop: str | None) -> str:
-        """Return the coordinates of what brings it, with words for a version that is not known."""
+        """Return the Maven coordinates of the connector, with a placeholder for an unknown version."""
         version = (hadoop or "<the version of Spark's Hadoop>") if self.of_hadoop else "<its newest version>"
         return f"{self.group}:{self.artifact}:{version}"
 
@@ -263,7 +263,7 @@ _CONNECTORS = {"s3a": _S3A, "abfs": _ABFS, "abfss": _ABFS, "gs": _GCS}
 def check_store(
     request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
 ) -> list[str]:
-    """Return what looks wrong with a job's settings for its stores."""
+    """Check a job's settings for its stores; list what looks wrong."""
     _check_connectors(request, settings)
     _check_providers(settings)
     scheme, _ = _store(request.directory)
@@ -324,7 +324,7 @@ def _maybe_missing(directory: str, settings: SubmitSettings) -> str | None:
 
 
 def _is_brought(connector: Connector, settings: SubmitSettings) -> bool:
-    """Whether something of another name may well bring a connector: an own build, or cloud bundles."""
+    """Return True if a jar of another name may bring a connector: an own build, or cloud bundles."""
     word = {"hadoop-aws": "aws", "hadoop-azure": "azure"}.get(connector.artifact, "gcs")
     return any(word in one or "hadoop-cloud" in one for one in settings.artifacts)
 

@@ -1,4 +1,4 @@
-"""What a task tells Airflow of the library: errors that no retry can cure, and the lines that verbs log.
+"""Translate errors that no retry can cure for Airflow, and show the log lines of the library.
 
 Airflow shows the lines of an operator's own logger wherever it runs, and not those of other loggers.
 """
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Done:
-    """What a try of a task did, for those who ask when it has ended.
+    """What a try of a task did, for callers after its end.
 
     Which snapshots it made and read, and where the pages of its Spark application are.
     """
@@ -73,7 +73,7 @@ _CURABLE = (CatalogUnavailableError, LockTimeoutError, CatalogRefusedError, Cata
 
 
 def is_incurable(error: BaseException) -> bool:
-    """Whether the next try would meet an error again: what a person gave or left is wrong."""
+    """Return True if the next try would get the error again: a person has to correct something."""
     return isinstance(error, _INCURABLE) and not isinstance(error, _CURABLE)
 
 
@@ -126,7 +126,7 @@ class TaskLog:
 
 
 class LogsInLines:
-    """Of operators, hooks, sensors and triggers, before Airflow's base class: no value breaks a line."""
+    """Mixin of operators, hooks, sensors and triggers, before Airflow's base: no value breaks a line."""
 
     @property
     def log(self) -> Any:  # noqa: ANN401 - Airflow's logger
@@ -135,7 +135,7 @@ class LogsInLines:
 
 
 class ShownByName:
-    """Of operators and sensors, before Airflow's base class: its pages say "DuckLake insert" of them."""
+    """Mixin of operators and sensors, before Airflow's base: its pages show names as "DuckLake insert"."""
 
     custom_operator_name: str
 
@@ -163,7 +163,7 @@ class _OfTask(logging.Handler):
 
 @contextmanager
 def verbs_logged_by(log: Any) -> Iterator[None]:  # noqa: ANN401 - Airflow's logger
-    """Have a task's logger say what verbs say, as long as this lasts."""
+    """Copy the log lines of verbs to a task's logger, as long as this lasts."""
     handler = _OfTask(log)
     before = _VERBS.level, _VERBS.propagate
     _VERBS.addHandler(handler)
@@ -204,11 +204,11 @@ def _commits_of(try_id: str) -> _CommitsOfTry:
 
 @dataclass(frozen=True, slots=True)
 class CommitIdentity:
-    """The key of a task's commit, and what its snapshot says of the task.
+    """The key of a task's commit, and what its snapshot records about the task.
 
     ``starts_over``: nothing can have been committed under the key in this run, so that a commit found there
     was made by a run of the same name that has been deleted since. ``try_id`` is another one for each try.
-    ``lake_id`` tells in which lake the commit is made.
+    ``lake_id`` identifies the lake of the commit.
     """
 
     key: CommitKey
@@ -236,7 +236,7 @@ class CommitIdentity:
         return f"{airflow['dag_id']}.{airflow['task_id']}"
 
     def attempt_id(self, try_number: int) -> str:
-        """Return the id under which a try of the task keeps its files: the tries after it know it."""
+        """Return the id under which a try of the task keeps its files; later tries compute the same."""
         names = [*self.key.names, self.key.generation, try_number]
         return str(uuid5(NAMESPACE_URL, json.dumps(names)))
 
@@ -280,8 +280,8 @@ class CommitIdentity:
 def generation(try_number: int, max_tries: int, retries: int | None) -> int:
     """Return the number of the first try since the task was last cleared; all its retries share it.
 
-    Clearing a task raises ``max_tries`` to the tries so far and ``retries`` more. Where the author changed
-    ``retries`` meanwhile the result is off, yet it is never above the try and never falls from try to try of
+    Clearing a task raises ``max_tries`` to the tries so far and ``retries`` more. If the author changed
+    ``retries`` since, the result is off, yet it is never above the try and never falls from try to try of
     the same ``retries``: rows may be replaced then, and are not added twice.
     """
     first_try = max_tries - (retries or 0) + 1
@@ -289,7 +289,7 @@ def generation(try_number: int, max_tries: int, retries: int | None) -> int:
 
 
 def default_namespace() -> str:
-    """Return what tells this Airflow from others that run a DAG of the same name on the same lake."""
+    """Return the id that separates this Airflow from others with a DAG of the same name on the same lake."""
     base_url = conf.get("api", "base_url", fallback=None) or _AIRFLOWS_DEFAULT_URL
     return hashlib.sha256(base_url.rstrip("/").encode()).hexdigest()[:_NAMESPACE_LENGTH]
 

@@ -218,9 +218,9 @@ class CatalogUnavailableError(CatalogError):
 
 @dataclass(eq=False, repr=False)
 class LockTimeoutError(CatalogError):
-    """Somebody else held a lock of the catalog for too long; nothing landed.
+    """Another process held a lock of the catalog for too long; nothing was committed.
 
-    ``holder`` describes who, as far as the database shows it.
+    ``holder`` describes it, as far as the database shows it.
     """
 
     catalog: str
@@ -365,7 +365,7 @@ class TagNotFoundError(NotFoundError):
 
 @dataclass(eq=False, repr=False)
 class TaggedSnapshotLostError(NotFoundError):
-    """The snapshot of a tag has expired, by a client that does not know tags."""
+    """The snapshot of a tag was expired by a client that ignores tags."""
 
     name: str
     snapshot_id: int
@@ -720,7 +720,7 @@ class SparkJobError(DuckLakeError):
 
     @classmethod
     def of_log(cls, text: str) -> SparkJobError:
-        """Return the error of lines, the first of which says what happened."""
+        """Build the error from lines, the first of which describes the failure."""
         first, *log = text.splitlines() or [""]
         return cls(first, log)
 
@@ -729,7 +729,7 @@ class SparkJobError(DuckLakeError):
 
 
 class ClusterUnavailableError(DuckLakeError):
-    """The manager of a Spark cluster cannot be asked; whether its applications run is not known."""
+    """The manager of a Spark cluster cannot be reached; the state of its applications is unknown."""
 
     def __init__(self, manager: str, address: str, reason: str) -> None:
         super().__init__(manager, address, reason)

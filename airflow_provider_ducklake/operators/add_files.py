@@ -69,7 +69,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
         self.ignore_extra_columns = ignore_extra_columns
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
 
         reads = reads_of({str(number): path for number, path in enumerate(_paths(self.paths))})

@@ -26,7 +26,7 @@ class DuckLakeAddTableOperator(DuckLakeOperator):
     """Add the data files of an Iceberg or Delta table to a table as one snapshot, without copying them.
 
     **The files belong to the lake from then on: compaction and clean-up delete them**, and the other table
-    breaks. Do not go on writing to it, and have nobody vacuum or expire it.
+    breaks. Do not go on writing to it, and do not let it be vacuumed or expired.
 
     Rows that the other table has deleted stay deleted, by delete files in the table's directory. What cannot
     be carried over is named in an error, before anything is written. Needs the extra ``iceberg`` or
@@ -90,7 +90,7 @@ class DuckLakeAddTableOperator(DuckLakeOperator):
         self.allowed_paths = allowed_paths
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
 
         reads = reads_of({} if self.catalog else {"0": self.source})

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class LakeTask(ShownByName, LogsInLines):
-    """What operators share, with Spark and without: their name on Airflow's pages, log and lineage."""
+    """The common base of operators, with Spark and without: name on Airflow's pages, log, lineage."""
 
     ducklake_conn_id: str
     done: Done
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow  # noqa: PLC0415 - not always asked for
 
         return Flow()

@@ -58,7 +58,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
         self.on_clear = on_clear
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import flow_of_staged  # noqa: PLC0415 - not always asked for
 
         return flow_of_staged(self.staged)
@@ -91,7 +91,7 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
 
 class DuckLakeDiscardStagedOperator(DuckLakeOperator):
-    """Remove staged writes that nobody committed; made for ``as_teardown(setups=[…])``.
+    """Remove staged writes that were not committed; made for ``as_teardown(setups=[…])``.
 
     Committed writes stay, even if the task that committed them failed afterwards, so it can always run.
 

@@ -60,7 +60,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
         self.create_lake = create_lake
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow, flow_of_ddl  # noqa: PLC0415 - not always asked for
 
         return Flow() if self.sql is None else flow_of_ddl(self.sql)

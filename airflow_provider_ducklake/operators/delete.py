@@ -68,7 +68,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
         return Delete(self.table, self.where, self.engine)
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
 
         return flow_of_table(self.table, self.done.read_at, {})

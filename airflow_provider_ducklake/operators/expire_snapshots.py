@@ -31,7 +31,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
 
     :param older_than: expire snapshots older than this: a ``timedelta``, a string such as ``"7 days"``, an
         aware ``datetime``, or an ISO time with an offset. (templated)
-    :param snapshots: expire exactly these snapshot ids, of which none may be tagged. (templated)
+    :param snapshots: expire exactly these snapshot ids; none of them may be tagged. (templated)
     :param keep_last: never expire the newest N snapshots; alone, expire all the others. (templated)
     :param keep: never expire these snapshot ids. (templated)
     :param keep_author: never expire snapshots whose author matches this pattern, such as ``"release-*"``.
@@ -102,7 +102,7 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         return _summary(result)
 
     def _floor(self) -> timedelta:
-        """Return what was asked for; those who name snapshots, or count them, have said what they mean."""
+        """Return the minimum retention; its default applies only if snapshots are chosen by age."""
         if self.min_retention is not None:
             return parse_span("min_retention", self.min_retention)
         by_age = self.older_than is not None or (self.snapshots is None and self.keep_last is None)

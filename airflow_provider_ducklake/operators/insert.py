@@ -148,7 +148,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         )
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow, Query, named, reads_of  # noqa: PLC0415 - not always asked for
 
         sources = self.sources or ({} if self.source is None else {"source": self.source})

@@ -149,7 +149,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         )
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
 
         sources = self.sources or ({} if self.source is None else {"source": self.source})

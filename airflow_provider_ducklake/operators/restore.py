@@ -77,7 +77,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
         self.is_dry_run = dry_run  # "dry_run" is a method of every operator
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow, named  # noqa: PLC0415 - not always asked for
 
         return Flow(writes=named(self.table))

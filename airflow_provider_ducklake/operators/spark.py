@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.writes.verb import Attempt, Verb
 
 
-class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[override] # nobody sets log
+class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[override] # log is never set
     """Plan on the lake, have a Spark job write files, and commit them.
 
     Accepts every argument of ``SparkSubmitOperator`` and passes it on, but for ``application_args``, which
@@ -83,7 +83,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
     )
     template_ext: Sequence[str] = (".sql",)
     operator_extra_links = (SparkApplicationLink(),)
-    overwrite_rtif_after_execution = True  # what was really submitted is known only then
+    overwrite_rtif_after_execution = True  # the submitted values exist only then
 
     # What we look at ourselves is named here: default_args reach an argument by its name only.
     def __init__(
@@ -143,7 +143,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         return self._execute(context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401 - Airflow's
-        """Go on after having been deferred; where nobody will, stop the application."""
+        """Resume a deferred task; if it cannot resume, stop the application."""
         from airflow_provider_ducklake.hooks.compat import TaskDeferralError, TaskDeferralTimeout  # noqa: PLC0415 - not for DAG files
 
         ti: Any = context["ti"]
@@ -220,7 +220,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         """Do the operator's work and return the task's return value."""
 
     def submitter(self, context: Context) -> Submitter:
-        """Return how this operator's jobs get to Spark."""
+        """Choose the submitter of this operator's jobs."""
         if self.spark_connect_conn_id:
             self._submission.connected = SparkConnectSubmitter(self, context, self.spark_connect_conn_id)
             return self._submission.connected

@@ -140,7 +140,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         )
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow, Read, flow_of_sql, named, reads_of  # noqa: PLC0415 - not always asked for
 
         sources = self.sources or {}

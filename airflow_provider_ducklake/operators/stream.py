@@ -71,7 +71,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         self.engine = engine
 
     def flow(self) -> Flow:
-        """Return what the task reads and does, for OpenLineage."""
+        """Collect what the task reads and writes, for OpenLineage."""
         from airflow_provider_ducklake.hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
 
         return Flow(reads_of(self.sources or {}), writes=named(self.table))

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class TagAction(StrEnum):
-    """What becomes of a tag."""
+    """What the task does with a tag."""
 
     TAG = "tag"
     UNTAG = "untag"
 
 
 class DuckLakeTagOperator(DuckLakeOperator):
-    """Tag a snapshot: give it a name by which it is read, ``at="tag:q3-close"``, and keep it from expiring.
+    """Tag a snapshot: give it a name to read it by, ``at="tag:q3-close"``, and keep it from expiring.
 
     A retry never moves the tag that an earlier try made; a task that is cleared tags again. Makes no
     snapshot.

@@ -102,11 +102,11 @@ class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
             return PokeReturnValue(is_done=False)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - Airflow's
-        """Return what the triggerer found.
+        """Return the event of the triggerer.
 
         Raises:
-            AirflowFailException: what it met is met again by every try.
-            AirflowException: another one may come through.
+            AirflowFailException: its error would recur in every try.
+            AirflowException: a retry may succeed.
         """
         if event["status"] == "error":
             raise (AirflowFailException if event["is_incurable"] else AirflowException)(event["message"])
@@ -127,6 +127,6 @@ class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
 
 
 def _start_of_run(context: Context) -> datetime:
-    """Return when the DAG run started; the same at every look, unless somebody clears the whole run."""
+    """Return the start of the DAG run; the same at every poll, unless the whole run is cleared."""
     run = context["dag_run"]
     return run.start_date or run.run_after

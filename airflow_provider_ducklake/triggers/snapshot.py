@@ -44,7 +44,7 @@ class DuckLakeSnapshotTrigger(LogsInLines, BaseEventTrigger):
     """Watch a table: for an ``AssetWatcher`` it makes an event of each range of snapshots that changed it.
 
     There is one event for each poll that found changes, however many commits made them; docs/assets.md shows
-    what it says. No change is left out, whatever is restarted; a restart may repeat the last event, with the
+    its fields. No change is left out, whatever is restarted; a restart may repeat the last event, with the
     same ``range_id``. All triggers of a triggerer that wait for tables of one lake share a poll. A catalog
     that cannot be reached is waited for.
 
@@ -107,7 +107,7 @@ class DuckLakeSnapshotTrigger(LogsInLines, BaseEventTrigger):
         return {"status": "success", "handed_on": looked.handed_on}
 
     async def _wait(self, poller: LakePoller) -> Looked:
-        """Return what was found; raise what waiting does not cure."""
+        """Wait for a change; raise errors that waiting does not cure."""
         interest, trouble, presence = Interest(self.watch.table), Trouble(self), Presence(self)
         async for polled in poller.polls():
             error = polled.error
@@ -127,7 +127,7 @@ class DuckLakeSnapshotTrigger(LogsInLines, BaseEventTrigger):
     # What Airflow 3.3 asks of triggers that share a stream.
 
     def shared_stream_key(self) -> Hashable | None:
-        """Return what is equal for the watchers of one lake."""
+        """Return a key that is equal for the watchers of one lake."""
         return None if self.once or not ACK_STREAMS else (type(self).__name__, self.ducklake_conn_id)
 
     @classmethod
@@ -154,7 +154,7 @@ class Watching:
         words = ",".join(sorted(trigger.watch.words))
         state = asset_state(trigger)
         of_asset = f"ducklake {trigger.ducklake_conn_id} {trigger.watch.table} {words}"
-        of_all = json.dumps(trigger.serialize()[1], sort_keys=True)  # what Airflow tells triggers apart by
+        of_all = json.dumps(trigger.serialize()[1], sort_keys=True)  # Airflow's identity of a trigger
         self._watermark = of_all if state is None else f"{of_asset} {store_name(state)}"
         self._in_use = poller.watermarks
         self._trouble, self._presence = Trouble(trigger), Presence(trigger)
@@ -228,7 +228,7 @@ class Presence:
         self._was_there: bool | None = None
 
     def note(self, polled: Polled) -> None:
-        """Take note of which tables a poll found."""
+        """Log tables that appeared or disappeared since the last poll."""
         trigger = self._trigger
         is_there = trigger.watch.table.folded in polled.table_ids
         if is_there == self._was_there:
@@ -249,7 +249,7 @@ class Presence:
 
 
 def _passes(error: Exception) -> bool:
-    """Whether waiting may cure an error: a driver that is not installed here stays so."""
+    """Return True if waiting may cure an error: a driver that is not installed here stays so."""
     is_missing_driver = isinstance(error.__cause__, ImportError)
     return isinstance(error, DuckLakeError) and not is_incurable(error) and not is_missing_driver
 
@@ -365,7 +365,7 @@ class PollStream(SharedStreamProducer):
                 yield one, one
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Have watchers forget their events of these polls, unless one of them may not have been stored."""
+        """Make watchers drop their events of these polls, unless one of them may not have been stored."""
         for item in batch:
             if item.outcome.failed == 0:
                 for stored in item.broker_payload.when_stored:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 
 
-# Threads for questions that may never be answered, so that these hang for nobody else.
+# Threads for questions that may never be answered, so that these block no others.
 #
 # The threads of ``asyncio.to_thread`` are few, and all triggers of a process share them. These are a
 # question's own, and do not keep the process from ending.
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def in_own_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-    """Return what will be the result of a call in a thread, which goes on if nobody waits any more."""
+    """Start a call in a thread, and return its future; the thread goes on if the waiter is gone."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     call = partial(contextvars.copy_context().run, function, *args, **kwargs)
@@ -58,11 +58,11 @@ def in_own_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
 def _run(call: Callable[[], T], future: asyncio.Future[T], loop: asyncio.AbstractEventLoop) -> None:
     try:
         settle = partial(_settle, future, call())
-    except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+    except BaseException as error:  # noqa: BLE001 - the waiter gets it
         settle = partial(_fail, future, error)
     try:
         loop.call_soon_threadsafe(settle)
-    except RuntimeError:  # the loop has ended, and with it whoever waited
+    except RuntimeError:  # the loop has ended, and with it the waiter
         return
 
 
@@ -77,7 +77,7 @@ def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
 
 
 class LakeThreads:
-    """The threads in which one lake is asked: so many at a time, those included that nobody waits for.
+    """The threads that query one lake: a limited number at a time, including abandoned ones.
 
     ``hung`` counts the latter.
     """
@@ -107,7 +107,7 @@ class LakeThreads:
     def _came_late(self, asked: asyncio.Future[Any]) -> None:
         self.hung -= 1
         if not asked.cancelled():
-            asked.exception()  # nobody else takes note of it
+            asked.exception()  # it is not reported elsewhere
 
 
 # Ask a lake for its newest snapshot, once per interval for everybody in this process who waits for one.
@@ -127,11 +127,11 @@ _KEPT = 10_000  # snapshots
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What is known of a lake after a poll.
+    """The state of a lake after a poll.
 
     ``newer`` are the snapshots after ``known_since``, oldest first, up to ``head``; ``table_ids`` are by
     folded name. ``lake_number`` rises when the lake became another one: a backup was restored, or it was
-    migrated. ``error`` is why the last poll found nothing out; the rest is as the poll before left it.
+    migrated. ``error`` is why the last poll failed; the rest is as the poll before left it.
     """
 
     number: int = 0
@@ -143,11 +143,11 @@ class Polled:
     error: Exception | None = None
 
     def after(self, snapshot_id: int) -> Sequence[RecordedSnapshot]:
-        """Return the snapshots after one, as far as they are known."""
+        """Return the snapshots after one, as far as they are kept."""
         return self.newer[bisect_right(self.newer, snapshot_id, key=lambda one: int(one.id)) :]
 
     def told(self, news: News) -> Polled:
-        """Return what is known when a poll has found this."""
+        """Return the state after a successful poll."""
         newer = (*self.newer, *news.newer)[-_KEPT:]
         dropped = len(self.newer) + len(news.newer) - len(newer)
         known_since = self.known_since if not dropped else newer[0].id - 1
@@ -163,29 +163,29 @@ class Polled:
         )
 
     def failed(self, error: Exception) -> Polled:
-        """Return what is known when a poll has failed."""
+        """Return the state after a failed poll."""
         return replace(self, number=self.number + 1, error=error)
 
     def of_another_lake(self) -> Polled:
-        """Return what is known when the lake became another one: nothing."""
+        """Return the state when the lake became another one: empty."""
         return Polled(self.number, self.lake_number + 1)
 
 
 class Interest:
-    """Which polls may hold news of one table: only these are worth a look."""
+    """Selects the polls that may have changes of one table: only these are examined."""
 
     def __init__(self, table: QualifiedName) -> None:
         self._name = table.folded
         self._lake_number, self._seen, self._table_id = -1, -1, -1
 
     def is_touched(self, polled: Polled) -> bool:
-        """Whether anything was recorded of the table, or of another of its name, since ``note``."""
+        """Return True if anything was recorded of the table, or of another of its name, since ``note``."""
         if polled.lake_number != self._lake_number or polled.known_since > self._seen:
             return True
         if polled.table_ids.get(self._name, -1) != self._table_id:
             return True
         newer = polled.after(self._seen)
-        if len(newer) < polled.head - self._seen:  # a snapshot expired before anybody saw it
+        if len(newer) < polled.head - self._seen:  # a snapshot expired before a poll saw it
             return True
         return any(one.object_id == self._table_id for snapshot in newer for one in snapshot.changes)
 
@@ -196,7 +196,7 @@ class Interest:
 
 
 class LakePoller:
-    """Polls the lake of one connection as long as somebody waits for it.
+    """Polls the lake of one connection as long as a trigger waits for it.
 
     ``watermarks`` are those in use, each with the watcher that moves it.
     """
@@ -247,7 +247,7 @@ class LakePoller:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def polls(self) -> AsyncIterator[Polled]:
-        """Yield what is known now, if anything is, and after each poll from here on."""
+        """Yield the current state, if there is one, and the state after each poll from here on."""
         seen = 0
         while True:
             async with self._polled:
@@ -263,7 +263,7 @@ class LakePoller:
             return await self._asked(question)
 
     async def _asked(self, question: Callable[[Lake], T]) -> T:
-        """Ask in a thread; when nobody is asking any more, keep no connection.
+        """Ask in a thread; close the connection when no question is left.
 
         Raises:
             CatalogUnavailableError: there is no answer in time.
@@ -300,7 +300,7 @@ class LakePoller:
             try:
                 known = await self._poll()
                 failures = 0
-            except Exception as error:  # noqa: BLE001 - whoever waits decides
+            except Exception as error:  # noqa: BLE001 - the waiter decides
                 known = self.known.failed(error)
                 failures += 1
                 self._lake = None  # the connection may have been corrected
@@ -356,7 +356,7 @@ class AssetStore:
         return f"The key {self._key!r} in the state store of the watched asset"
 
     async def load(self) -> object | None:
-        """Return what is stored."""
+        """Load the stored watermark."""
         found: object | None = await self._store.aget(self._key)
         return found
 
@@ -366,7 +366,7 @@ class AssetStore:
 
 
 class LakeStore:
-    """In the lake itself, for one watcher of one Airflow: ``name`` tells it from all others there."""
+    """In the lake itself, for one watcher of one Airflow, identified by ``name``."""
 
     def __init__(self, poller: LakePoller, name: str) -> None:
         self._poller = poller
@@ -380,7 +380,7 @@ class LakeStore:
         return f"The state in the catalog's table {NAME}{row}"
 
     async def load(self) -> object | None:
-        """Return what is stored, a string if it is not JSON."""
+        """Load the stored watermark, a string if it is not JSON."""
         watcher = await self._known()
         text = await self._poller.ask(lambda lake: lake.writes.watermark(watcher))
         try:
@@ -400,7 +400,7 @@ class LakeStore:
 
 
 async def namespace_of(conn_id: str) -> str:
-    """Return what tells this Airflow from others on a connection's lake, as commit keys have it."""
+    """Return the id of this Airflow among others on a connection's lake, as in commit keys."""
     settings = read_settings(await connection_of(conn_id), with_storage=False)
     return settings.commit_namespace or default_namespace()
 
@@ -459,7 +459,7 @@ class TableWatcher:
         self._interest.note(polled)
 
     async def arrived(self, range_id: str) -> None:
-        """Note that an event was stored by Airflow."""
+        """Record that Airflow stored an event."""
         async with self._saving:
             assert self._mark is not None
             await self._save(self._mark.arrived(range_id))

@@ -107,7 +107,7 @@ class Lake:
         return self._lake.version
 
     def has(self, feature: Feature) -> bool:
-        """Whether the lake's version has a feature."""
+        """Return True if the lake's version has a feature."""
         return feature in self._lake.catalog.tables.writer.features
 
     @property
@@ -117,12 +117,12 @@ class Lake:
 
     @property
     def encrypted(self) -> bool:
-        """Whether the lake's files are encrypted."""
+        """Return True if the lake's files are encrypted."""
         return self._lake.encrypted
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it was exported from another lake, to be read."""
+        """Return True if it was exported from another lake, to be read."""
         return self._lake.is_frozen
 
     @property
@@ -149,7 +149,7 @@ class Lake:
         self._lake.check_writable(directory)
 
     def observe(self, observer: LakeObserver) -> None:
-        """Have somebody told from now on which tables are read and written through this lake."""
+        """Notify an observer from now on of the tables that are read and written through this lake."""
         self._lake.observer = observer
 
     def close(self) -> None:

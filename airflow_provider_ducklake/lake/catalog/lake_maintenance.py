@@ -82,7 +82,7 @@ class Maintenance:
         filter: str | None = None,  # noqa: A002 - the word for it everywhere
         older_than: datetime | None = None,
     ) -> Compaction:
-        """Return which small files of a table can be merged without changing what any snapshot shows.
+        """Plan the merge of a table's small files, without changing what any snapshot shows.
 
         ``filter``: only files that may hold a row for which it is true. ``older_than``: only files of
         snapshots before that time.
@@ -116,7 +116,7 @@ class Maintenance:
             check_may_delete(self._lake.catalog, "data_file")
 
     def plan_rewrite(self, table: TableName, rule: RewriteRule | None = None) -> Compaction:
-        """Return which files of a table should be rewritten without their deleted rows.
+        """Plan the rewrite of a table's files without their deleted rows.
 
         Raises:
             TableNotFoundError, SchemaNotFoundError: there is no such table.
@@ -414,7 +414,7 @@ class Maintenance:
         sample: float = 1.0,
         with_notes: bool = False,
     ) -> list[Finding]:
-        """Return which invariants of the format the lake breaks; an empty list means none.
+        """Check the invariants of the format; list those that the lake breaks (empty: none).
 
         ``tables``: only these tables, by their current names, and nothing that concerns the whole lake, but
         for rows that cannot be read: where there are any, nothing else is looked at.

@@ -295,7 +295,7 @@ class LakeReads:
         filter: str | None = None,  # noqa: A002 - the word for it everywhere
         stats_of: Sequence[str] = (),
     ) -> ScanPlan:
-        """Return what ``read_arrow`` would read: the files that may hold matching rows, and inlined rows.
+        """Plan what ``read_arrow`` would read: the files that may hold matching rows, and inlined rows.
 
         The files have the statistics of the columns that ``filter`` and ``stats_of`` name.
 
@@ -482,7 +482,7 @@ class LakeReads:
         return ChangeFeed(plan, self._lake.locate)
 
     def is_unchanged(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool:
-        """Whether no snapshot after one, up to another, changed a table; False where one has expired."""
+        """Return True if no snapshot after one, up to another, changed a table; False if one has expired."""
         with self._lake.reading() as connection:
             newer = read_snapshots.which_newer(self._lake.catalog.tables, after).ask(connection)
         between = [one for one in newer if one.id <= upto]
@@ -490,7 +490,7 @@ class LakeReads:
         return is_complete and not any(changes_table(one.changes, table_id) for one in between)
 
     def restored_tables(self) -> tuple[RestoredTable, ...]:
-        """Return what restores did to tables, whether their snapshots are there or not."""
+        """List what restores did to tables, even if their snapshots have expired."""
         with self._lake.reading() as connection:
             return restores.restores(connection, self._lake.catalog)
 
@@ -528,10 +528,10 @@ class LakeReads:
             return watch.table_changes(self._lake.catalog, name, self._after(since), kinds)
 
     def range_report(self, table: TableName, after: int, kinds: Collection[str]) -> RangeReport | None:
-        """Return what the snapshots after one did to a table, None as ``table_changes``.
+        """Summarize what the snapshots after one did to a table, None as ``table_changes``.
 
-        Where a snapshot of the range has expired, or the table is gone, its rows are not counted. If what
-        the expired ones did is all that may have been, the report is of that.
+        Where a snapshot of the range has expired, or the table is gone, its rows are not counted. If the
+        expired ones are all that can have changed it, the report covers only those.
 
         Raises:
             UnsupportedFeatureError: as ``table_changes``.
@@ -558,7 +558,7 @@ class LakeReads:
             return watch.expired_changes(self._lake.catalog, QualifiedName.of(table), after, kinds)
 
     def commit_reports(self, snapshot_id: int) -> list[RangeReport]:
-        """Return what one snapshot did to each table that it changed.
+        """Summarize what one snapshot did to each table that it changed.
 
         Raises:
             SnapshotNotFoundError: it has expired, or never existed.
@@ -568,9 +568,9 @@ class LakeReads:
             return list(commit_reports(connection, self._lake.catalog, snapshot))
 
     def news(self, since: int | None) -> watch.News:
-        """Return what came after snapshot ``since``, in one statement where nothing came.
+        """Read the snapshots after ``since``, in one statement if there is none.
 
-        For whoever asks again and again on behalf of many: everybody else asks ``table_changes``.
+        For pollers that serve many callers; others call ``table_changes``.
 
         Raises:
             TransactionConflictError: it is newer than the newest, or the lake was migrated since it was
@@ -580,7 +580,7 @@ class LakeReads:
             return watch.news(self._lake.catalog, since)
 
     def clients(self, files: int = 20) -> list[LakeClient]:
-        """Return which clients wrote the lake, as far as they left their names.
+        """List the clients that wrote the lake, if they recorded their names.
 
         DuckDB names itself in the footers of its data files, of which the newest ``files`` are opened.
         """

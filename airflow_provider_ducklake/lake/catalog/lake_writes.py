@@ -241,9 +241,9 @@ class LakeWrites:
     def consumptions(
         self, consumer: Consumer, starts_over: CommitKey | None = None
     ) -> tuple[Consumption, ...]:
-        """Return which changes a consumer has consumed, oldest first; see ``DuckLakeSparkSQLOperator``.
+        """List the changes that a consumer has consumed, oldest first; see ``DuckLakeSparkSQLOperator``.
 
-        ``starts_over``: what is found under that key was left by a run of the same name that was deleted.
+        ``starts_over``: records under that key belong to a deleted run of the same name.
         """
         self._lake.refuse_unwritable()
         with self._lake.translated():
@@ -254,12 +254,12 @@ class LakeWrites:
             return consumers.consumptions(connection, self._lake.catalog, consumer)
 
     def watermark(self, watcher: Consumer) -> str | None:
-        """Return what ``note_watermark`` noted of a watcher last; None: it never did."""
+        """Read the watermark that ``note_watermark`` stored last for a watcher; None: there is none."""
         with self._lake.translated():
             return watermarks.read(self._lake.catalog, watcher)
 
     def note_watermark(self, watcher: Consumer, state: str) -> None:
-        """Note what a watcher of the lake has reported, in a table of the provider's; makes no snapshot."""
+        """Store a watcher's position, in a table of the provider; makes no snapshot."""
         self._lake.refuse_unwritable()
         with self._lake.translated():
             watermarks.note(self._lake.catalog, watcher, state)
@@ -282,7 +282,7 @@ class LakeWrites:
             jobs.register(self._lake.catalog, job_id, prefix, target, must_note=must_note)
 
     def target_of_job(self, job_id: str) -> JobTarget | None:
-        """Return what the files of a job are for, or None if it was not recorded."""
+        """Look up the target of a job's files, or None if it was not recorded."""
         with self._lake.reading() as connection:
             return jobs.target_of(connection, self._lake.catalog, job_id)
 
@@ -297,7 +297,7 @@ class LakeWrites:
             return jobs.registered_jobs(connection, self._lake.catalog, job_ids)
 
     def check_directory_of_job(self, job: RegisteredJob) -> None:
-        """Refuse a registered job of which the directory is not its own, or not the lake's to write to.
+        """Refuse a registered job whose directory is not its own, or not the lake's to write to.
 
         Raises:
             UntrustedValueError: says which.
@@ -321,7 +321,7 @@ class LakeWrites:
             applications.forget_key(self._lake.catalog, key)
 
     def submitted_jobs(self, key: CommitKey) -> tuple[SubmittedJob, ...]:
-        """Return the recorded jobs of a commit whose files are neither committed nor given up.
+        """Return the recorded jobs of a commit whose files are neither committed nor discarded.
 
         Raises:
             UntrustedValueError: a record names a directory that its job was not registered for.
@@ -330,7 +330,7 @@ class LakeWrites:
             return applications.of_key(self._lake.catalog, key)
 
     def submitted_job(self, job_id: str) -> SubmittedJob | None:
-        """Return the record of a job; None: its files are committed or given up, or it never had one."""
+        """Return the record of a job; None: its files are committed or discarded, or it never had one."""
         with self._lake.translated():
             return applications.of_job(self._lake.catalog, job_id)
 
@@ -405,7 +405,7 @@ class LakeWrites:
             return read.next_column_id(connection, self._lake.catalog.tables, table.table_id)
 
     def has_live_rows(self, table: TableSnapshot) -> bool:
-        """Whether the table has a live data file, or live inlined rows."""
+        """Return True if the table has a live data file, or live inlined rows."""
         return BaseRows(self._lake.catalog, self._lake.reading).has_live(table)
 
     def keyed_commit(
@@ -474,7 +474,7 @@ class LakeWrites:
 
 
 def open_documents(lake: OpenLake, key_file: str | None) -> None:
-    """Learn by which key documents are sealed, if there is one yet.
+    """Load the key that seals job documents, if there is one yet.
 
     Raises:
         StorageError: the file cannot be read, or has no key.
@@ -491,7 +491,7 @@ def open_documents(lake: OpenLake, key_file: str | None) -> None:
 
 
 def seal_documents(lake: OpenLake) -> None:
-    """Have documents be sealed from now on."""
+    """Seal job documents from now on."""
     if not lake.encrypted:
         return
     from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy

@@ -64,7 +64,7 @@ _SHOWN = 120  # characters of a statement in an error
 
 @dataclass(slots=True)
 class Definitions:
-    """Schemas and tables as one schema version has them: any change of them raises it, whoever makes it.
+    """Schemas and tables as one schema version has them: any change of them raises it, by any client.
 
     Kept from one transaction to the next; options are not versioned, and not kept.
     """
@@ -74,22 +74,22 @@ class Definitions:
     tables: dict[tuple[SchemaRef, str], tuple[TableSnapshot, int] | None] = field(default_factory=dict)
 
     def at(self, schema_version: int) -> Definitions:
-        """Return the definitions of a schema version, empty where they are not known."""
+        """Return the definitions of a schema version, empty for any but the one that is kept."""
         return self if self.schema_version == schema_version else Definitions(schema_version)
 
 
 class LakeObserver(Protocol):
-    """Who is told which tables are read and written through an open lake. Its methods must not raise."""
+    """Is notified of the tables read and written through an open lake. Its methods must not raise."""
 
     def has_read(self, table: QualifiedName) -> None:
-        """Note a table whose rows were asked for, by its name in the catalog."""
+        """Receive a table whose rows were read, by its name in the catalog."""
 
     def has_written(self, tables: Sequence[QualifiedName]) -> None:
-        """Note the tables that a snapshot changed: after its commit, also one found to be made before."""
+        """Receive the tables that a snapshot changed: after its commit, even one by an earlier try."""
 
 
 def _close_idle(engine: Engine, process: int) -> None:
-    """Close the connections of a lake that nobody closed; a fork's are its parent's."""
+    """Close the connections of a lake that was not closed; a fork leaves them to its parent."""
     if os.getpid() == process:
         engine.dispose()
 
@@ -133,12 +133,12 @@ class OpenLake:
         self.catalog.dialect.engine.dispose()
 
     def tell_read(self, table: QualifiedName) -> None:
-        """Tell the observer of a table whose rows were asked for."""
+        """Notify the observer of a table whose rows were read."""
         if self.observer is not None:
             self.observer.has_read(table)
 
     def tell_written(self, changes: Iterable[Change]) -> None:
-        """Tell the observer of the tables that committed changes changed."""
+        """Notify the observer of the tables that committed changes changed."""
         if self.observer is not None and (tables := written_tables(changes)):
             self.observer.has_written(tables)
 
@@ -164,11 +164,11 @@ class OpenLake:
         return read_snapshots.snapshot_at(connection, self.catalog, self.here(at))
 
     def here(self, at: At) -> At:
-        """Return what names a snapshot, where nothing does the one that the lake is pinned to."""
+        """Return the given snapshot, tag or time; if none is given, the one that the lake is pinned to."""
         return self.pinned if at is None else at
 
     def moment(self, at: At) -> Moment:
-        """Return what names a snapshot without tags, which are looked up for it; None: the newest."""
+        """Resolve a tag to its snapshot; other values are returned as they are. None: the newest."""
         here = self.here(at)
         if isinstance(here, str):
             with self.reading() as connection:
@@ -220,13 +220,13 @@ class OpenLake:
         self.catalog = replace(self.catalog, key_bytes=found)
 
     def locate(self, path: str) -> Location:
-        """Return where a lake path lies, with this lake's storage options."""
+        """Resolve a lake path to a location, with this lake's storage options."""
         from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
         return open_filesystem(path, self.storage_options).of_lake(self.catalog.key_bytes)
 
     def check_writable(self, directory: str) -> None:
-        """Refuse a directory of a table, as the catalog has it, before files are written there."""
+        """Refuse a directory of a table, as the catalog spells it, before files are written there."""
         self.catalog.check_writable(directory)
 
     def refuse_unwritable(self) -> None:
@@ -300,5 +300,5 @@ def _lacking(dialect: CatalogDialect, error: DBAPIError) -> str:
 
 
 def _is_connection_error(error: DBAPIError) -> bool:
-    """Whether connecting itself failed; such an error has no statement, as one of COMMIT."""
+    """Return True if connecting itself failed; such an error has no statement, as one of COMMIT."""
     return error.statement is None or "file is not a database" in str(error.orig)

@@ -2,7 +2,7 @@
 
 Spark's own reader reads a dataset unless the footer of one of its files shows what that reader cannot decode,
 or reads as another type; then pyarrow reads the whole dataset, in Spark's tasks. Both leave on each column
-the type that a new table gets for it (``types.spark_types``), where Spark has none of its own.
+the type that a new table gets for it (``types.spark_types``), where Spark has no such type.
 *Source:* the types that DuckDB's ``read_parquet`` shows for each physical and logical type.
 """
 
@@ -97,7 +97,7 @@ def marked(type_: pa.DataType, leaves: Iterator[pq.ColumnSchema]) -> pa.DataType
 
 
 def has_int96(type_: pa.DataType) -> bool:
-    """Whether a column of a source has a leaf that is INT96."""
+    """Return True if a column of a source has a leaf that is INT96."""
     return bool(type_ == INT96) or any(has_int96(one.type) for one in children_of_field(type_))
 
 
@@ -272,7 +272,7 @@ def _without_scheme(path: str) -> str:
 
 
 def _looked_at(path: str, name: str) -> _File | None:
-    """Return what a file's footer says; None: this process cannot open it, or pyarrow cannot read it."""
+    """Read a file's footer; None: this process cannot open it, or pyarrow cannot read it."""
     try:
         with open_parquet(open_filesystem(path)) as source:
             parquet = pq.ParquetFile(source)
@@ -292,7 +292,7 @@ def _looked_at(path: str, name: str) -> _File | None:
 
 
 def _schema(parquet: pq.ParquetFile) -> pa.Schema:
-    """Return a file's columns, with DuckLake's type in the metadata of those of which pyarrow has another."""
+    """Return a file's columns, with DuckLake's type in the metadata where pyarrow has another one."""
     fields, place = [], 0
     geometries = _geometries(parquet.metadata)
     is_of_duckdb = (parquet.metadata.created_by or "").startswith("DuckDB")
@@ -349,7 +349,7 @@ _ONLY_FOR_ARROW = {"UNKNOWN", "TIME", "UUID", "FLOAT16", "INTERVAL", "GEOMETRY",
 
 
 def _is_only_for_arrow(parquet: pq.ParquetFile) -> bool:
-    """Whether Spark's reader refuses a column of the file, or reads it as another type than DuckDB."""
+    """Return True if Spark's reader refuses a column of the file, or reads it as another type than DuckDB."""
     metadata = parquet.metadata
     leaves = [metadata.schema.column(place) for place in range(len(metadata.schema))]
     return (
@@ -391,7 +391,7 @@ def _by_spark(
     types: Mapping[str, pa.DataType],
     files: Sequence[_File],
 ) -> DataFrame:
-    """Return what Spark's own reader reads; an INT96 of ``types`` is a time without zone.
+    """Read files with Spark's own reader; an INT96 of ``types`` is a time without zone.
 
     Spark shifts values of the old calendar only where it reads instants.
     """
@@ -635,7 +635,7 @@ def _in_columns(batch: pa.RecordBatch, source: _Source, at: str) -> pa.Table:
 
 
 def _cure(column: Column, given: pa.DataType) -> str:
-    """Return how nanoseconds are kept or dropped, where a value may have some."""
+    """Advise how nanoseconds are kept or dropped, if a value may have some."""
     if "[ns" not in str(given):
         return ""
     keeps = (

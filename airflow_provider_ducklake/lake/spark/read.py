@@ -67,12 +67,12 @@ def read_table(  # noqa: PLR0913 - callers name them
     (NULL for a row in the catalog), and ``_ducklake_position``, the row's place in it from 0; ``prefix`` is
     another beginning of these names. The session is set to find columns by field id. ``storage_options``
     are those of fsspec, for what is not read by Spark itself: footers, delete files and files that need
-    pyarrow. ``keep`` may leave out rows that nobody wants before more is done for them, by the columns in
-    their carriers; not every row comes by it.
+    pyarrow. ``keep`` may leave out unwanted rows before more is done for them, by the columns in
+    their carriers; not every row passes it.
 
     Raises:
         UnsupportedFeatureError: a column's type, or a file, that cannot be read.
-        StorageError: a file is missing or damaged, as far as it is looked at before the rows are asked for.
+        StorageError: a file is missing or damaged, if this shows before the rows are computed.
         InvalidInputError: a column of the table has the name of one that is to be added: take a ``prefix``.
     """
     added = [*(["row_id"] if row_ids else []), *(["file_id", "position"] if positions else [])]
@@ -152,7 +152,7 @@ def _files(plan: ScanPlan | ChangeFeedPlan) -> Iterable[LiveDataFile]:
     return plan.files if isinstance(plan, ScanPlan) else (history.file for history in plan.files)
 
 
-# by which Spark fails over a file that it cannot decode
+# errors of Spark over a file that it cannot decode
 _OF_CODINGS = (
     "Unsupported encoding",
     "ClassNotFoundException",

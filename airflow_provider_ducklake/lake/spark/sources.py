@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 
 # A database's timestamp without a zone is one in the lake.
-# A quote in a quoted text is doubled, as RFC 4180 and all who write CSV have it but Spark.
+# A quote in a quoted text is doubled, as in RFC 4180 and all other writers of CSV but Spark.
 _DEFAULTS = {"csv": {"header": "true", "escape": '"'}, "jdbc": {"preferTimestampNTZ": "true"}}
 TEXT_FORMATS = ("csv", "json")
 _BAD = "_corrupt_record"  # which Spark makes a column where it finds a record that is no JSON
@@ -95,7 +95,7 @@ def read_all(spark: SparkSession, datasets: Mapping[str, Dataset]) -> dict[str, 
 
 
 def show_as(df: DataFrame, name: str) -> None:
-    """Have queries of the DataFrame's session see its rows under a name.
+    """Make the DataFrame's rows a view of its session.
 
     A view of that name goes first: where Spark replaces one, it forgets what was cached of it.
     """
@@ -309,7 +309,7 @@ def _of_only_dataset(source: Source, error: Exception, said: Sequence[str]) -> D
 
 
 def _is_of(given: str, path: str) -> bool:
-    """Whether a file is one of those that a path names, in which Spark's patterns may be."""
+    """Return True if a file is one of those that a path names, in which Spark's patterns may be."""
     fixed = re.split(r"[*?\[{]", own_path(given), maxsplit=1)[0].rstrip("/")
     scheme = re.compile(r"[a-z0-9]+://")
     return scheme.sub("", path, count=1).startswith(scheme.sub("", fixed, count=1))
@@ -324,14 +324,14 @@ def _problem(
             f" has {header[2]!r} in its header where others have {header[1]!r}. Make it a source of its own."
         )
     if any(map(_MALFORMED.match, said)) and dataset.format in TEXT_FORMATS:
-        with suppress(Exception):  # of a second look: the first one has said enough
+        with suppress(Exception):  # the error of the first read is enough
             return _bad_record(spark, dataset, target, path)
         return f": {_root(said)}. Correct the file."
     return f" {_harm(said)}. Replace the file by a sound one, or leave it out."
 
 
 def _root(said: Sequence[str]) -> str:
-    """Return what the last cause says, behind the one that names a column of a Parquet file."""
+    """Return the text of the last cause, after the one that names a column of a Parquet file."""
     named = [one for one in said[:-1] if " in col [" in one][-1:]
     return ", ".join(_without_classes(one) for one in [*named, said[-1]] if _without_classes(one))
 
@@ -376,7 +376,7 @@ def _without_classes(text: str) -> str:
 
 
 def _bad_record(spark: SparkSession, dataset: Dataset, target: TableSchema | None, path: str) -> str:
-    """Return where the first malformed record of a text file is, and what is wrong with it."""
+    """Describe the first malformed record of a text file, with its line."""
     schema = read_dataset(spark, replace(dataset, path=path), "source", target).schema
     typed = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
     options = {key: value for key, value in dataset.options.items() if key.lower() not in _OURS}

@@ -57,7 +57,7 @@ SqlDefault: TypeAlias = Literal | SqlExpression
 
 
 def initial_value(column: Column) -> Physical | None:
-    """Return what rows have that were written before the column existed; None: NULL.
+    """Return the value of rows that were written before the column existed; None: NULL.
 
     Raises:
         CatalogError: the catalog has a text there that is not a value of the column's type.
@@ -263,7 +263,7 @@ _MOST_FRACTION = ".123456789"
 
 @cache
 def _spelling(row: Scalar) -> tuple[re.Pattern[str], str]:
-    """Return how times of a type are written, and an example; finer than the type does not match."""
+    """Return the pattern for times of a type, and an example; finer times than the type's do not match."""
     digits = len(str(row.per_second // row.step)) - 1
     clock = rf"{_MINUTE}:[0-5]\d" + (rf"(?:\.\d{{1,{digits}}})?" if digits else "")
     fraction = _MOST_FRACTION[: digits + 1] if digits else ""

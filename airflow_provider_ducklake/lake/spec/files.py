@@ -46,7 +46,7 @@ NameMapping: TypeAlias = tuple[MappedColumn, ...]
 
 
 def same_mapping_key(mapping: NameMapping) -> frozenset[tuple[tuple[str, ...], ColumnId, bool]]:
-    """Return what is equal for mappings that say the same; the order of a file's columns says nothing."""
+    """Return a key that is equal for equal mappings, whatever the order of a file's columns."""
     paths: list[tuple[str, ...]] = []
     for one in mapping:
         above = () if one.parent is None else paths[one.parent]
@@ -77,8 +77,8 @@ class DataFile:
     ``path`` is absolute, or relative to the table's directory. ``footer_size`` is the length word before the
     trailing magic. ``column_stats`` has an entry for each leaf column; ``partition_values`` one text (or None
     for NULL) for each key of the partition spec, in key order. ``mapping`` is that of a file whose columns
-    are found by name; without one they are found by field id. ``has_row_ids``: its rows say their row ids, as
-    they had them before. ``row_group_count``: None where nobody looked. ``deletes``: rows of it that were
+    are found by name; without one they are found by field id. ``has_row_ids``: its rows carry their former
+    row ids. ``row_group_count``: None if it was not read. ``deletes``: rows of it that were
     deleted elsewhere.
     """
 
@@ -96,7 +96,7 @@ class DataFile:
 
     @property
     def live_count(self) -> int:
-        """How many rows the lake shows of it."""
+        """The number of its rows that the lake shows."""
         return self.record_count - (self.deletes.delete_count if self.deletes else 0)
 
 
@@ -119,7 +119,7 @@ class LiveDeleteFile:
 class LiveDataFile:
     """A data file as a snapshot holds it; ``mapping`` is that of ``mapping_id``.
 
-    ``snapshot_counts`` is how catalogs before 0.4 say which rows of a merged file are whose: for each
+    ``snapshot_counts``: in catalogs before 0.4, the snapshots of the rows of a merged file: for each
     snapshot, ascending, the number of rows up to it, in file order. ``older_delete_files`` are others beside
     ``delete_file``, which there should not be: a flush of the reference's makes one of the marks of a file
     that has ended with a delete file of its own (observed on 1.5.5). The rows of all of them are deleted.
@@ -146,8 +146,8 @@ class LiveDataFile:
 
 # What a file says of the paths in its variants: the JSON in ``extra_stats``, and a row for each path.
 #
-# Only paths that are wholly shredded are told of; of any other nothing is known. A table's statistics tell
-# of the paths of which all its files do, with one type. *Source:* rows that the reference writes
+# Only paths that are wholly shredded have statistics; others are unknown. A table's statistics cover
+# the paths that all its files have, with one type. *Source:* rows that the reference writes
 # (docs/sources.md, inserts).
 
 
@@ -175,7 +175,7 @@ class PathStats:
 
 
 def read_path_stats(text: str | None) -> tuple[PathStats, ...]:
-    """Return what an ``extra_stats`` says; nothing where it is NULL, or not of this form."""
+    """Parse an ``extra_stats``; empty if it is NULL, or not of this form."""
     if text is None:
         return ()
     try:
@@ -205,7 +205,7 @@ def _bound(value: object) -> str | None:
 
 
 def format_path_stats(paths: tuple[PathStats, ...]) -> str | None:
-    """Return the text of ``extra_stats``; NULL where there is no path to tell of."""
+    """Return the text of ``extra_stats``; NULL if there is no path."""
     if not paths:
         return None
     return json.dumps([_members(one) for one in paths], separators=(",", ":"), ensure_ascii=False)
@@ -227,7 +227,7 @@ def _members(one: PathStats) -> dict[str, object]:
 
 
 def merge_path_stats(left: str | None, right: str | None) -> str | None:
-    """Return the ``extra_stats`` of rows of which each side tells; NULL where either does not know enough."""
+    """Merge two ``extra_stats``; a path stays if both have it, and NULL is the result if none stays."""
     others = {(one.path, one.shredded_type): one for one in read_path_stats(left)}
     merged = (_merged(others.get((one.path, one.shredded_type)), one) for one in read_path_stats(right))
     return format_path_stats(tuple(one for one in merged if one is not None))
@@ -267,7 +267,7 @@ def _extreme(
     return choose(bounds, key=lambda text: order_key(type_, text))
 
 
-# Column statistics of files and tables: what is known, how knowledge merges.
+# Column statistics of files and tables: bounds and counts, and how they merge.
 #
 # A bound of ``None`` means *unknown* (or *no value at all*), never zero. Table statistics must cover the
 # live data or have no row for the column: a row without bounds over data with values makes DuckDB lose rows
@@ -284,7 +284,7 @@ STRING_BOUND_BYTES = 256  # longer strings are cut to a bound of this length
 class ColumnStats:
     """Statistics of one leaf column in one file; bounds are texts as in ``ducklake_file_column_stats``.
 
-    ``min_is_exact``, ``max_is_exact``: whether the bound is a value of the column; None: nobody said.
+    ``min_is_exact``, ``max_is_exact``: the bound is a value of the column; None: not recorded.
     """
 
     column_id: ColumnId
@@ -326,10 +326,10 @@ class ColumnStats:
 
     @property
     def bounds_unknown(self) -> bool:
-        """Whether values exist (or may exist) that the bounds do not cover."""
+        """Return True if values exist (or may exist) that the bounds do not cover."""
         if self.min_value is not None and self.max_value is not None:
             return False
-        if self.extra_stats is not None:  # what the format knows of geometries instead
+        if self.extra_stats is not None:  # the format's statistics of geometries instead
             return False
         return self.value_count != 0 and not self.only_nan
 
@@ -349,7 +349,7 @@ class TableColumnStats:
 
     @classmethod
     def of_file(cls, stats: ColumnStats, type_: DuckLakeType) -> TableColumnStats | None:
-        """Return what one file's statistics say of the table, or None if that is not enough for a row."""
+        """Turn one file's statistics into the table's, or None if they are not enough for a row."""
         if stats.bounds_unknown and type_.facts.kind is not Kind.VARIANT:
             return None
         return cls(
@@ -388,7 +388,7 @@ class TableColumnStats:
 
 
 def _extra(type_: DuckLakeType, left: str | None, right: str | None) -> str | None:
-    """Return what both say of geometries or variants; nothing is known where one says nothing."""
+    """Merge statistics of geometries or variants; None if one side has none."""
     if type_.facts.kind is Kind.VARIANT:
         return merge_path_stats(left, right)
     if type_.facts.kind is not Kind.GEOMETRY:
@@ -398,14 +398,14 @@ def _extra(type_: DuckLakeType, left: str | None, right: str | None) -> str | No
 
 
 def _either(left: bool | None, right: bool | None) -> bool | None:  # noqa: FBT001 - two of the same fact
-    """Return whether one is true; unknown where only an unknown one could be."""
+    """Return the three-valued OR: None if only an unknown value could be true."""
     if left or right:
         return True
     return False if left is False and right is False else None
 
 
 def _wider(type_: DuckLakeType, left: _Bound, right: _Bound, *, largest: bool) -> _Bound:
-    """Return the bound that covers both, with what is known of it; of equal ones, what is known of both."""
+    """Return the bound that covers both, and if it is exact; of equal ones, if both are."""
     if left[0] is None or right[0] is None:
         return left if right[0] is None else right
     left_key, right_key = _key(type_, left[0]), _key(type_, right[0])
@@ -448,7 +448,7 @@ class TableStats:
 def merge_files(
     files: Iterable[Mapping[ColumnId, ColumnStats]], types: Mapping[ColumnId, DuckLakeType]
 ) -> dict[ColumnId, TableColumnStats | None]:
-    """Return what several new files say of each leaf column; None where any of them does not know enough."""
+    """Merge several new files' statistics of each leaf column; None if any of them lacks some."""
     return merge_known((_of_file(stats, types) for stats in files), types)
 
 
@@ -461,7 +461,7 @@ def _of_file(
 def merge_known(
     parts: Iterable[Mapping[ColumnId, TableColumnStats | None]], types: Mapping[ColumnId, DuckLakeType]
 ) -> dict[ColumnId, TableColumnStats | None]:
-    """Return what several batches of rows say of each leaf column; None where one of them is not known."""
+    """Merge the statistics of several batches of rows, by leaf column; None if one of them is unknown."""
     merged: dict[ColumnId, TableColumnStats | None] = {}
     for part in parts:
         for column_id, type_ in types.items():
@@ -508,7 +508,7 @@ def blob_bounds(smallest: bytes, largest: bytes) -> tuple[str | None, str | None
 
 
 def fits(value: object) -> bool:
-    """Whether a bound of a file's statistics can be the value itself."""
+    """Return True if a bound of a file's statistics can be the value itself."""
     return not isinstance(value, bytes) or len(value) <= STRING_BOUND_BYTES
 
 
@@ -542,7 +542,7 @@ _UTF8_KIND, _UTF8_CONTINUATION = 0b1100_0000, 0b1000_0000
 
 @dataclass(frozen=True, slots=True)
 class InlinedForm:
-    """What a database takes as columns and values of tables for inlined rows.
+    """The columns and values that a database accepts in tables for inlined rows.
 
     ``native``: the kinds of types whose values it gets as they are, besides whole numbers of up to 64 bits;
     all others are texts. ``finest_clock``: the most units a second of a time of day. ``kept_names``: names,
@@ -595,5 +595,5 @@ class FileKey:
 
 
 def key_text(key: FileKey | None) -> str | None:
-    """Return what the catalog is to have for a file, None for one that is not encrypted."""
+    """Return the key as the catalog stores it, None for a file that is not encrypted."""
     return None if key is None else key.text

@@ -1,4 +1,4 @@
-"""How long a task waits for its catalog: for an answer, and for a lock that somebody else holds.
+"""How long a task waits for its catalog: for an answer, and for a lock that another process holds.
 
 Both are keys of the query of the catalog's URL, ``?lock_timeout_seconds=30``, and fields of the connection.
 """
@@ -51,7 +51,7 @@ class Limits:
         return cls(**{name: _seconds(name, texts[name]) for name in LIMITS if name in texts})
 
     def within(self, seconds: float) -> Limits:
-        """Return these limits, or the shorter ones of somebody who has only so many seconds."""
+        """Return these limits, or shorter ones for a caller with only so many seconds."""
         lock = min(self.lock_timeout_seconds, seconds / 2)
         return Limits(lock, min(self.statement_timeout_seconds, seconds))
 

@@ -42,7 +42,7 @@ _MINUTE = 60.0
 
 
 def counted(number: int, noun: str) -> str:
-    """Return how many there are.
+    """Format a number with its noun.
 
     >>> counted(1, "file"), counted(912_004, "row"), counted(0, "data file")
     ('1 file', '912,004 rows', '0 data files')

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.versions import WriteVersion
 
 
-_KEY_BYTES = "key_bytes"  # no option of the format: what is known of the lake
+_KEY_BYTES = "key_bytes"  # no option of the format: a fact about the lake
 SKIP_STATS_COLUMNS = "skip_stats_columns"  # of a table only: ids of columns without bounds
 
 
@@ -255,15 +255,15 @@ class Options:
 
     @property
     def writer(self) -> WriteVersion:
-        """What the lake's version asks of a writer; where no row says the version, that of new lakes."""
+        """The rules of the lake's version for a writer; without a row for it, those of new lakes."""
         text = self.texts.get("version")
         return write_version(DEFAULT if text is None else SpecVersion.parse(text))
 
     @property
     def allows_inlining(self) -> bool:
-        """Whether small inserts may go to the catalog, so that some column names are taken."""
+        """Return True if small inserts may go to the catalog, so that some column names are taken."""
         return self.integer("data_inlining_row_limit") > 0
 
     def is_set(self, key: str) -> bool:
-        """Whether somebody stored the option; our own defaults apply only where nobody did."""
+        """Return True if a client stored the option; our own defaults apply only if none did."""
         return key in self.texts

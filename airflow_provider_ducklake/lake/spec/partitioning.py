@@ -67,7 +67,7 @@ class TransformKind(StrEnum):
 
     @property
     def feature(self) -> Feature | None:
-        """What a lake's version must have."""
+        """The feature that a lake's version must have."""
         return Feature(f"the {self.value} partition transform") if self in EPOCHS else None
 
 
@@ -219,7 +219,7 @@ def partition_value(transform: Transform, type_: DuckLakeType, value: Physical |
 
 
 def is_local(transform: Transform, type_: DuckLakeType) -> bool:
-    """Whether a transform's values depend on the session of the writer; ours are those of UTC.
+    """Return True if a transform's values depend on the session of the writer; ours are those of UTC.
 
     DuckDB takes year, month, day and hour of a timestamptz in its session's time zone and calendar, and the
     hour of a timetz in the zone that the value came with, which no file keeps.
@@ -337,7 +337,7 @@ _SHORT_DECIMAL = 18
 
 
 def hashed_as_long(type_: DuckLakeType) -> bool:
-    """Whether ``bucket`` hashes the value as an 8-byte little-endian integer."""
+    """Return True if ``bucket`` hashes the value as an 8-byte little-endian integer."""
     if isinstance(type_, DecimalType):
         return type_.precision <= _SHORT_DECIMAL
     return type_.facts.hashed is Hashed.LONG

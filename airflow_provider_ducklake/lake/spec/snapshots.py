@@ -39,7 +39,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """What the author says of a commit; ``extra`` is stored as JSON in ``commit_extra_info``."""
+    """The author's description of a commit; ``extra`` is stored as JSON in ``commit_extra_info``."""
 
     author: str | None = None
     message: str | None = None
@@ -75,12 +75,12 @@ class CommittedSnapshot:
 
     @property
     def is_earlier(self) -> bool:
-        """Whether the snapshot was there already."""
+        """Return True if the snapshot was there already."""
         return bool(self.records)
 
     @classmethod
     def earlier(cls, records: tuple[CommitRecord, ...]) -> CommittedSnapshot:
-        """Return what an earlier commit left."""
+        """Build the outcome of an earlier commit from its records."""
         return cls(records[0].snapshot_id, records[0].committed_at, 0, records)
 
 
@@ -112,7 +112,7 @@ class TableSnapshot:
 # See ``docs/adr/0005-commit-key.md``.
 
 
-FIRST_GENERATION = 1  # lower ones are those of a run of the same name that somebody has deleted since
+FIRST_GENERATION = 1  # lower ones are those of a run of the same name that was deleted since
 
 
 class OnClear(StrEnum):
@@ -154,9 +154,9 @@ class CommitKey:
 
 
 def is_said_in(extra: str | None, digest: str, generation: int) -> bool:
-    """Whether ``commit_extra_info`` says that its snapshot is the commit of a key in a generation.
+    """Return True if ``commit_extra_info`` claims to be the commit of a key in a generation.
 
-    Anybody may write anything there. A generation below the first had another number when it committed.
+    Any client may write anything there. A generation below the first had another number when it committed.
 
     >>> extra = '{"commit_key": ["a", 1], "commit_generation": 2}'
     >>> [is_said_in(extra, CommitKey(names).digest, 2) for names in (("a", 1), ("b", 1))]
@@ -170,7 +170,7 @@ def is_said_in(extra: str | None, digest: str, generation: int) -> bool:
     return is_key and (said in (None, generation) or generation < FIRST_GENERATION)
 
 
-def _said_by(extra: Any) -> tuple[list[str | int], int | None]:  # noqa: ANN401 - JSON of anybody
+def _said_by(extra: Any) -> tuple[list[str | int], int | None]:  # noqa: ANN401 - JSON of any client
     """Return names and generation, which older commits say in other places."""
     if _KEY in extra:
         return extra[_KEY], extra.get(_GENERATION)
@@ -242,7 +242,7 @@ class Consumption:
     generation: int
 
 
-# Ids of the catalog's objects, each a type of its own.
+# Ids of the catalog's objects, each with its own type.
 #
 # Schemas, tables, views, macros, partition specs and sort specs share one counter (``next_catalog_id``);
 # data files, delete files and mappings share another (``next_file_id``); column ids count per table.
@@ -261,7 +261,7 @@ DeleteFileId = NewType("DeleteFileId", int)
 MappingId = NewType("MappingId", int)
 
 
-# What a restore did to one table, as later operations need to know it.
+# What a restore did to one table, as later operations need it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,5 +279,5 @@ class RestoredTable:
 
     @property
     def is_new(self) -> bool:
-        """Whether the restore created the table."""
+        """Return True if the restore created the table."""
         return self.source_id != self.table_id

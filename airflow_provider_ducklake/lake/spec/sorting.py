@@ -63,12 +63,12 @@ class SortField:
         return _parsed(self.expression) if self.dialect == _DUCKDB else None
 
     def computed(self, schema: TableSchema) -> Computed | None:
-        """Return how an expression is computed over rows; None where only DuckDB can, or for a column."""
+        """Build an expression's computation over rows; None if only DuckDB can do it, or for a column."""
         tree = self._tree
         return None if tree is None or isinstance(tree, Name) else computed(tree, schema)
 
     def mentions(self, column: Column) -> bool:
-        """Whether the expression needs the column; in doubt it does."""
+        """Return True if the expression needs the column; in doubt it does."""
         if self.column_name is not None:
             return fold(self.column_name) == fold(column.name)
         if self._tree is None or has_subquery(self._tree):
@@ -120,7 +120,7 @@ _COLUMN = re.compile(r'"(?:[^"]|"")+"|[A-Za-z_][A-Za-z0-9_]*')
 def parse_sort_by(expressions: Sequence[str], schema: TableSchema, table: str) -> tuple[SortField, ...]:
     """Return the keys for users' texts: ``"day"``, ``"id DESC"``, ``"lower(name) ASC NULLS FIRST"``.
 
-    An expression is kept in DuckDB's spelling where that is known, else as it is written.
+    An expression is kept in DuckDB's spelling if that is known, else as it is written.
     """
     return tuple(_parse_key(text, schema, table) for text in expressions)
 
@@ -157,7 +157,7 @@ def _stored(tree: Expression, text: str, schema: TableSchema, table: str) -> str
 
 
 def why_not_sorted_by(tree: Expression) -> str | None:
-    """Return why DuckDB could not sort by an expression; None: it can, if the columns are there."""
+    """Explain why DuckDB could not sort by an expression; None: it can, if the columns are there."""
     if has_subquery(tree):
         return "a sort key cannot contain a query."
     for name in columns_of(tree):

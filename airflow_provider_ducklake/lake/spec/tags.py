@@ -31,7 +31,7 @@ _UNPRINTED = {"Cc", "Zl", "Zp"}  # categories of Unicode: control characters, en
 class Tag:
     """A name of a snapshot; times are aware UTC.
 
-    ``is_lost``: the snapshot has expired all the same, by a client that does not know tags.
+    ``is_lost``: the snapshot was expired all the same, by a client that ignores tags.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class TagResult:
-    """What became of a tag: the snapshot that it names, or named before it was removed.
+    """The result of a tagging: the snapshot that the tag names, or named before it was removed.
 
     ``moved_from`` is the snapshot that it named before; ``is_earlier``: nothing was changed, as it was so
     already or an earlier try of the same task had done it.
@@ -81,7 +81,7 @@ def _problem(name: str) -> str | None:
 
 
 def is_tag(at: object) -> bool:
-    """Whether what names a snapshot names a tag.
+    """Return True if what names a snapshot names a tag.
 
     >>> is_tag("tag:q3-close"), is_tag(7)
     (True, False)
@@ -90,7 +90,7 @@ def is_tag(at: object) -> bool:
 
 
 def tag_name(at: str) -> str:
-    """Return the name of the tag by which a snapshot is named.
+    """Return the name of the tag in ``at``.
 
     >>> tag_name("tag:q3-close")
     'q3-close'
@@ -110,7 +110,7 @@ _ALIAS = re.compile(r'"((?:[^"]|"")*)"')
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
-    """What a view shows."""
+    """The definition of a view."""
 
     sql: str
     dialect: str = "duckdb"
@@ -163,7 +163,7 @@ class MacroParameter:
     def of_row(
         cls, name: str, type_: str | None, default: str | None, default_type: str | None
     ) -> MacroParameter:
-        """Return what a row of ``ducklake_macro_parameters`` says."""
+        """Parse a row of ``ducklake_macro_parameters``."""
         known = default_type not in (None, _UNKNOWN)
         return cls(
             name,
@@ -193,7 +193,7 @@ class MacroOverload:
 
 @dataclass(frozen=True, slots=True)
 class MacroDefinition:
-    """What a macro stands for; a call takes the overload that its arguments fit."""
+    """The definition of a macro; a call takes the overload that its arguments fit."""
 
     overloads: tuple[MacroOverload, ...]
     is_table: bool = False
@@ -207,7 +207,7 @@ class Macro:
     definition: MacroDefinition
 
 
-# Frozen lakes: one snapshot of a lake as a catalog of its own, in a file that nobody writes to.
+# Frozen lakes: one snapshot of a lake as a separate catalog, in a file that is never written to.
 
 
 FROZEN = "airflow_ducklake_frozen"  # the key of the row of ``ducklake_metadata`` that says so
@@ -215,7 +215,7 @@ _OF_SQLITE = (".sqlite", ".sqlite3", ".db")
 
 
 class ExportFormat(StrEnum):
-    """What a frozen catalog is a file of."""
+    """The database of a frozen catalog's file."""
 
     DUCKDB = "duckdb"
     SQLITE = "sqlite"
@@ -237,7 +237,7 @@ class ExportFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FrozenMark:
-    """Of which lake and snapshot a frozen catalog is; by which task, if one made it."""
+    """The lake and snapshot of a frozen catalog, and the task that made it, if one did."""
 
     lake_id: str
     snapshot_id: SnapshotId
@@ -269,8 +269,8 @@ class FrozenMark:
 class ExportResult:
     """A frozen catalog: where it is, of which snapshot, and what it has.
 
-    ``data_path`` is where its readers find the data files, of which ``copied_bytes`` were copied for it;
-    ``attach`` the statement by which DuckDB opens it. ``is_earlier``: an earlier try of the same task had
+    ``data_path`` is where its readers find the data files; ``copied_bytes`` of them were copied for it;
+    ``attach`` is the statement that opens it in DuckDB. ``is_earlier``: an earlier try of the same task had
     made it, and nothing was written.
     """
 
@@ -289,7 +289,7 @@ class ExportResult:
 
 
 def attach_statement(path: str, format_: ExportFormat) -> str:
-    """Return how DuckDB attaches a frozen catalog.
+    """Build the statement that attaches a frozen catalog in DuckDB.
 
     >>> attach_statement("https://host/q3.ducklake", ExportFormat.DUCKDB)
     "ATTACH 'ducklake:https://host/q3.ducklake' AS frozen (READ_ONLY)"

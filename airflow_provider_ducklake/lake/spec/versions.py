@@ -54,7 +54,7 @@ class SpecVersion(Enum):
 
 
 class Feature(StrEnum):
-    """What not every version that we write has, in the reference's words."""
+    """A feature that not every version we write has, in the reference's words."""
 
     NESTED_SCHEMAS = "nested schemas"
     VIEW_COLUMN_COMMENTS = "COMMENT ON COLUMN for views"
@@ -71,7 +71,7 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteVersion:
-    """What a spec version asks of a writer, besides the columns of the catalog's fixed tables.
+    """A spec version's rules for a writer, besides the columns of the catalog's fixed tables.
 
     Those are in ``catalog/database/tables.py``, each with the version that brought it.
     ``inlined_columns``: names of the system columns of tables for inlined rows: of the row id, of the
@@ -98,7 +98,7 @@ class WriteVersion:
         """Return ``name`` if a column can have it; tables that allow ``inlining`` have fewer names left.
 
         Raises:
-            InvalidNameError: it is empty, cannot be stored, or the format needs it for itself.
+            InvalidNameError: it is empty, cannot be stored, or is reserved by the format.
         """
         check_name(name, "column")
         if fold(name).startswith(self.reserved_prefix):
@@ -113,7 +113,7 @@ class WriteVersion:
         return name
 
     def check(self, feature: Feature, where: str = "") -> None:
-        """Refuse what the version does not have; ``where`` is how the message begins.
+        """Refuse a feature that the version lacks; ``where`` begins the message.
 
         Raises:
             UnsupportedFeatureError: names the feature, the version and the first version that has it.
@@ -122,7 +122,7 @@ class WriteVersion:
             raise UnsupportedFeatureError(f"{where}{self.lacking(feature)}")
 
     def lacking(self, feature: Feature) -> str:
-        """Return the refusal of what the version does not have, with the way to one that has it."""
+        """Return the error for a feature that the version lacks, with the way to a version that has it."""
         first = next(one.version for one in _WRITERS.values() if feature in one.features)
         return (
             f"DuckLake {self.version.value} does not support {feature}. Nothing was changed. DuckLake "
@@ -171,7 +171,7 @@ _DUCKDB = re.compile(r"DuckDB (?:version )?v?(\d{1,9})\.(\d{1,9})\.")
 
 
 def is_locked_out(client: str, version: SpecVersion) -> bool:
-    """Whether a client, as it names itself, is known not to open a catalog of a version.
+    """Return True if a client, as it names itself, certainly cannot open a catalog of a version.
 
     >>> is_locked_out("DuckDB version v1.5.5 (build d8cdaa33fd)", SpecVersion.V1_1)
     True
@@ -181,7 +181,7 @@ def is_locked_out(client: str, version: SpecVersion) -> bool:
 
 
 def opened_by(version: SpecVersion) -> str:
-    """Return which DuckDB versions open a catalog of a version, as a clause."""
+    """List the DuckDB versions that open a catalog of a version, as a clause."""
     return _OPENED_BY.get(version, "newer DuckDB versions open it once it is migrated")
 
 
@@ -275,7 +275,7 @@ def writable_version(text: str, argument: str = "version") -> SpecVersion:
 
 
 def write_version(version: SpecVersion) -> WriteVersion:
-    """Return how a version is written; one that is only read has the names of its successor."""
+    """Return the rules for writing a version; one that is only read has the names of its successor."""
     return next(writer for one, writer in _WRITERS.items() if version <= one)
 
 
@@ -287,7 +287,7 @@ _OF_EVERYBODY = frozenset({"public", "none"})  # they mean no role, quoted or no
 
 
 class Role(StrEnum):
-    """What somebody may do with a lake."""
+    """What a user may do with a lake."""
 
     READER = "reader"
     WRITER = "writer"
@@ -309,7 +309,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RoleNames:
-    """What the database calls the user, or the role, that has each role of a lake.
+    """The name, in the database, of the user or the role that has each role of a lake.
 
     Raises:
         InvalidNameError: the database could not take a name, or takes it for something else.

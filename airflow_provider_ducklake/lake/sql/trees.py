@@ -66,7 +66,7 @@ def check_cost(text: str, dialect: str) -> None:
 
 
 def _readings(tokens: Sequence[Token], dialect: Dialect, level: int) -> int:
-    """Return how often tokens are read at most, all together; what is around them is 2**level times."""
+    """Estimate how often tokens are read at most, all together; those around them are read 2**level times."""
     found, base = 0, level
     opened: list[tuple[int, int]] = []
     before = None
@@ -94,7 +94,7 @@ def _readings(tokens: Sequence[Token], dialect: Dialect, level: int) -> int:
 
 
 def _are_types(tokens: Sequence[Token], dialect: Dialect) -> list[bool]:
-    """Return which tokens may be read as types.
+    """Return for each token if it may be read as a type.
 
     ARRAY(…), and in Spark STRUCT(…), is none where its parentheses begin with a value or with others.
     """
@@ -114,13 +114,13 @@ def _are_types(tokens: Sequence[Token], dialect: Dialect) -> list[bool]:
 
 
 def _weight(token: Token, before: Token | None) -> int:
-    """Return how many tokens take the time of one: sqlglot looks for numbers at each place of an interval."""
+    """Return the cost of a token in tokens: sqlglot looks for numbers at each place of an interval."""
     is_interval = before is not None and before.token_type.name == "INTERVAL"
     return 1 + len(token.text) ** 2 // _SEARCHED if is_interval else 1
 
 
 def _is_read_twice_behind(token: Token, before: Token | None, following: Token | None) -> bool:
-    """Whether what comes behind a word is, up to where a condition follows or all around it ends."""
+    """Return True if what comes behind a word is, up to where a condition follows or all around it ends."""
     kind = token.token_type.name
     if kind in _JOINS:
         return before is None or before.token_type.name != "CROSS"

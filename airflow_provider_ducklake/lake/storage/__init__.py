@@ -1,1 +1,1 @@
-"""Files and Parquet, through pyarrow and fsspec; knows neither the catalog nor Spark."""
+"""Files and Parquet, through pyarrow and fsspec; independent of the catalog and of Spark."""

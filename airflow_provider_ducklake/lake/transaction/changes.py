@@ -153,17 +153,17 @@ def _appended_once(changes: Iterable[Change]) -> Iterator[Change]:
 
 
 def changes_definitions(changes: Iterable[Change]) -> bool:
-    """Whether a change is one of what names mean, not of rows."""
+    """Return True if a change is one of what names mean, not of rows."""
     return any(change.makes_snapshot and change.stage <= Stage.LAYOUT for change in changes)
 
 
 def changes_catalog(changes: Collection[Change], facts: LockedFacts) -> bool:
-    """Whether the schema version rises."""
+    """Return True if the schema version rises."""
     return changes_definitions(changes) or any(change.makes_layout(facts) for change in changes)
 
 
 def check_changes(changes: Iterable[Change], facts: LockedFacts) -> None:
-    """Compare what is known under the lock with what was when the changes were planned."""
+    """Compare the facts under the lock with those of the plan of the changes."""
     seen: set[DataFileId] = set()
     for change in changes:
         targets = change.targets

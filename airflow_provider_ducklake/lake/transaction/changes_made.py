@@ -59,7 +59,7 @@ _ORDER = {kind: position for position, kind in enumerate(ChangeKind)}
 class ChangeRecord:
     """One entry of ``changes_made``: a creation names what it made, everything else carries an id.
 
-    ``kind`` is None for a word this release does not know; ``word`` keeps it.
+    ``kind`` is None for a word that this release lacks; ``word`` keeps it.
     """
 
     kind: ChangeKind | None
@@ -78,7 +78,7 @@ UPKEEP = frozenset({ChangeKind.MERGE_ADJACENT, ChangeKind.REWRITE_DELETE, Change
 
 
 def changes_table(records: Iterable[ChangeRecord], table_id: int) -> bool:
-    """Whether a snapshot with these records changed a table; upkeep alone only moved its rows."""
+    """Return True if a snapshot with these records changed a table; upkeep alone only moved its rows."""
     return bool({one.kind for one in records if one.object_id == table_id} - UPKEEP)
 
 
@@ -121,7 +121,7 @@ def format_changes(records: Iterable[ChangeRecord]) -> str | None:
 
 
 def _place(record: ChangeRecord) -> tuple[int, int]:
-    """Return where a record stands; those that name objects keep their order."""
+    """Return the sort key of a record; those that name objects keep their order."""
     kind = _ORDER.get(record.kind, len(_ORDER)) if record.kind else len(_ORDER)
     return kind, record.object_id or 0
 
@@ -141,7 +141,7 @@ class Span:
     last: SnapshotId | None
 
     def holds(self, snapshot_id: SnapshotId) -> bool:
-        """Whether a snapshot is one of them."""
+        """Return True if a snapshot is one of them."""
         return self.first <= snapshot_id and (self.last is None or snapshot_id <= self.last)
 
 
@@ -187,9 +187,9 @@ def replay_of(
     on_clear: OnClear,
     restores: Collection[RestoredTable] = (),
 ) -> Replay:
-    """Return what the records of a key mean for its next commit.
+    """Decide from the records of a key what its next commit does.
 
-    ``restores`` are those of all tables; where all records are of the key's own generation they say nothing.
+    ``restores`` are those of all tables; if all records are of the key's own generation, they are not used.
     """
     if not records:
         return Replay()

@@ -79,7 +79,7 @@ class CommitState:
         )
 
     def record(self, record: ChangeRecord) -> None:
-        """Note an entry for ``changes_made``."""
+        """Record an entry for ``changes_made``."""
         self.records.append(record)
 
     def stats(self, table_id: TableId) -> TableStats | None:
@@ -93,12 +93,12 @@ class CommitState:
     def set_stats(
         self, table_id: TableId, stats: TableStats, columns: Mapping[ColumnId, TableColumnStats]
     ) -> None:
-        """Note a table's statistics after a change."""
+        """Record a table's statistics after a change."""
         self._stats[table_id] = stats
         self._column_stats[table_id] = dict(columns)
 
     def skip_bounds(self, table_id: TableId, columns: frozenset[ColumnId]) -> None:
-        """Note of which leaf columns the statistics of a table's new rows have no bounds."""
+        """Record the leaf columns whose statistics have no bounds in a table's new rows."""
         self._skipped[table_id] = columns
 
     def skipped(self, table_id: TableId) -> frozenset[ColumnId]:
@@ -110,11 +110,11 @@ class CommitState:
         return self._layouts.get(table_id)
 
     def add_layout(self, table_id: TableId) -> None:
-        """Note that this commit registers a layout, under its own schema version."""
+        """Record that this commit registers a layout, under its own schema version."""
         self._layouts[table_id] = self.schema_version
 
     def note_rows(self, table_id: TableId, row_id_start: int, row_count: int) -> None:
-        """Note which row ids a table's new rows got."""
+        """Record the row ids of a table's new rows."""
         start, before = self.added_rows.get(table_id, (row_id_start, 0))
         self.added_rows[table_id] = start, before + row_count
 
@@ -133,12 +133,12 @@ class CommitState:
         return self._tables[ref]
 
     def add_partition(self, table_id: TableId, known: PartitionId | None = None) -> PartitionId:
-        """Return the id of a partition spec this commit gives to a table; ``known``: which it had before."""
+        """Return the id of a partition spec this commit gives to a table; ``known``: its former id."""
         self._partitions[table_id] = PartitionId(self._catalog_id()) if known is None else known
         return self._partitions[table_id]
 
     def add_view(self, ref: NewViewRef, known: ViewId | None = None) -> ViewId:
-        """Return the id of a view this commit creates; ``known``: which it had before."""
+        """Return the id of a view this commit creates; ``known``: its former id."""
         self._views[ref] = ViewId(self._catalog_id()) if known is None else known
         return self._views[ref]
 
@@ -151,7 +151,7 @@ class CommitState:
         return SortId(self._catalog_id())
 
     def is_first_version_of(self, table_id: TableId) -> bool:
-        """Whether the table has not been asked about before: it gets one schema version a commit."""
+        """Return True on the first call for a table: it gets one schema version a commit."""
         is_first = table_id not in self._versioned
         self._versioned.add(table_id)
         return is_first

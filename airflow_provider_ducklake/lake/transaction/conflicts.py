@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Operation(Enum):
-    """What one of our changes does, where that is finer than the word it is recorded under."""
+    """The operation of one of our changes, finer than its word in ``changes_made``."""
 
     INSERT = "insert into it"
     SEARCH = "change or replace rows of it"
@@ -56,7 +56,7 @@ class Operation(Enum):
 class Rule(Enum):
     """What must be the same on both sides for a pair to be a conflict."""
 
-    FREE = auto()  # the pair goes together
+    FREE = auto()  # the pair does not conflict
     SAME_ID = auto()  # the table, view, macro or schema id
     SAME_ROWS = auto()  # rows of the table that ours read, or would have
     SAME_FILES = auto()  # a file, or a row in the catalog, that ours changes
@@ -86,7 +86,7 @@ def _row(conflicting: Iterable[ChangeKind], free: Iterable[ChangeKind]) -> Row:
 
 
 def _on_table(conflicting: Iterable[ChangeKind], free: Iterable[ChangeKind]) -> Row:
-    """Return the row of what is done to a table: with what is done to other objects it goes together."""
+    """Build the row of an operation on a table: it conflicts with no operation on other objects."""
     return _row(conflicting, (*free, *_NO_TABLES))
 
 
@@ -171,7 +171,7 @@ class Claim:
 
     ``subject`` is the object's name at the base snapshot, or that of a new one; ``id`` that of one that
     existed before. ``creates`` is a name that is new, ``schema_id`` the existing schema that it is for.
-    ``is_scoped``: which rows it read is known, so that others are no conflict.
+    ``is_scoped``: the rows that it read are known, so that others are no conflict.
     """
 
     operation: Operation
@@ -183,7 +183,7 @@ class Claim:
 
 
 def claim_on(operation: Operation, ref: object, name: QualifiedName) -> Claim | None:
-    """Return what is done to an object; None for one of the same transaction, which nobody else knows."""
+    """Return the claim on an object; None for one that this transaction itself creates."""
     return Claim(operation, name, ref) if isinstance(ref, int) else None
 
 
@@ -193,7 +193,7 @@ def claim_of_new(name: QualifiedName, schema: object, operation: Operation = Ope
 
 
 def check_conflicts(ours: Collection[Claim], theirs: Iterable[tuple[SnapshotId, ChangeRecord]]) -> None:
-    """Compare our changes with all that was committed since our plan, as far as its records tell."""
+    """Compare our changes with all commits since our plan, by their records."""
     for snapshot_id, record in theirs:
         for own in ours:
             if _conflict(own, record):
@@ -202,7 +202,7 @@ def check_conflicts(ours: Collection[Claim], theirs: Iterable[tuple[SnapshotId, 
 
 
 def rule_of(operation: Operation, kind: ChangeKind | None) -> Rule:
-    """Return what makes a pair a conflict; ``kind`` is None for a word of a newer release."""
+    """Return the rule that makes a pair a conflict; ``kind`` is None for a word of a newer release."""
     return Rule.SAME_OBJECT if kind is None else CONFLICTS.get(operation, {}).get(kind, Rule.SAME_OBJECT)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.transaction.conflicts import Operation
 
 
-# What a commit must know about the lake while it holds the lock: questions and answers.
+# The facts about the lake that a commit reads while it holds the lock: questions and answers.
 
 
 MappingKey: TypeAlias = frozenset[tuple[tuple[str, ...], ColumnId, bool]]  # of same_mapping_key
@@ -54,7 +54,7 @@ class FlushedLayout:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What is asked for changes, each once; the field of ``LockedFacts`` with the answer follows each."""
+    """The facts that changes need, each once; the field of ``LockedFacts`` with the answer follows each."""
 
     statistics: tuple[TableId, ...] = ()  # of tables that get rows: tables, columns, retyped
     skips: tuple[TableId, ...] = ()  # tables whose new files or rows get statistics: skipped
@@ -77,7 +77,7 @@ class Needs:
 
     @classmethod
     def of_all(cls, needs: Iterable[Needs]) -> Needs:
-        """Return what several changes need."""
+        """Combine the needs of several changes."""
         every = [one for one in needs if one is not _NOTHING]
         return cls(
             **{
@@ -91,13 +91,13 @@ _NOTHING = Needs()
 
 
 def nothing_needed() -> Needs:
-    """Return that a change needs to know nothing."""
+    """Return the needs of a change that needs no facts."""
     return _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class LockedFacts:
-    """What the catalog says of what changes ``need``, read under the commit lock on top of ``head``."""
+    """The facts that changes ``need``, read under the commit lock at snapshot ``head``."""
 
     head: SnapshotId
     inlined_form: InlinedForm | None  # of the database
@@ -158,7 +158,7 @@ class Declared(ABC):
     @property
     @abstractmethod
     def claim(self) -> Claim | None:
-        """What it does, for conflicts; None where only the same transaction knows the object."""
+        """What it does, for conflicts; None if only the same transaction has the object."""
 
     @property
     def place(self) -> tuple[int, ...]:
@@ -167,12 +167,12 @@ class Declared(ABC):
 
     @property
     def is_upkeep(self) -> bool:
-        """Whether it moves rows without changing any, in a snapshot of its own."""
+        """Return True if it moves rows without changing any, in a separate snapshot."""
         return False
 
     @property
     def makes_snapshot(self) -> bool:
-        """Whether a snapshot records it; what does not is written without one where nothing else is."""
+        """Return True if a snapshot records it; a commit of only unrecorded changes makes none."""
         return True
 
     @property
@@ -182,7 +182,7 @@ class Declared(ABC):
 
     @property
     def repeats_deletes(self) -> bool:
-        """Whether its targets lose nothing that they had not lost before."""
+        """Return True if its targets lose nothing that they had not lost before."""
         return False
 
     @property
@@ -191,16 +191,16 @@ class Declared(ABC):
         return None
 
     def makes_layout(self, facts: LockedFacts) -> bool:  # noqa: ARG002 - only what adds rows there asks
-        """Whether it makes a catalog table for inlined rows, since none fits."""
+        """Return True if it makes a catalog table for inlined rows, since none fits."""
         return False
 
     @property
     def needs(self) -> Needs:
-        """What it has to know under the lock."""
+        """The facts that it needs under the lock."""
         return nothing_needed()
 
     def check(self, facts: LockedFacts) -> None:  # noqa: B027 - most have nothing to compare
-        """Compare what is known under the lock with what was when we planned."""
+        """Compare the facts under the lock with those of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def check_targets(change: OfTable, facts: LockedFacts) -> None:
 def with_bounds(
     tables: Iterable[TableId], stats: Iterable[Mapping[ColumnId, ColumnStats | TableColumnStats | None]]
 ) -> tuple[tuple[TableId, ColumnId], ...]:
-    """Return the columns that new rows have bounds for, by what is said of each batch of rows."""
+    """List the columns that new rows have bounds for, by the statistics of each batch of rows."""
     found = {
         column_id: None
         for one in stats
@@ -314,5 +314,5 @@ def existing(table: TableRef) -> tuple[TableId, ...]:
 
 
 def place_of(table: TableRef) -> tuple[bool, int]:
-    """Return where a table stands among others: existing ones come before new ones, and by id."""
+    """Return the sort key of a table: existing ones come before new ones, and by id."""
     return (True, table.index) if isinstance(table, NewTableRef) else (False, table)

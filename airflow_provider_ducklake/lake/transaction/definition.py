@@ -79,10 +79,10 @@ def definition_changes(
     *,
     outdated: Collection[ColumnId] | None = None,
 ) -> Iterator[Change]:
-    """Yield what makes one definition of another; ``before`` is None where the table has nothing but columns.
+    """Yield the changes from one definition to another; ``before`` None: the table has only columns.
 
-    ``outdated`` is given where a table is restored: these columns begin again, and what is known of bounds is
-    said with the rows.
+    ``outdated`` is given where a table is restored: these columns begin again, and their bounds come
+    with the rows.
     """
     if before is not None and not isinstance(ref, NewTableRef):
         if before.name != after.name:
@@ -138,13 +138,13 @@ def _comment_changes(ref: TableRef, before: Definition | None, after: Definition
 
 
 def _same_inlined_rows(before: Definition, after: Definition) -> bool:
-    """Whether the reference keeps the catalog table for inlined rows: for columns, name or partition keys."""
+    """Return True if the reference keeps the table for inlined rows: by columns, name, partition keys."""
     is_same = before.name == after.name and before.partition_by == after.partition_by
     return is_same and same_layout(before.columns, after.columns)
 
 
 def same_layout(left: TableSchema, right: TableSchema) -> bool:
-    """Whether rows inlined with one schema fit the other: the same names and types in the same order."""
+    """Return True if inlined rows of one schema fit the other: names and types in the same order."""
     return [(one.name, one.type) for one in left.columns] == [(one.name, one.type) for one in right.columns]
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDraft:
-    """A schema; ``uuid`` and ``parent`` are only needed, and only known, for a new one.
+    """A schema; ``uuid`` and ``parent`` are only set for a new one.
 
     ``root`` ends in ``/``.
     """
@@ -77,7 +77,7 @@ class BaseMacro:
 
 @dataclass(frozen=True, slots=True)
 class MacroDraft:
-    """A macro as the transaction will leave it; ``base`` is None and ``definition`` known for a new one."""
+    """A macro as the transaction will leave it; ``base`` is None and ``definition`` set for a new one."""
 
     schema_ref: SchemaRef
     name: QualifiedName
@@ -88,7 +88,7 @@ class MacroDraft:
 
 @dataclass(frozen=True, slots=True)
 class ViewDraft:
-    """A view as the transaction will leave it; ``base`` is None and ``definition`` known for a new one."""
+    """A view as the transaction will leave it; ``base`` is None and ``definition`` set for a new one."""
 
     ref: ViewRef
     schema_ref: SchemaRef
@@ -114,13 +114,13 @@ class ViewDraft:
 
 
 class BaseLake(Protocol):
-    """What a draft asks of the base snapshot; names are compared as DuckDB compares them."""
+    """What a draft reads of the base snapshot; names are compared as DuckDB compares them."""
 
     snapshot_id: SnapshotId
 
     @property
     def writer(self) -> WriteVersion:
-        """What the lake's version asks of a writer."""
+        """The rules of the lake's version for a writer."""
 
     def schema(self, name: SchemaPath) -> SchemaDraft | None:
         """Return a schema."""
@@ -164,7 +164,7 @@ class LakeDraft:
 
     @property
     def changes(self) -> list[Change]:
-        """What a commit has to do: drops, then what is made: schemas, tables, views, macros.
+        """The changes to commit: drops, then new schemas, tables, views and macros.
 
         Each kind is in the order of its making, but scalar macros come before table macros, as the
         reference numbers them.
@@ -292,11 +292,11 @@ class LakeDraft:
         return ViewDraft(base.id, schema.ref, base.name, base)
 
     def put(self, table: TableDraft) -> None:
-        """Note what an edit made of a table."""
+        """Keep an edited table."""
         self._tables[table.ref] = table
 
     def put_view(self, view: ViewDraft) -> None:
-        """Note what an edit made of a view."""
+        """Keep an edited view."""
         self._views[view.ref] = view
 
     def check_free(self, name: QualifiedName) -> None:
@@ -327,7 +327,7 @@ class LakeDraft:
         return table
 
     def options_around(self, table: TableDraft) -> Options:
-        """Return the options in force for a table that has none of its own."""
+        """Return the options that a table inherits."""
         schema = self.schema(table.name.schema)
         return self._base.options_of_new_table(schema)
 

@@ -151,7 +151,7 @@ class TableDraft:
         return resolve_path(self.columns, path, str(self.name))
 
     def has(self, path: str) -> bool:
-        """Whether there is a column of that dotted path."""
+        """Return True if there is a column of that dotted path."""
         try:
             self.find(path)
         except ColumnNotFoundError:
@@ -289,7 +289,7 @@ class TableDraft:
         return self._with(replace(column, default=default))
 
     def with_nullability(self, path: str, *, nullable: bool) -> TableDraft:
-        """Return the table with NOT NULL set or dropped; the caller knows whether it holds a NULL."""
+        """Return the table with NOT NULL set or dropped; the caller checks that it holds no NULL."""
         column = self.find(path)
         if column not in self.columns.columns:
             raise InvalidInputError(f"Cannot set NOT NULL for {path!r}: only top-level columns can have it.")
@@ -346,7 +346,7 @@ class TableDraft:
         return column
 
     def with_option(self, key: str, text: str | None, outer: Options) -> TableDraft:
-        """Return the table with an option of its own; None: without, so that ``outer`` has the say."""
+        """Return the table with an option set; None: removed, so that ``outer`` applies."""
         options_set = {**self.options_set, key: text}
         return replace(self, options=self.options.changed(key, text, outer), options_set=options_set)
 
@@ -469,6 +469,6 @@ def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:
 
 
 def _same_sign(old: DuckLakeType, new: DuckLakeType) -> bool:
-    """Whether partition values, buckets too, are the same for both types."""
+    """Return True if partition values, buckets too, are the same for both types."""
     integers = old.facts.kind is new.facts.kind is Kind.INTEGER
     return integers and old.facts.signed == new.facts.signed

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyedCommit:
-    """A commit that is to be made once; ``seen`` is what its key's records said when it was planned."""
+    """A commit that is to be made once; ``seen`` is the content of its key's records when it was planned."""
 
     key: CommitKey
     on_clear: OnClear = OnClear.REPLACE
@@ -87,7 +87,7 @@ class KeyedCommit:
 class Stage:
     """Changes that were planned on snapshot ``base``: they conflict with what came after it.
 
-    ``unused`` are files (absolute paths) that nobody needs once they are committed.
+    ``unused`` are files (absolute paths) that are no longer needed once the changes are committed.
     """
 
     base: SnapshotId
@@ -112,12 +112,12 @@ class PlannedCommit:
 
     @property
     def makes_snapshot(self) -> bool:
-        """Whether anything changes that has versions; what is consumed is noted without a snapshot, too."""
+        """Return True if a versioned object changes; a consumer's position alone makes no snapshot."""
         return any(change.makes_snapshot for change in self.changes)
 
     @property
     def extra(self) -> Mapping[str, JsonValue] | None:
-        """What ``commit_extra_info`` gets: what the author says, and by which key the commit is made once."""
+        """What ``commit_extra_info`` gets: the author's values, and the key of a commit that is made once."""
         if self.keyed is None:
             return self.info.extra
         return {**(self.info.extra or {}), **self.keyed.key.said}
@@ -129,7 +129,7 @@ class PlannedCommit:
 
     @cached_property
     def needs(self) -> Needs:
-        """What they have to know under the lock."""
+        """What the checks of the changes read under the lock."""
         return Needs.of_all(change.needs for change in self.changes)
 
 
@@ -288,7 +288,7 @@ def check_stage(catalog: Catalog, stage: Stage) -> None:
 
 
 def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[Any]]:
-    """Return what is asked under the lock, in one round trip where the database can do that."""
+    """Build the queries that are sent under the lock, in one round trip where the database can do that."""
     bases = [stage.base for stage in planned.stages]
     if not bases and planned.consumed is not None:
         bases = [one.upto for one in planned.consumed.ranges]

@@ -78,7 +78,7 @@ class DeleteWriter:
 
     @property
     def may_write_outside(self) -> bool:
-        """Whether there is something to write, and it need not happen under the lock yet."""
+        """Return True if there is something to write, and it need not happen under the lock yet."""
         return bool(self._wanted) and self._rounds < _ROUNDS_OUTSIDE
 
     def write_for(self, snapshot_id: SnapshotId) -> None:

@@ -1,4 +1,4 @@
-"""Read what a commit must know about the lake while it holds the lock."""
+"""Read the facts about the lake that a commit needs while it holds the lock."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ One = TypeVar("One")
 
 
 def questions_of(catalog: Catalog, needs: Needs) -> dict[str, Question[Any]]:
-    """Return what shares a round trip; ``locked_facts`` takes the answers by name, and asks the rest."""
+    """Build the queries that share a round trip; ``locked_facts`` takes their answers and reads the rest."""
     questions: dict[str, Question[Any]] = {}
     if needs.statistics:
         questions["statistics"] = read_statistics.which_statistics(catalog.tables, needs.statistics)
@@ -65,7 +65,7 @@ def questions_of(catalog: Catalog, needs: Needs) -> dict[str, Question[Any]]:
 def locked_facts(
     connection: Connection, catalog: Catalog, head: SnapshotId, needs: Needs, answers: Mapping[str, Any]
 ) -> LockedFacts:
-    """Return what changes need to know; what nobody needs is not asked."""
+    """Read the facts that the changes need, and no others."""
     form, tables = catalog.dialect.inlined_form, catalog.tables
     statistics: read_statistics.Statistics = answers.get("statistics", read_statistics.Statistics({}, {}))
     reshaped = () if form is not None else needs.reshaped

@@ -73,7 +73,7 @@ def check_overlap(
 
 @dataclass(frozen=True)
 class _Since:
-    """What became of a table from ``base``, left out, to ``head``, as far as a change of it minds."""
+    """A change of a table, and what others did to the table after ``base``, up to ``head``."""
 
     connection: Connection
     catalog: Catalog
@@ -118,7 +118,7 @@ class _Since:
         return max(self.records[kind] for kind in kinds if kind in self.records)
 
     def _is_new(self, first_id: int) -> ColumnElement[bool]:
-        """Return what holds for files with rows that came since; merged ones may begin earlier."""
+        """Return the condition for files with rows that came since; merged ones may begin earlier."""
         file = self.catalog.tables["data_file"].c
         merged = [file.partial_max > self.base] if "partial_max" in file else []
         return and_(file.data_file_id >= first_id, or_(file.begin_snapshot > self.base, *merged))

@@ -137,7 +137,7 @@ def open_engine(url: URL) -> Engine:
 
 
 def limits_of(engine: Engine) -> Limits:
-    """Return how long an engine's user waits."""
+    """Return the timeouts that an engine was opened with."""
     limits: Limits = engine.get_execution_options().get(_LIMITS, Limits())
     return limits
 
@@ -219,13 +219,13 @@ _VALUE = " with text '"  # what SQLite shows of a value that is no UTF-8
 
 
 def first_line(error: BaseException | None) -> str:
-    """Return what a driver says, without what it shows of the rows and of the statement."""
+    """Return the first line of a driver's error, without values of rows and without the statement."""
     line = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return line.partition(_VALUE)[0]
 
 
 class DriverError(Exception):
-    """What a driver said, as the cause of an error of ours: without the statement and its values."""
+    """A driver's error, as the cause of an error of ours: without the statement and its values."""
 
 
 def driver_error(error: BaseException) -> BaseException:
@@ -269,7 +269,7 @@ def _in_a_hurry(connection: Any) -> Iterator[None]:  # noqa: ANN401 - a LimitedC
 
 
 def _leave_connections_to_their_process(engine: Engine) -> None:
-    """Let a forked process open connections of its own: two must never talk over one."""
+    """Make a forked process open its own connections: two processes must not share one."""
 
     @event.listens_for(engine, "connect")
     def note_process(_connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
@@ -289,7 +289,7 @@ _MYSQL_SESSION = (
     "SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
     "innodb_lock_wait_timeout = {}"
 )
-# The server ends the session in its own words, which SQLAlchemy does not know: shutdown, killed.
+# The server ends the session with codes of its own, which SQLAlchemy does not list: shutdown, killed.
 _MYSQL_LOST = {1053, 1927}
 
 
@@ -346,7 +346,7 @@ def duckdb_engine(url: URL, limits: Limits | None = None, *, read_only: bool = F
 def _check_first(engine: Engine, check: Callable[[str], None]) -> None:
     """Check a catalog file, and those beside it, before it is opened and before each transaction.
 
-    SQLite looks for a journal then; whoever changes the directory in the moment after the check is trusted.
+    SQLite looks for a journal then. A change of the directory in the moment after the check is not detected.
     """
     file = engine.url.database or ""
 
@@ -360,10 +360,10 @@ def _check_first(engine: Engine, check: Callable[[str], None]) -> None:
 
 
 def _stay_beside(file: Path) -> Callable[[DBAPIConnection, ConnectionPoolEntry], None]:
-    """Return what keeps a connection from all files but the catalog's own, and its copy.
+    """Build a handler that keeps a connection from all files but the catalog's own, and its copy.
 
-    Neither setting can be taken back; others have to stay free for COPY FROM DATABASE. Nobody knows the
-    copy's name before the connection does, so that nothing can be in its place.
+    Neither setting can be taken back; others have to stay free for COPY FROM DATABASE. The
+    copy's name is random and drawn by the connection, so that no file can be placed there before.
     """
 
     def stay(connection: DBAPIConnection, record: ConnectionPoolEntry) -> None:
@@ -399,7 +399,7 @@ def _sqlite_engine(url: URL, limits: Limits) -> Engine:
     @event.listens_for(engine, "connect")
     def leave_transactions_to_us(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None
-        connection.execute("PRAGMA trusted_schema = OFF")  # the file may be anybody's
+        connection.execute("PRAGMA trusted_schema = OFF")  # any client may have written the file
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -433,7 +433,7 @@ def _follow_the_file(engine: Engine, path: Path) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from any other, None where there is none."""
+    """Return the device and inode of a file, None if it does not exist."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -542,7 +542,7 @@ def _of(tables: CatalogTables) -> dict[str, list[str]]:
 
 
 def _without(ours: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return what ours has and theirs has not: a whole table by its name, else each column."""
+    """List the tables, and the columns of other tables, that ours has and theirs lacks."""
     found = []
     for table, columns in ours.items():
         lacking = [one for one in columns if one not in theirs.get(table, ())]
@@ -572,7 +572,7 @@ class Question(Generic[Answer]):
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def ask(self, connection: Connection) -> Answer:
-        """Return the answer, in a round trip of its own."""
+        """Run the query alone, in its own round trip, and return the answer."""
         return self.read(connection.execute(self.query, dict(self.parameters)).all())
 
 
@@ -620,8 +620,8 @@ _ROWS_AT_ONCE = 10_000
 def streamed(connection: Connection, query: Select[Any] | CompoundSelect[Any]) -> Iterator[Any]:
     """Yield the rows of a query without holding them all; stopping early leaves no cursor open.
 
-    No other statement may run on the connection meanwhile: MySQL and DuckDB end the rows there, without a
-    word.
+    No other statement may run on the connection until then: MySQL and DuckDB end the rows there, without an
+    error.
     """
     for rows in streamed_parts(connection, query, _ROWS_AT_ONCE):
         yield from rows
@@ -683,7 +683,7 @@ class AnswerWait:
         self.has_heard = False
 
     def heard(self, byte_count: int) -> None:
-        """Note that a part of the answer came: it buys the time that it may take at the least speed."""
+        """Record a part of the answer: it extends the limit by its time at the lowest accepted speed."""
         self.has_heard = True
         self._bought = min(self._bought + byte_count / _BYTES_PER_SECOND, (_LONGEST - 1) * self._limit)
 

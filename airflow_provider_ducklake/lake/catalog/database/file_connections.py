@@ -1,6 +1,6 @@
 """Connections to SQLite and DuckDB files that end a statement which computes for too long.
 
-Whoever writes a catalog file may put a query without end into it; no server's settings limit it there.
+A malicious catalog file may contain a query without end; there is no server whose settings could limit it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LimitedSqlite(sqlite3.Connection):
     def limited(self) -> Iterator[None]:
         """Interrupt what SQLite computes within the block when its time is over.
 
-        Not a line of Python runs meanwhile: SQLite would drop what a signal handler raised there.
+        No Python code runs during that time: SQLite would drop what a signal handler raised there.
         """
         until = time.monotonic() + self._patience_seconds
         is_over = map(gt, iter(time.monotonic, None), repeat(until))
@@ -148,7 +148,7 @@ class _LimitedCursor:
         return limited
 
 
-# The files beside a catalog file that are opened by their names: whoever writes the directory can make
+# The files beside a catalog file that are opened by their names: anyone who may write the directory can make
 # them.
 #
 # SQLite and DuckDB open their journals and logs as they find them, and so does this provider its lock file:

@@ -58,7 +58,7 @@ class LimitedConnection(Connection):  # type: ignore[misc] # it has no types
 
     @property
     def _rfile(self) -> io.BufferedReader | None:
-        """What the driver reads answers from; it makes a new one of the socket, and of that with TLS."""
+        """The stream that the driver reads answers from; it makes another one for TLS."""
         return self._reader
 
     @_rfile.setter

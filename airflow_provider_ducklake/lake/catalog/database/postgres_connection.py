@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 T = TypeVar("T")
 
-# Whoever may create in a schema of the path may make functions that fit better than PostgreSQL's own.
+# A user who may create in a schema of the path may make functions that fit better than PostgreSQL's own.
 SAFE_PATH = "SET search_path = pg_catalog, pg_temp"
 _ASKED_AGAIN_SECONDS = 30.0
 _PIECE_BYTES = 16_384  # about what libpq takes at once
@@ -72,7 +72,7 @@ class LimitedConnection(psycopg.Connection[Any]):
                     self._find_blockers()
                     asked_at = time.monotonic() + _ASKED_AGAIN_SECONDS
                 wanted = gen.send(ready)
-                if wait.left <= 0:  # after the last look: this process may have been stopped meanwhile
+                if wait.left <= 0:  # after the last look: this process may have been suspended
                     self._end_silence()
         except StopIteration as end:
             answer: T = end.value
@@ -82,7 +82,7 @@ class LimitedConnection(psycopg.Connection[Any]):
             raise
 
     def _piece(self, ready: int) -> int:
-        """Return how much is read or written at once, in bytes; notices are as good as rows."""
+        """Return the number of bytes to read or write at once; notices count as rows do."""
         if not ready & psycopg.waiting.READY_R:
             return _PIECE_BYTES
         waiting = fcntl.ioctl(self.pgconn.socket, termios.FIONREAD, bytes(4))

@@ -208,7 +208,7 @@ def catalog_table(name: str, metadata: MetaData, *columns: Column[Any], **option
 
 
 def is_needed(column: Column[Any]) -> bool:
-    """Whether no writer leaves a column of the catalog without a value."""
+    """Return True if no writer leaves a column of the catalog without a value."""
     return isinstance(column.type, CatalogType) and column.type.is_needed
 
 
@@ -221,7 +221,7 @@ def check_filled(table: Table, row: Row[Any]) -> None:
 
 
 def maybe(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return a needed column as an outer join or an aggregate has it, of which there may be no row."""
+    """Return a needed column as nullable, as an outer join or an aggregate without rows yields it."""
     type_: Any = column.type.copy()
     type_.is_needed = False
     return type_coerce(column, type_)
@@ -271,7 +271,7 @@ def parse_time(text: str) -> datetime:
 class _Column:
     """A column and the versions that have it: from ``since`` on, and before ``until``.
 
-    ``nullable`` is as the table is declared, ``is_needed`` whether every writer gives it a value even so.
+    ``nullable`` is as the table is declared, ``is_needed``: every writer gives it a value even so.
     """
 
     name: str
@@ -640,7 +640,7 @@ class CatalogTables:
         return self._tables.items()
 
     def __contains__(self, name: str) -> bool:
-        """Whether the version has that table."""
+        """Return True if the version has that table."""
         return name in self._tables
 
 

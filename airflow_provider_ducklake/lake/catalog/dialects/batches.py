@@ -1,6 +1,6 @@
 """Several statements in one round trip to PostgreSQL, as one text: its simple query protocol takes that.
 
-Each still sees what was committed before it began, and waits for nobody but the ones before it. SQLAlchemy
+Each still sees what was committed before it began, and waits only for the ones before it. SQLAlchemy
 compiles them, once each; psycopg writes their values into the text.
 """
 
@@ -49,9 +49,9 @@ MEMORY = "SET LOCAL work_mem = '64MB'"
 # Who may create in a lake's schema may create operators and functions that fit better than PostgreSQL's own.
 # Rows that a policy hides would be missing without a word.
 SETTINGS = "SET LOCAL search_path = pg_catalog, pg_temp", "SET LOCAL row_security = off", MEMORY
-# Where the server can, it itself refuses views and foreign tables, whoever makes one after we looked.
+# Where the server can, it itself refuses views and foreign tables, also those made after our check.
 _NO_VIEWS = "SET LOCAL restrict_nonsystem_relation_kind = 'view, foreign-table'"
-_NO_VIEWS_SINCE = {12: 20, 13: 16, 14: 13, 15: 8, 16: 4}  # minor releases; every later major one has it
+_NO_VIEWS_SINCE = {12: 20, 13: 16, 14: 13, 15: 8, 16: 4}  # minor releases; every later major one supports it
 
 
 def settings(connection: Connection) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ class Batches:
 class BatchWriter(Writer):
     """Keeps the effects until they go to the server together with the COMMIT.
 
-    Tables of inlined rows belong to whoever made them. ``which`` asks whether they are safe to write to:
+    Tables of inlined rows belong to the user who made them. ``which`` asks whether they are safe to write to:
     while they are locked, their owner cannot give them a trigger.
     """
 
@@ -239,7 +239,7 @@ class BatchWriter(Writer):
 
     def commit(self) -> None:
         run(self._connection, [*self._texts, "COMMIT"]).close()
-        super().commit()  # nothing is left to do for the driver, but SQLAlchemy is to know
+        super().commit()  # nothing is left to do for the driver, but SQLAlchemy's transaction must end, too
 
 
 NO_PARAMETERS = "no_parameters"  # execution option, of texts
@@ -264,7 +264,7 @@ def run(connection: Connection, texts: Sequence[str]) -> CursorResult[Any]:
 
 
 def is_busy(connection: Connection) -> bool:
-    """Whether the server has not answered yet, and nobody waits for it any more."""
+    """Return True if the server has not answered yet, and no thread waits for it any more."""
     return _driver(connection).info.transaction_status == TransactionStatus.ACTIVE
 
 
@@ -292,7 +292,7 @@ def _compile(statement: ClauseElement, names: tuple[str, ...], dialect: Dialect)
 
 
 def _binder(type_: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
-    """Return what makes the driver's value of a Python value; None: they are the same."""
+    """Return the converter from Python values to the driver's; None: they are the same."""
     if not isinstance(type_, ARRAY):
         return type_.dialect_impl(dialect).bind_processor(dialect)
     of_item = _binder(type_.item_type, dialect)
@@ -303,7 +303,7 @@ _NUMERIC = psycopg.adapters.types["numeric"].oid  # as which a NUMERIC comes; fo
 
 
 def _row_reader(statement: ClauseElement, dialect: Dialect) -> Callable[[Sequence[Any]], Any]:
-    """Return what makes a named tuple of Python values of a driver's row."""
+    """Build the function that turns a driver's row into a named tuple of Python values."""
     columns = statement.selected_columns if isinstance(statement, Select) else ()
     names = [str(column.key) for column in columns]
     row_type = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # functions have no name
@@ -325,5 +325,5 @@ def _all_at_once(statement: Insert, names: tuple[str, ...]) -> Insert:
 
 
 def _has_simple_columns(statement: Insert, names: Sequence[str]) -> bool:
-    """Whether no column is itself a list, which a list of lists could not be told from."""
+    """Return True if no column is itself a list, which would look like a list of lists."""
     return all(isinstance(statement.table.c[name].type, CatalogType) for name in names)

@@ -48,7 +48,7 @@ def bootstrap(
 
 
 def _holds_catalog(connection: Connection, dialect: CatalogDialect, tables: CatalogTables) -> bool:
-    """Whether there are rows of a catalog; tables without any are no lake."""
+    """Return True if there are rows of a catalog; tables without any are no lake."""
     return any(
         dialect.has_table(connection, tables[name].name, tables.metadata_schema)
         and connection.execute(select(literal(1)).select_from(tables[name]).limit(1)).first()

@@ -1,4 +1,4 @@
-"""What a commit must know of its database."""
+"""The interface of a catalog database, with its defaults."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ ONLY_PLAIN = ", where only a plain table is safe to use"  # ends the problem of 
 
 
 class CatalogDialect(ABC):
-    """One catalog database, as far as it differs from the others.
+    """One catalog database: the part that differs from the others.
 
     ``transactional_ddl``: whether CREATE and DROP are part of the transaction; where they are not, they would
     commit it, and must run before it begins or after it ended. ``initial_options``: rows of
     ``ducklake_metadata`` that new lakes get there. ``clock`` is the server's time. ``reads_inlined``: whether
-    we know its tables of inlined rows; ``inlined_form``: what it takes for them, None where we write none.
+    we can read its tables of inlined rows; ``inlined_form``: their form, None where we write none.
     ``compares_decimals``: whether it compares all digits of decimals.
     """
 
@@ -135,7 +135,7 @@ class CatalogDialect(ABC):
     def writing(self) -> AbstractContextManager[Connection]:
         """Hold the commit lock and yield a connection inside a transaction; the caller commits.
 
-        Our writers queue here instead of racing; DuckDB knows nothing of the lock. A wait of some seconds is
+        Our writers queue here instead of racing; DuckDB ignores the lock. A wait of some seconds is
         logged with who holds it, and has a limit.
         """
 
@@ -152,7 +152,7 @@ class CatalogDialect(ABC):
             yield connection, self.ask(connection, questions)
 
     def ask_at_once(self, questions: Mapping[str, Question[Any]]) -> dict[str, Any]:
-        """Return the answers to the questions by their names, each as of its own moment."""
+        """Answer the questions, by their names, in a transaction of their own."""
         with self.reading() as connection:
             return self.ask(connection, questions)
 
@@ -183,7 +183,7 @@ class CatalogDialect(ABC):
         return row
 
     def is_ordered(self, times: ColumnElement[Any]) -> ColumnElement[bool]:  # noqa: ARG002 - for SQLite
-        """Return which of a column's times the database compares by what they are."""
+        """Return the condition for times of a column that the database compares correctly."""
         return true()
 
     def bytewise(self, text: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -191,7 +191,7 @@ class CatalogDialect(ABC):
         return text
 
     def writer(self, connection: Connection) -> Writer:
-        """Return what executes the effects of a commit, and ends it."""
+        """Return the writer that executes the effects of a commit, and ends it."""
         return Writer(connection)
 
     def insert_rows(self, connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
@@ -212,30 +212,30 @@ class CatalogDialect(ABC):
             yield connection, self.ask(connection, questions)
 
     def server_time(self, connection: Connection) -> datetime:
-        """Return the catalog's clock as an aware time; a file has none of its own."""
+        """Return the catalog's clock as an aware time; a file has no clock, so there it is ours."""
         return (
             datetime.now(UTC) if self.clock is None else connection.execute(select(self.clock)).scalar_one()
         )
 
     @abstractmethod
     def is_lost_race(self, error: DBAPIError) -> bool:
-        """Whether another writer came first, by the driver's error code: starting again may succeed."""
+        """Return True if another writer came first, by the driver's error code: a retry may succeed."""
 
     @abstractmethod
     def is_lock_timeout(self, error: DBAPIError) -> bool:
-        """Whether a lock was not free for as long as the database waits, by the driver's error code."""
+        """Return True if the database timed out waiting for a lock, by the driver's error code."""
 
     def lock_holder(self, error: DBAPIError) -> str:
-        """Describe who held the lock of such an error, as far as it is known."""
+        """Describe the holder of the lock of such an error, if it is known."""
         notes: list[str] = getattr(error.orig, "__notes__", [])
         return next(filter(None, notes), "another session, which the database does not name")
 
     def is_refusal(self, error: DBAPIError) -> bool:  # noqa: ARG002 - most databases leave it open
-        """Whether an error of COMMIT says that it did not happen."""
+        """Return True if an error of COMMIT proves that it did not happen."""
         return False
 
     def is_missing_right(self, error: DBAPIError) -> bool:  # noqa: ARG002 - a file has no users
-        """Whether the database says that its user may not do this, by the driver's error code."""
+        """Return True if the database's user may not do this, by the driver's error code."""
         return False
 
     def lacking_rights(self, error: DBAPIError) -> str:  # noqa: ARG002 - MySQL's error says it
@@ -263,7 +263,7 @@ class CatalogDialect(ABC):
         """Create a table where the catalog's are, and take it back, to see whether the user may."""
 
     def why_not_alter(self, connection: Connection, table: Table) -> str | None:  # noqa: ARG002 - a file has no users
-        """Return what to do so that the user may alter a table; None: they may.
+        """Explain what to do if the user may not alter a table; None: they may.
 
         It may end the connection's transaction, which changed nothing.
         """
@@ -306,7 +306,7 @@ class CatalogDialect(ABC):
         return Question(_columns_like(type(self), schema, len(like)), _by_table, values_of(patterns))
 
     def has_table(self, connection: Connection, name: str, schema: str | None) -> bool:
-        """Whether the database has a table of that name."""
+        """Return True if the database has a table of that name."""
         return name in self.which_columns((name,), schema).ask(connection)
 
     def table_names(self, connection: Connection, schema: str | None) -> set[str]:
@@ -381,7 +381,7 @@ class _LostRaceError(Exception):
 
 
 def with_retries(dialect: CatalogDialect, policy: RetryPolicy, attempt: Callable[[], T]) -> tuple[T, int]:
-    """Return what ``attempt``, one whole transaction, returned, and the number of attempts it took."""
+    """Run ``attempt``, one whole transaction, again after lost races; return its result and the attempts."""
     started = time.monotonic()
     retrying = Retrying(
         retry=retry_if_exception_type(_LostRaceError),
@@ -434,7 +434,7 @@ class Catalog:
     def options(
         self, rows: Iterable[OptionRow], schema_id: int | None = None, table_id: int | None = None
     ) -> Options:
-        """Return the options for that scope, with what is known of the lake."""
+        """Return the options for that scope, with the lake's length of keys."""
         return Options.effective(rows, schema_id, table_id).with_keys_of(self.key_bytes)
 
     def check_writable(self, directory: str) -> None:

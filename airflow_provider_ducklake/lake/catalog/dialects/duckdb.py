@@ -118,7 +118,7 @@ class DuckDbDialect(CatalogDialect):
             yield connection
 
     def _connect(self, engine: Engine) -> Connection:
-        """Open the file, and look into it if anybody changed it since then."""
+        """Open the file, and check its objects if it was changed since the last time."""
         connection = self._opened(engine)
         try:
             found = tuple(_state(f"{engine.url.database}{end}") for end in ("", ".wal"))
@@ -192,17 +192,17 @@ class DuckDbDialect(CatalogDialect):
         return row
 
     def is_lost_race(self, error: DBAPIError) -> bool:
-        """Whether a conflict is what a transaction failed for: a disk makes it fail, too."""
+        """Return True if a conflict is what a transaction failed for: a disk makes it fail, too."""
         if isinstance(error.orig, duckdb.TransactionException):
             is_conflict = any(word in str(error.orig) for word in _CONFLICTS)
             return is_conflict and not self.is_refusal(error)
         return isinstance(error.orig, duckdb.ConstraintException)
 
     def is_refusal(self, error: DBAPIError) -> bool:
-        """Whether the disk did not take the end of the transaction, because it is full, say."""
+        """Return True if the disk did not take the end of the transaction, because it is full, say."""
         return _NOT_WRITTEN in str(error.orig)
 
-    def is_lock_timeout(self, error: DBAPIError) -> bool:  # noqa: ARG002 - whoever has the file open shuts us out
+    def is_lock_timeout(self, error: DBAPIError) -> bool:  # noqa: ARG002 - open files exclude other processes
         return False
 
     def copy_file(self, connection: Connection, target: Path) -> None:
@@ -253,7 +253,7 @@ class DuckDbDialect(CatalogDialect):
         return lower
 
     def index_names(self, connection: Connection, table: str, schema: str | None) -> set[str]:
-        """Ask DuckDB's own indexes: its SQLAlchemy dialect knows none."""
+        """List a table's indexes from DuckDB's own functions: its SQLAlchemy dialect lists none."""
         names = connection.execute(_INDEX_NAMES, {"schema": schema or "main", "table": table})
         return set(names.scalars())
 
@@ -276,7 +276,7 @@ def _arrow(column: Column[Any], values: list[Any]) -> Any:  # noqa: ANN401 - pya
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """Return what changes with a file; whoever writes it cannot choose the last of it."""
+    """Return values that change with a file; a writer cannot choose the last one (ctime). None: no file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a name that is no Path yet
     except FileNotFoundError:

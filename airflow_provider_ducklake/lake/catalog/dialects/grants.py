@@ -22,7 +22,7 @@ _ORDER = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Who gets which role on which tables: the rights of a writer by the tables' names."""
+    """A role to grant, the names of its users, and a writer's rights by table name."""
 
     role: Role
     names: RoleNames
@@ -69,7 +69,7 @@ def postgres_grants(wanted: Wanted, database: str, schema: str, owners: Mapping[
 def mysql_grants(wanted: Wanted, database: str, *, has_patterns: bool) -> Iterator[str]:
     """Yield the statements for MySQL and MariaDB.
 
-    Nobody makes tables there while rows are written, so that each table is named. A maintainer migrates,
+    No tables are made there while rows are written, so that each table is named. A maintainer migrates,
     which makes and renames tables: it gets its rights on the database. Its name is a pattern there, and
     nowhere else, unless the server has none (``has_patterns``).
     """
@@ -137,10 +137,10 @@ _INLINED = {
 
 
 def rights_on(kind: str) -> tuple[str, ...]:
-    """Return what a writer may do to a table of the format, which has its name after ``ducklake_``."""
+    """Return a writer's rights on a table of the format, which has its name after ``ducklake_``."""
     return ("SELECT", "INSERT", *_CHANGED.get(kind, ()))
 
 
 def rights_on_inlined(name: str) -> tuple[str, ...]:
-    """Return what a writer may do to a table of inlined rows or deletes; nothing where it is neither."""
+    """Return a writer's rights on a table of inlined rows or deletes; none if it is neither."""
     return next((rights for pattern, rights in _INLINED.items() if pattern.fullmatch(name)), ())

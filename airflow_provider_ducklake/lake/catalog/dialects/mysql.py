@@ -49,7 +49,7 @@ _SESSION = text("SELECT user, host, time FROM information_schema.processlist WHE
 
 
 class _LockTimeoutError(Exception):
-    """GET_LOCK gave up waiting, which it says by a value; with the code of the other locks that do."""
+    """GET_LOCK timed out, which it reports by its result; with the error code of other lock timeouts."""
 
 
 def _lock_name(text: str) -> str:
@@ -88,7 +88,7 @@ class MySqlDialect(CatalogDialect):
     """A catalog in one database of a MySQL or MariaDB server; a metadata schema is another database."""
 
     transactional_ddl = False
-    # DuckDB cannot commit most writes to these catalogs, so nobody would flush the rows it inlines.
+    # DuckDB cannot commit most writes to these catalogs, so the rows it inlines could not be flushed.
     initial_options = MappingProxyType({"data_inlining_row_limit": "0"})
     reads_inlined = False
     clock = func.utc_timestamp(6, type_=CatalogTimestamp)

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted
 
 _LOST_RACE = {
-    "23505",  # unique_violation: somebody else has the snapshot id
+    "23505",  # unique_violation: another commit took the snapshot id
     "40001",  # serialization_failure
     "40P01",  # deadlock_detected
 }
@@ -105,7 +105,7 @@ _ATTRIBUTE = table(
 _TYPE = table("pg_type", *map(column, ("oid", "typname")), schema="pg_catalog")
 
 
-# What runs code of whoever made it, or changed it, as whoever reads or writes rows: the planner also computes
+# Objects that run code of their owner as the user who reads or writes rows: the planner also evaluates
 # what is constant in indexes and statistics. ``relhas…`` only say where to look, and stay after a DROP.
 _PROBLEM = literal_column(
     """
@@ -198,8 +198,8 @@ _OWNERS = text(
 def _lock_of_version(metadata_schema: str) -> Select[Any]:
     """Return the query that locks the row of the catalog's version, which takes the right to change it.
 
-    Who may only read can take neither this lock nor one that it would wait for. Clients that do not know of
-    it change the row in migrations alone.
+    A user who may only read can take neither this lock nor one that it would wait for. Other clients change
+    the row in migrations alone.
     """
     metadata = table("ducklake_metadata", column("key"), schema=metadata_schema)
     return select(metadata.c.key).where(metadata.c.key == "version").with_for_update(key_share=True)
@@ -230,7 +230,7 @@ class PostgresDialect(CatalogDialect):
 
     def _lives_in(self, schema: str) -> None:
         self._schema = schema
-        # A statement of its own: together with the head, the waiter would read the state before its wait.
+        # A separate statement: together with the head, the waiter would read the state before its wait.
         self._lock = Question(_lock_of_version(schema), len)
 
     @contextmanager
@@ -387,6 +387,6 @@ class PostgresDialect(CatalogDialect):
         return f"The user {found.person} lacks {found.lacking} on {named[0]}."
 
     def is_refusal(self, error: DBAPIError) -> bool:
-        """Whether the server answered: the statements come with the COMMIT, and so do their errors."""
+        """Return True if the server answered: the statements come with the COMMIT, and so do their errors."""
         state = getattr(error.orig, "sqlstate", None)
         return state is not None and not error.connection_invalidated and not state.startswith(_OPEN)

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 # A lock file next to a catalog file: this provider's clients queue on it; other clients ignore it.
 #
-# Whoever holds it has written into it who it is. Nobody may open it who may not write the catalog: to hold
+# The holder writes its name into it. Only users who may write the catalog may open it: to hold
 # a lock, it is enough to read a file.
 
 
 log = logger(__name__)
 
-_LONGEST_PAUSE_SECONDS = 0.005  # drawn anew each time, for an equal chance
+_LONGEST_PAUSE_SECONDS = 0.005  # drawn again each time, for an equal chance
 _SIGNED = "the process "  # begins what a holder writes
 _SHOWN = 200  # characters of it
 # A link is not followed, and a pipe is not waited for.
@@ -108,7 +108,7 @@ def _unavailable(url: URL, path: Path, problem: str) -> CatalogUnavailableError:
 
 
 def _mode_of_writers(catalog: Path) -> int:
-    """Return the mode by which those alone open a file who may write the catalog."""
+    """Return the mode that lets exactly the users open a file who may write the catalog."""
     try:
         writes = stat.S_IMODE(catalog.stat().st_mode) & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
     except FileNotFoundError:  # it is made under the lock, and the next one to come has its mode
@@ -163,7 +163,7 @@ def _written(file: int) -> str:
 
 
 def _holder(file: int) -> str:
-    """Return what the holder wrote, whatever that is."""
+    """Return the name that the holder wrote, with printable characters only."""
     return "".join(filter(str.isprintable, _written(file))) or "a process that left no name in its lock file"
 
 
@@ -203,9 +203,9 @@ class SqliteDialect(CatalogDialect):
         self._schema_version: int | None = None
 
     def _check_changes(self, connection: Connection) -> None:
-        """Refuse what somebody put in a table's place since the transaction before.
+        """Refuse a view or trigger put in a table's place since the transaction before.
 
-        The first transaction of an open lake asks that itself.
+        The first transaction of an open lake checks that itself.
         """
         version = connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
         if self._schema_version not in (None, version):
@@ -240,13 +240,13 @@ class SqliteDialect(CatalogDialect):
             source.backup(copy)
 
     def is_ordered(self, times: ColumnElement[Any]) -> ColumnElement[bool]:
-        """Return which are of our form, as times are texts, which others may have written in another form."""
+        """Return the condition for texts in our own form: other clients may use another form."""
         text = type_coerce(times, String)
         return and_(text.like(_OWN_FORM), text.not_like(_WITH_LAST_ZERO))
 
     @staticmethod
     def relations(schema: str | None) -> Select[Any]:
-        """Ask SQLite's own table, in which whoever writes the file chooses the case of names and of types."""
+        """Read SQLite's own table, in which a writer of the file chooses the case of names and of types."""
         of_schema = table("sqlite_master", *map(column, ("name", "type", "tbl_name", "sql")), schema=schema)
         trigger = of_schema.alias("trigger_of")
         kind = func.lower(of_schema.c.type)
@@ -275,5 +275,5 @@ class SqliteDialect(CatalogDialect):
         return processes_that_lock(Path(self.engine.url.database or ""))
 
     def is_refusal(self, error: DBAPIError) -> bool:
-        """Whether the disk is full: a COMMIT that says so has written no end of its transaction."""
+        """Return True if the disk is full: a COMMIT that says so has written no end of its transaction."""
         return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == _FULL

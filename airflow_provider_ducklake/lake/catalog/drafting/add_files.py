@@ -39,7 +39,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """In what a file may differ from its table."""
+    """The allowed differences between a file and its table."""
 
     hive_partitioning: bool = False
     allow_missing: bool = False
@@ -49,7 +49,7 @@ class FileRules:
 def foreign_files(
     lake: OpenLake, draft: TableDraft, paths: Sequence[str], rules: FileRules, added: Collection[str]
 ) -> list[DataFile]:
-    """Return what the table is to have of the files; those without rows are left out.
+    """Inspect the files that a table is to get; those without rows are left out.
 
     ``added`` are files of the same transaction.
     """
@@ -121,7 +121,7 @@ FORMATS: tuple[Format, ...] = ("iceberg", "delta")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Which table of another format, at what, and what it takes to read it; ``version`` is Delta's."""
+    """A table of another format at a snapshot, with the options to read it; ``version`` is Delta's."""
 
     path: str
     format: str
@@ -141,7 +141,7 @@ class Source:
 
 
 def read_source(lake: OpenLake, source: Source) -> SourceTable:
-    """Return what the metadata of a table says."""
+    """Read the metadata of a foreign table."""
     with _explaining_extras(source.format):
         if source.format == "iceberg":
             from airflow_provider_ducklake.lake.storage.foreign.iceberg import iceberg_table  # noqa: PLC0415
@@ -247,7 +247,7 @@ def _own_files(lake: OpenLake, draft: TableDraft) -> Iterator[tuple[str, tuple[s
 
 
 def _has_live_rows(file: SourceFile) -> bool:
-    """Whether the metadata says of a file that it has rows, or does not say how many."""
+    """Return True if the metadata says of a file that it has rows, or does not say how many."""
     gone = file.deletes.count if file.deletes is not None else 0
     return file.record_count is None or file.record_count > gone
 

@@ -233,14 +233,14 @@ class BaseRows:
         return InlinedLayout(version, same_layout(had, schema))
 
     def had_any(self, table: TableSnapshot | None) -> bool:
-        """Whether a table ever held a row; one that does not exist yet has none."""
+        """Return True if a table ever held a row; one that does not exist yet has none."""
         if table is None:
             return False
         with self._reading() as connection:
             return bool(self._statistics(connection, table).tables)
 
     def has_live(self, table: TableSnapshot) -> bool:
-        """Whether a table has a live data file, or live rows in the catalog."""
+        """Return True if a table has a live data file, or live rows in the catalog."""
         with self._reading() as connection:
             return bool(
                 read_files.tables_with_live_files(connection, self._catalog.tables, [table.table_id])
@@ -248,7 +248,7 @@ class BaseRows:
             )
 
     def may_hold_null(self, table: TableSnapshot | None, files: Sequence[DataFile], column: Column) -> bool:
-        """Whether a top-level column may hold NULL, in a table or in files about to be added.
+        """Return True if a top-level column may hold NULL, in a table or in files about to be added.
 
         Statistics alone say so; if unsure, it may.
         """

@@ -65,9 +65,9 @@ def changes_of_condition(
     locate: Locate,
     found: FoundRows | None = None,
 ) -> Iterator[Change]:
-    """Yield what takes out the rows that a plan with a condition reads.
+    """Yield the changes that delete the rows that a plan with a condition reads.
 
-    Files of which all rows go, by their statistics, are ended unread; of the others this process reads the
+    Files that go as a whole, by their statistics, are ended unread; of the others this process reads the
     condition's columns, unless a job ``found`` the rows.
     """
     from airflow_provider_ducklake.lake.catalog.drafting.rows import (  # noqa: PLC0415 - heavy
@@ -111,7 +111,7 @@ def too_large_to_read(reading: Reading, catalog: Catalog, plan: ScanPlan) -> Sca
 def _split(
     reading: Reading, catalog: Catalog, plan: ScanPlan
 ) -> tuple[tuple[LiveDataFile, ...], tuple[LiveDataFile, ...]]:
-    """Return the files of which all rows satisfy a plan's condition, by their statistics, and the others."""
+    """Split a plan's files into those whose rows all match, by their statistics, and the others."""
     assert plan.where is not None
     types = {column.id: column.type for column in plan.table.schema.walk()}
     with reading() as connection:
@@ -174,7 +174,7 @@ def _shared(table: TableSnapshot, files: Sequence[LiveDataFile]) -> UnsupportedF
 
 
 def _why_shared(table: TableSnapshot, file: LiveDataFile) -> str:
-    """Return why a file's rows may lie in several partitions."""
+    """Explain why a file's rows may lie in several partitions."""
     spec = table.partition_spec
     assert spec is not None
     if file.partition_id != spec.id or len(file.partition_values) != len(spec.fields):
@@ -241,7 +241,7 @@ def _earlier_rows(
     *,
     since: SnapshotId,
 ) -> EarlierRows:
-    """Return where they may lie; the table is there ``since`` a snapshot, newer ones where it came back."""
+    """Read the files and inlined rows that may hold them; ``since``: when the table was made or restored."""
     file = catalog.tables["data_file"]
     moved = since > record.snapshot_id or _rows_moved(connection, catalog, table, record)
     condition = _may_hold(catalog, record) if moved else file.c.begin_snapshot == record.snapshot_id
@@ -263,14 +263,14 @@ def _may_hold(catalog: Catalog, record: CommitRecord) -> ColumnElement[bool]:
 
 
 def _may_store_row_ids(file: LiveDataFile, record: CommitRecord) -> bool:
-    """Whether rows of the commit may have come into a file: merged files begin as early as any part."""
+    """Return True if a file may have rows of the commit: merged files begin as early as any part."""
     return (
         file.row_id_start is None or file.partial_max is not None or file.begin_snapshot >= record.snapshot_id
     )
 
 
 def _rows_moved(connection: Connection, catalog: Catalog, table: TableSnapshot, record: CommitRecord) -> bool:
-    """Whether rows may have gone to other files, by the commit itself too; also where snapshots expired."""
+    """Return True if rows may have moved to other files, also by the commit or if snapshots expired."""
     before = record.snapshot_id - 1
     after = read_snapshots.which_newer(catalog.tables, before).ask(connection)
     newer = [snapshot for snapshot in after if snapshot.id <= table.snapshot.id]
@@ -295,7 +295,7 @@ def _inlined_row_ids(
 
 
 def replaced_rows(found: EarlierRows, locate: Locate) -> tuple[Change, ...]:
-    """Return what takes the live rows of an earlier commit out of their table, and no other rows."""
+    """Return the changes that delete the live rows of an earlier commit, and no other rows."""
     from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
     targets = found.targets
@@ -311,7 +311,7 @@ def replaced_rows(found: EarlierRows, locate: Locate) -> tuple[Change, ...]:
 
 
 def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positions | None:
-    """Return where a file has live rows of the commit; None: it has no others."""
+    """Find the live rows of the commit in a file; None: it has no others."""
     if found.are_together:
         return None
     from airflow_provider_ducklake.lake.storage.deletes.deletes import (  # noqa: PLC0415

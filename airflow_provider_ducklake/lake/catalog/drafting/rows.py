@@ -80,7 +80,7 @@ def read_targets(
     file_ids: Collection[DataFileId],
     row_ids: Collection[int] = (),
 ) -> Targets:
-    """Return what a table's snapshot says of those of the files that it has, in a few questions."""
+    """Read what deleting from a table needs: those of the files that it has, and where inlined rows lie."""
     if not file_ids:
         return _targets(connection, catalog, table, (), row_ids)
     (first, *more) = in_parts(file_ids)
@@ -93,7 +93,7 @@ def read_targets(
 def read_targets_where(
     connection: Connection, catalog: Catalog, table: TableSnapshot, condition: ColumnElement[bool]
 ) -> Targets:
-    """Return what a table's snapshot says of those data files for which a condition on their rows holds."""
+    """Read the same for the data files that satisfy a condition on their rows in the catalog."""
     return _targets(connection, catalog, table, _files(connection, catalog, table, condition))
 
 
@@ -146,13 +146,13 @@ def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:
 
 
 def changes_of_job(targets: Targets, changes: RowChanges, scope: RowScope, locate: Locate) -> Stage:
-    """Return what is to be committed of a job's row changes, on the snapshot that it read.
+    """Build the change set of a job's row changes, based on the snapshot that it read.
 
     ``scope`` are the rows among which it looked for those to change.
 
     The delete files of the job become those of the lake where nothing was deleted before; others are read,
     and are among the files that are unused after the commit. Which rows are inserted depends on those that
-    the table has: there rows that go meanwhile are a conflict, too.
+    the table has: if so, rows deleted concurrently are a conflict, too.
     """
     table = targets.table
     made = [
@@ -165,7 +165,7 @@ def changes_of_job(targets: Targets, changes: RowChanges, scope: RowScope, locat
 
 
 def positions_files(deletes: Iterable[NewDeletes]) -> dict[DataFileId, PositionsFile]:
-    """Return which files say where a job found rows to delete."""
+    """Map each data file to the file with the positions that a job found in it."""
     return {
         one.data_file_id: PositionsFile(
             one.path, one.count, one.file_size_bytes, one.footer_size, one.encryption_key
@@ -233,7 +233,7 @@ def end_files(table: TableSnapshot, files: Sequence[LiveDataFile]) -> EndFiles:
 
 
 def _dead_count(targets: Targets, file: LiveDataFile, positions: RowPositions, locate: Locate) -> int:
-    """Return how many rows a file has lost; those of other writers are counted before all it has goes."""
+    """Count a file's deleted rows; deletes of other writers are read if all rows might be gone."""
     marks = targets.marks.get(file.id, {})
     said = len(marks) + (file.delete_file.delete_count if file.delete_file is not None else 0)
     if not said or said + positions.count < file.record_count:
@@ -316,7 +316,7 @@ def check_size(plan: ScanPlan, max_bytes: int) -> None:
 
 
 def matching_positions(plan: ScanPlan, locate: Locate) -> dict[DataFileId, Positions]:
-    """Return where the rows that the plan wants lie in its files; files without one are left out."""
+    """Find the positions of the rows that the plan wants; files without one are left out."""
     found = in_threads(lambda file: positions_of(wanted_positions(plan, file, locate)), plan.files)
     return {file.id: places for file, places in zip(plan.files, found, strict=True) if places.count}
 

@@ -143,7 +143,7 @@ class LakeTransaction:
     def create_schema(self, name: SchemaName, *, if_not_exists: bool = False) -> None:
         """Create a schema; ``sales.europe`` lies in schema ``sales``, since DuckLake 1.1.
 
-        A name with a dot of its own is quoted (``'"sales.europe"'``), or a tuple.
+        A name that contains a dot is quoted (``'"sales.europe"'``), or a tuple.
 
         Raises:
             AlreadyExistsError, InvalidNameError: the name is taken, or is not a valid name.
@@ -403,7 +403,7 @@ class LakeTransaction:
     def set_partitioned_by(self, table: TableName, partition_by: Sequence[str]) -> None:
         """Set the partition keys for new rows; none: unpartitioned.
 
-        Rows that are there keep their files. By a key that is a bucket DuckDB misses them, of which a warning
+        Rows that are there keep their files. DuckDB does not find them by a bucket key, about which a warning
         is logged.
 
         Raises:
@@ -449,7 +449,7 @@ class LakeTransaction:
     ) -> None:
         """Set an option of a table; not versioned, and alone it makes no snapshot.
 
-        ``skip_stats_columns`` takes a name or a list of names of columns, of which statistics then say no
+        ``skip_stats_columns`` takes a name or a list of names of columns, whose statistics then have no
         bounds; none: all have them.
 
         Raises:
@@ -577,7 +577,7 @@ class LakeTransaction:
 
         ``definition`` is what follows the name in DuckDB's SQL: ``"(a, b := 2) AS a + b"``,
         ``"(a) AS a, (a, b) AS a + b"`` or ``"(n) AS TABLE SELECT * FROM sales.orders LIMIT n"``; or what
-        ``lake.macros()`` tells of one.
+        ``lake.macros()`` returns.
 
         Raises:
             InvalidInputError: DuckDB might not read a given ``MacroDefinition``, and then not the whole lake.

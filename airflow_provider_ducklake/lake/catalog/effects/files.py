@@ -51,7 +51,7 @@ def add_to_stats(  # noqa: PLR0913, PLR0917 - what was added, and to what
 ) -> Iterator[Effect]:
     """Yield a table's counts and column statistics after rows were added.
 
-    ``incoming`` says what is known of the rows' leaf columns; None is not enough.
+    ``incoming`` has the statistics of the rows' leaf columns; None: not enough is known.
     """
     before = state.stats(table_id)
     incoming = _without_skipped(table_id, incoming, state)
@@ -83,7 +83,7 @@ def begin_stats(
 def _without_skipped(
     table_id: TableId, incoming: Mapping[ColumnId, TableColumnStats | None], state: CommitState
 ) -> Mapping[ColumnId, TableColumnStats | None]:
-    """Return what is known of rows, as unknown where the table keeps no bounds.
+    """Replace the rows' statistics by None (unknown) for columns that the table keeps no bounds of.
 
     A row of the table's statistics then goes, and is never made again: DuckDB 1.5 would take one without
     bounds for one without values.
@@ -150,7 +150,7 @@ def _widened(
     incoming: Mapping[ColumnId, TableColumnStats | None],
     state: CommitState,
 ) -> tuple[dict[ColumnId, TableColumnStats], list[ColumnId]]:
-    """Return what the rows that exist become, and those that would claim too much."""
+    """Merge new rows into the existing column statistics; also list the columns that become unknown."""
     types = schema.leaf_types()
     columns: dict[ColumnId, TableColumnStats] = {}
     unknown: list[ColumnId] = []
@@ -204,7 +204,7 @@ def _existing_is_unknown(existing: TableColumnStats, table_id: TableId, state: C
 
 
 def _bounds_are_nan(existing: TableColumnStats, type_: DuckLakeType) -> bool:
-    """Whether NaN is taken for a bound, as the reference does with inlined rows."""
+    """Return True if NaN is taken for a bound, as the reference does with inlined rows."""
     return is_float(type_) and "nan" in (existing.min_value, existing.max_value)
 
 

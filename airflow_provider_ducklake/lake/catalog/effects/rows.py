@@ -253,7 +253,7 @@ def _new_files(change: FlushInlined, state: CommitState, tables: CatalogTables) 
 
 
 def _is_superseded(change: FlushInlined, schema_version: int, state: CommitState) -> bool:
-    """Whether an inlined table is empty now, and gets no rows any more: the table has other columns."""
+    """Return True if an inlined table is empty and gets no more rows: the table has other columns."""
     is_newest = state.layout(change.table_id) == schema_version
     return not is_newest and (change.table_id, schema_version) in state.facts.emptied
 

@@ -1,7 +1,7 @@
 """Delete files of catalogs before 0.4: each ends the previous one and repeats its rows.
 
 A reader of 1.0 reads the rows right, but DuckDB 1.5.5 repeats the earlier deletes in the change feed of a
-range of snapshots. So the files of a chain become one, which says of each row which snapshot deleted it, as
+range of snapshots. So the files of a chain become one, which records the deleting snapshot of each row, as
 1.0 has it.
 """
 
@@ -180,7 +180,7 @@ def put_joined(connection: Connection, tables: CatalogTables, joined: Iterable[J
 # Merged files of catalogs before 0.4: the catalog says which rows are whose, since then the file does.
 #
 # DuckDB 1.3.2 and 1.4.4 write both. A file that does not say it, or says something else, is copied under a
-# new name with a column that does, before the catalog forgets. Where no snapshot is left that could tell
+# new name with a column that does, before the catalog drops this. If no snapshot is left that could separate
 # the rows apart, the file stays as it is.
 
 
@@ -211,9 +211,9 @@ class StampedCopy:
 
 @dataclass(frozen=True, slots=True)
 class MergedFiles:
-    """Files of which the catalog says whose rows they have, and others (id, newest snapshot) that say it.
+    """Merged files whose rows the catalog counts by snapshot, and files (id, newest snapshot) that hold it.
 
-    ``refusals`` are the files of which it says what makes no sense, each with what to do.
+    ``refusals`` are the files whose counts are not consistent, each with what to do.
     """
 
     counted: tuple[MergedFile, ...] = ()
@@ -274,7 +274,7 @@ def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Locat
 
 
 def needs_copy(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> bool:
-    """Whether a merged file is to be copied: it does not say itself which snapshot each row came by."""
+    """Return True if a merged file must be copied: it lacks the column with each row's snapshot."""
     from airflow_provider_ducklake.lake.storage.moving.restored import check_copyable, is_stamped  # noqa: PLC0415 - heavy
 
     location = locate(file.place.full(data_path)).with_key(file.encryption_key)
@@ -314,7 +314,7 @@ def put_copies(connection: Connection, tables: CatalogTables, copies: Iterable[S
 
 
 def put_stamped(connection: Connection, tables: CatalogTables, stamped: Iterable[tuple[int, int]]) -> None:
-    """Note the newest snapshot of files that have the column already."""
+    """Store the newest snapshot of files that have the column already."""
     file = tables["data_file"]
     statement = (
         update(file).where(file.c.data_file_id == bindparam("id")).values(partial_max=bindparam("newest"))

@@ -110,7 +110,7 @@ def _convert_column(element: _ConvertColumn, compiler: DDLCompiler, **_: object)
 def read_conversions(
     connection: Connection, dialect: CatalogDialect, tables: CatalogTables
 ) -> tuple[LayoutChange, ...]:
-    """Return what makes the columns of tables for inlined rows those that the format has now."""
+    """Plan the changes that bring the columns of tables for inlined rows to the current format."""
     return tuple(_conversions(connection, dialect, tables))
 
 

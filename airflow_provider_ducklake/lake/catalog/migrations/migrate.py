@@ -1,6 +1,6 @@
 """Migrate a catalog to a newer version completely or not at all, under the commit lock.
 
-Files come first, under new names that nobody knows. Then, in one transaction, what the layout lacks, has too
+Files come first, under new names that no row lists. Then, in one transaction, what the layout lacks, has too
 much of and names otherwise, the rows, and last the version. Where DDL is no part of a transaction: what the
 layout lacks, statement by statement, then all rows at once and the version that says that the migration is
 unfinished, then the columns that are too many or get another name, then the version. A catalog whose clients
@@ -77,9 +77,9 @@ if TYPE_CHECKING:
 
 
 def back_up(dialect: CatalogDialect, connection: Connection, version: SpecVersion) -> Path | None:
-    """Copy the catalog's file and return where to; None: it lies on a server, which has ways of its own.
+    """Copy the catalog's file and return the copy's path; None: it is on a server, which has its own backups.
 
-    Nobody can read the copy who cannot read the original.
+    Only users who can read the original can read the copy.
     The connection holds the commit lock, and has changed nothing yet.
     """
     file = catalog_file(dialect.engine.url)
@@ -136,11 +136,11 @@ class _Plan:
 
     @property
     def is_done(self) -> bool:
-        """Whether the catalog has the version, or a newer one."""
+        """Return True if the catalog has the version, or a newer one."""
         return self.version >= self.target
 
     def result(self, to_copy: Collection[MergedFile], *, dry_run: bool) -> MigrationResult:
-        """Return what is done, given which merged files are copied."""
+        """Build the result, given the merged files to copy."""
         size = sum(file.size for file in to_copy) + sum(
             file.size for chain in self.chains for file in chain.files
         )
@@ -178,7 +178,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """How a migration comes to the lake's files; ``refuse`` raises where it cannot."""
+    """A migration's access to the lake's files; ``refuse`` raises if it has none."""
 
     locate: Callable[[str], Location]
     refuse: Callable[[], None]
@@ -187,7 +187,7 @@ class Files:
 def migrate(
     catalog: Catalog, files: Files, target: SpecVersion = DEFAULT, *, dry_run: bool, backup: bool
 ) -> MigrationResult:
-    """Bring the catalog to a version; what has it already, or a newer one, is left alone."""
+    """Bring the catalog to a version; one that has it already, or a newer one, is left alone."""
     with catalog.dialect.reading() as connection:
         plan = _plan(connection, catalog, target)
         rights = catalog.dialect.why_not_alter(connection, catalog.tables["metadata"])
@@ -293,7 +293,7 @@ class _Migration:
         return [file for file in plan.merged.counted if self._needs_copy.get(file, False)]
 
     def run(self, plan: _Plan) -> MigrationResult:
-        """Copy the files, then change the catalog; again where it has got other merged files meanwhile."""
+        """Copy the files, then change the catalog; start again if it got other merged files by then."""
         for _ in range(_MAX_PLANS):
             self.look_at(plan)
             self._write(plan)
@@ -344,7 +344,7 @@ class _Migration:
                 self._backup = back_up(self._catalog.dialect, connection, plan.version)
             self._mark_if_complete(connection, plan)
             _execute(connection, plan.grow)
-            # Old clients know nothing of the lock; most databases make them wait by now.
+            # Old clients ignore the lock; most databases make them wait from here on.
             now = _plan(connection, self._catalog, self._target)
             if not self._has_files_of(now):
                 connection.rollback()
@@ -456,7 +456,7 @@ class _Try:
     up_to: int
 
     def why_not(self) -> str | None:
-        """Return why it cannot be read, and what to do; None: it can."""
+        """Explain why it cannot be read, and what to do; None: it can."""
         reason = _why_not(self.read)
         if reason is None:
             return None

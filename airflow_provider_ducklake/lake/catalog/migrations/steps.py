@@ -46,7 +46,7 @@ _STATISTICS = ("min_value", "max_value", "min_is_exact", "max_is_exact")
 
 
 def schema_versions(connection: Connection, tables: CatalogTables, _version: SpecVersion) -> None:
-    """Add the snapshots by which schema versions began that have a table for inlined rows."""
+    """Add the first snapshots of those schema versions that have a table for inlined rows."""
     own, inlined, snapshot = tables["schema_versions"], tables["inlined_data_tables"], tables["snapshot"]
     registered = connection.execute(select(inlined.c.table_id, inlined.c.schema_version)).all()
     if not registered:
@@ -88,7 +88,7 @@ def field_defaults(connection: Connection, tables: CatalogTables, _version: Spec
 
 
 def retyped_bounds(connection: Connection, tables: CatalogTables, _version: SpecVersion) -> None:
-    """Forget bounds that may be spelled as an earlier type of the column has it.
+    """Remove bounds that may be spelled in the way of an earlier type of the column.
 
     A table's row goes, since DuckDB takes one without bounds for that of an empty table.
     """
@@ -116,7 +116,7 @@ def retyped_bounds(connection: Connection, tables: CatalogTables, _version: Spec
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What catalogs before a version need, in words and as a function of a connection and the new tables."""
+    """A step for catalogs before a version: in words, and as a function of a connection and new tables."""
 
     before: SpecVersion
     what: str
@@ -124,7 +124,7 @@ class Fill:
 
 
 def fills_of(version: SpecVersion, target: SpecVersion) -> tuple[Fill, ...]:
-    """Return what catalogs of a version need to become those of another, in order."""
+    """List the steps that fill rows between two versions, in order."""
     return tuple(one for one in _FILLS if version < one.before <= target)
 
 
@@ -155,7 +155,7 @@ def _partition_columns(connection: Connection, tables: CatalogTables, _version: 
 
 
 def why_not_keyed(connection: Connection, tables: CatalogTables) -> tuple[str, ...]:
-    """Return which partition keys of 0.1 name no column, each with what to do; none since 0.2."""
+    """List the partition keys of 0.1 that name no column, each with what to do; none since 0.2."""
     if tables.version >= SpecVersion.V0_2:
         return ()
     key = tables["partition_column"]
@@ -218,7 +218,7 @@ def _schema_versions(connection: Connection, tables: CatalogTables, version: Spe
 
 
 def _versions(connection: Connection, tables: CatalogTables, version: SpecVersion) -> list[tuple[int, int]]:
-    """Return the snapshots by which schema versions began, as far as known, ascending."""
+    """Return the first snapshots of the schema versions, as far as they are left, ascending."""
     snapshot, own = tables["snapshot"], tables["schema_versions"]
     query = select(snapshot.c.snapshot_id, snapshot.c.schema_version)
     if version == SpecVersion.V0_3:
@@ -230,7 +230,7 @@ def _versions(connection: Connection, tables: CatalogTables, version: SpecVersio
 
 
 def _changes_of_tables(connection: Connection, tables: CatalogTables) -> Iterable[tuple[int, int]]:
-    """Return tables with the snapshots by which they, their columns or their partitioning began or ended."""
+    """List tables with the snapshots at which they, their columns or their partitioning began or ended."""
     table, column, info = tables["table"], tables["column"], tables["partition_info"]
     changes = union(
         *(select(one.c.table_id, one.c.begin_snapshot.label("snapshot")) for one in (table, column, info)),
@@ -345,7 +345,7 @@ class LayoutChange:
 
 
 def found_layout(connection: Connection, dialect: CatalogDialect, schema: str | None) -> Found:
-    """Return the catalog's tables that the format knows, of whatever version, with their columns."""
+    """List the catalog's tables that any version of the format has, with their columns."""
     known = {
         table.name
         for version in (_OLDEST, NEWEST)
@@ -356,7 +356,7 @@ def found_layout(connection: Connection, dialect: CatalogDialect, schema: str | 
 
 
 def growth(found: Mapping[str, Sequence[str]], target: CatalogTables) -> tuple[LayoutChange, ...]:
-    """Return what adds all that the target has; columns that it no longer has are still there then."""
+    """Plan the changes that add all that the target has; columns that it no longer has stay until later."""
     return tuple(_growth(found, target))
 
 
@@ -386,7 +386,7 @@ def shrinkage(found: Mapping[str, Sequence[str]], target: CatalogTables) -> tupl
 
 
 def why_not_ordered(found: Mapping[str, Sequence[str]], target: CatalogTables) -> tuple[str, ...]:
-    """Return which tables would not have the target's columns in its order: DuckDB inserts by position."""
+    """List the tables whose columns would not be in the target's order: DuckDB inserts by position."""
     return tuple(_why_not_ordered(found, target))
 
 

@@ -63,7 +63,7 @@ def find_changes(
 
 
 def check_complete(connection: Connection, tables: CatalogTables, table: str, after: int, upto: int) -> None:
-    """Refuse a range of snapshots, the first left out, of which one has expired."""
+    """Refuse a range of snapshots (the first left out) if one of them has expired."""
     ids = tables["snapshot"].c.snapshot_id
     is_within = (ids > after) & (ids <= upto)
     if connection.execute(select(func.count()).where(is_within)).scalar_one() < upto - after:
@@ -102,7 +102,7 @@ def _histories(
 def _may_hold_changes(
     tables: CatalogTables, table_id: int, start: int, marked: Collection[int]
 ) -> ColumnElement[bool]:
-    """Return what the database can tell of ``may_hold_changes``: it may be true of too many files."""
+    """Return the condition of ``may_hold_changes`` in SQL: it may be true of too many files."""
     if len(marked) > _FEW_FILES:
         return true()
     file, delete = tables["data_file"], tables["delete_file"]

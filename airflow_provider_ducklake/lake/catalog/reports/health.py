@@ -167,7 +167,7 @@ def _is_of(file: Table, only: Collection[int] | None) -> ColumnElement[bool]:
 def _delete_files(
     connection: Connection, catalog: Catalog, only: Collection[int] | None
 ) -> dict[int, dict[str, int]]:
-    """Return the numbers of live delete files of live data files: others count for nobody."""
+    """Count the live delete files of live data files, by table."""
     file, delete = catalog.tables["data_file"], catalog.tables["delete_file"]
     query = (
         select(

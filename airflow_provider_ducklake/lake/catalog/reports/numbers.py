@@ -86,7 +86,7 @@ class ListedFile:
 def table_infos(
     connection: Connection, catalog: Catalog, at: int, name: QualifiedName | None = None
 ) -> list[TableInfo]:
-    """Return what is known of the tables at a snapshot, or of the one of that name, sorted by name."""
+    """Describe the tables at a snapshot, or the one of that name, sorted by name."""
     rows = read.table_rows(connection, catalog.tables, at, name)
     ids = {row.id for row in rows}
     only = None if name is None else ids
@@ -160,7 +160,7 @@ def _listed(file: LiveDataFile, delete: LiveDeleteFile | None) -> ListedFile:
 
 
 def count_rows(connection: Connection, catalog: Catalog, table: TableSnapshot) -> tuple[int, ScanPlan]:
-    """Return the number of rows that the catalog knows, and the plan for reading those that it does not."""
+    """Count the rows that the catalog can count, and plan the read of the others."""
     at, table_id = table.snapshot.id, table.table_id
     marks = _marks(connection, catalog, table)
     doubtful = _doubtful(catalog, table, marks)
@@ -182,7 +182,7 @@ def _marks(connection: Connection, catalog: Catalog, table: TableSnapshot) -> Ta
 
 
 def _doubtful(catalog: Catalog, table: TableSnapshot, marks: Table | None) -> ColumnElement[bool]:
-    """Return the condition on data files whose number of rows only they themselves know."""
+    """Return the condition on data files whose number of rows only the files themselves can give."""
     file, deletes, at = catalog.tables["data_file"], catalog.tables["delete_file"].alias(), table.snapshot.id
     deleted_from = select(deletes.c.data_file_id).where(
         deletes.c.table_id == table.table_id, visible(deletes, at)
@@ -194,7 +194,7 @@ def _doubtful(catalog: Catalog, table: TableSnapshot, marks: Table | None) -> Co
     several = deleted_from.group_by(deletes.c.data_file_id).having(func.count() > 1)
     conditions: list[ColumnElement[bool]] = [is_in(several)]
     if "partial_max" in file.c:
-        # a flush does not say of which snapshots its deletes are, only of which its rows
+        # a flush records the snapshots of its rows, and not those of its deletes
         unsaid = is_in(deleted_from.where(deletes.c.partial_max.is_(None)))
         conditions += [
             and_(file.c.partial_max.is_not(None), file.c.partial_max > at),  # never NULL: it is negated
@@ -244,7 +244,7 @@ def _marked_rows(
     return connection.execute(select(func.count()).select_from(rows.distinct().subquery())).scalar_one()
 
 
-# The smallest and largest value of a column, if the catalog knows them exactly.
+# The smallest and largest value of a column, if the catalog has them exactly.
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,9 +316,9 @@ _SIGNATURES = {'%"airflow"%': "airflow_provider_ducklake", "%ducklakepy%": "duck
 
 @dataclass(frozen=True, slots=True)
 class LakeClient:
-    """A client that wrote to a lake, by the name that it left, and where it did.
+    """A client that wrote to a lake: the name that it recorded, and where it is recorded.
 
-    ``snapshot_id`` is the newest snapshot that is known to have something of it.
+    ``snapshot_id`` is the newest snapshot where it was found.
     """
 
     name: str

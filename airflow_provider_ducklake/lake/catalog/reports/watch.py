@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What came after a snapshot: the newest, all that are newer, and the ids of the tables by folded name.
+    """The snapshots after one: the newest, all newer ones, and the ids of the tables by folded name.
 
     Where nothing came, ``table_ids`` is None: they are what they were.
     """
@@ -55,7 +55,7 @@ class News:
 
 
 def news(catalog: Catalog, since: int | None) -> News:
-    """Return what came after a snapshot, None: only where the lake is; one statement if nothing came."""
+    """Read the snapshots after one, in a single statement if there is none (None: only the newest one)."""
     tables, all_tables = catalog.tables, read.which_tables(catalog.tables, None)
     if since is None:
         first: dict[str, Question[Any]] = {
@@ -67,7 +67,7 @@ def news(catalog: Catalog, since: int | None) -> News:
     progress = catalog.dialect.ask_at_once({"it": read_snapshots.which_progress(tables, since, None)})["it"]
     if not progress.newer:
         return News(progress.head, (), None)
-    found = catalog.dialect.ask_at_once({"tables": all_tables})  # perhaps newer: nobody minds
+    found = catalog.dialect.ask_at_once({"tables": all_tables})  # may be newer, which is harmless
     return News(progress.head, tuple(progress.newer), _ids(found["tables"]))
 
 

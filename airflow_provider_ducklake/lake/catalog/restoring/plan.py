@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 def doubtful_part(
     connection: Connection, tables: CatalogTables, scope: Scope, then: Snapshot, head: Snapshot
 ) -> Scope:
-    """Return a scope without the tables that are known to be what they were then."""
+    """Drop the tables that are already known to match the target snapshot from a scope."""
     since = _Since(read_snapshots.which_newer(tables, then.id).ask(connection), then, head)
     heirs = dict(_unchanged_heirs(scope, since))
     return replace(
@@ -98,7 +98,7 @@ def doubtful_part(
 
 
 def _unchanged_heirs(scope: Scope, since: _Since) -> Iterator[tuple[TableId, TableId]]:
-    """Yield tables that a restore recreated and nobody changed since, each with its original."""
+    """Yield tables that a restore recreated and that are unchanged since, each with its original."""
     old = {pair.then.id: pair.then for pair in scope.tables if pair.then is not None}
     for pair in scope.tables:
         if pair.then is None and pair.now is not None:
@@ -129,7 +129,7 @@ class _Since:
     head: Snapshot
 
     def is_as_it_was(self, table_id: TableId) -> bool:
-        """Whether nothing changed a table, or the last that did restored it to this very snapshot."""
+        """Return True if nothing changed a table, or the last that did restored it to this very snapshot."""
         last = max(
             (one.id for one in self.newer if changes_table(one.changes, table_id)), default=self.then.id
         )
@@ -137,7 +137,7 @@ class _Since:
         return self._knows_all_after(last) and (last == self.then.id or _restored(made, table_id))
 
     def unchanged_heir_of(self, row: TableRow) -> TableId | None:
-        """Return the original of a recreated table that nobody changed since; None: it has none."""
+        """Return the original of a recreated table that is unchanged since; None: it has none."""
         for made_by, note in self._restores():
             was = next((one for one, uuid in note.heirs.items() if uuid == row.uuid), None)
             if was is not None:
@@ -155,7 +155,7 @@ class _Since:
                 yield one.id, note
 
     def _knows_all_after(self, snapshot_id: int) -> bool:
-        """Whether none has expired since: what an expired one did is not known."""
+        """Return True if no snapshot has expired since: the changes of an expired one are unknown."""
         return sum(one.id > snapshot_id for one in self.newer) == self.head.id - snapshot_id
 
 
@@ -208,7 +208,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is to be restored; ``homes`` are those of the schemas at that snapshot."""
+    """The objects to restore; ``homes`` are the target schemas of the schemas at that snapshot."""
 
     tables: tuple[Pair[TableRow], ...]
     homes: Mapping[SchemaId, Home]
@@ -217,17 +217,17 @@ class Scope:
     schemas: tuple[CreateSchema | DropSchema, ...] = ()
 
     def moves(self, row: TableRow) -> bool:
-        """Whether a table of that snapshot cannot come back under its id: its schema has another one."""
+        """Return True if a table cannot be restored under its id: the id of its schema has changed."""
         return self.homes[row.schema.id].ref != row.schema.id
 
 
 def scope_of_table(
     connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, name: QualifiedName
 ) -> Scope:
-    """Return the table that had a name then, or else has it now.
+    """Find the table that had a name at the target snapshot, or else has it now.
 
     A table that took the name of one that was dropped since is dropped for it, as by CREATE OR REPLACE. Its
-    schema is created where none of its name is there.
+    schema is created if none of its name exists.
     """
     was = _table_then(connection, tables, then, now, name)
     living = read.table_rows(connection, tables, now.id)
@@ -297,9 +297,9 @@ def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the s
     *,
     alike: Callable[[SchemaPath], Hashable],
 ) -> tuple[dict[SchemaId, Home], tuple[CreateSchema, ...]]:
-    """Return the schema that takes each one's place: itself, one of its name, or one to be created.
+    """Find the schema that restored objects of each one go to: itself, one of its name, or one to be created.
 
-    Names are the same of which ``alike`` makes the same. Those that the schemas lay in have places, too.
+    Names are equal if ``alike`` maps them to the same value. Outer schemas are included.
     """
     were = {one.id: one for one in read.schemas(connection, tables, then.id)}
     living = read.schemas(connection, tables, now.id)
@@ -426,7 +426,7 @@ def macro_changes(scope: Scope) -> Iterator[Change]:
 
 
 def in_words(change: Change) -> str:  # noqa: PLR0911 - a sentence for each kind
-    """Return what a change of a schema, view or macro does."""
+    """Describe a change of a schema, view or macro."""
     match change:
         case CreateSchema(name=schema):
             return f"schema {schema} comes back"
@@ -455,7 +455,7 @@ _TOLERANCE = timedelta(minutes=5)  # a clock may be ahead of the catalog's
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """What is to be as it was at a snapshot, time or tag: a table, all of a schema, or (neither) the lake."""
+    """What to restore to a snapshot, time or tag: a table, all of a schema, or (neither) the lake."""
 
     at: int | datetime | str
     table: QualifiedName | None = None
@@ -471,9 +471,9 @@ class RestoreRequest:
 class RestoreResult:
     """What was restored, or of a dry run what would be.
 
-    ``tables`` are those that differ from what they were, ``objects`` says in words what becomes of schemas,
-    views and macros. ``committed`` None: nothing differs, or this was a dry run. Of a restore that an earlier
-    commit under the same key had made only that is known: ``as_of`` is None.
+    ``tables`` are those that differ from the target snapshot, ``objects`` describes the changes of schemas,
+    views and macros. ``committed`` None: nothing differs, or this was a dry run. If an
+    earlier commit under the same key had made the restore, ``as_of`` is None and only that commit is given.
     """
 
     as_of: SnapshotId | None
@@ -498,7 +498,7 @@ class PlannedTable:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it is what it was after all."""
+        """Return True if the table matches the target snapshot after all."""
         return self.files.is_nothing and not self.history.inlined and not self.definition
 
     @property
@@ -516,12 +516,12 @@ class PlannedTable:
 
     @property
     def makes_files(self) -> bool:
-        """Whether rows come back in new files."""
+        """Return True if rows come back in new files."""
         return bool(self.files.copied) or self.writes_rows
 
     @property
     def writes_rows(self) -> bool:
-        """Whether rows are rewritten, not with their file."""
+        """Return True if rows are rewritten, not with their file."""
         from_catalog = self.new is not None and bool(self.history.returning)
         return bool(self.files.rewritten) or from_catalog
 
@@ -532,7 +532,7 @@ class PlannedTable:
 
     @property
     def summary(self) -> TableRestoration:
-        """What becomes of it, for the result."""
+        """The action on the table, for the result."""
         now = self.history.now
         action = RestoreAction.RECREATED if now is None else RestoreAction.CHANGED
         said = TableRestoration.of(self.history.then.table, action, self.files, self.history.inlined)
@@ -559,18 +559,18 @@ class Planned:
 
     @property
     def has_changes(self) -> bool:
-        """Whether anything is to be done."""
+        """Return True if anything is to be done."""
         return bool(self.tables or self.others or self.dropped)
 
     @property
     def noted(self) -> dict[str, JsonValue]:
-        """What the snapshot says of itself."""
+        """The record of the restore in its snapshot, as JSON."""
         table_ids = frozenset(one.history.row.id for one in self.tables)
         heirs = {one.history.row.id: one.new.uuid for one in self.tables if one.new is not None}
         return RestoreNote(self.then.id, table_ids, heirs).to_json()
 
     def result(self, *, dry_run: bool = False) -> RestoreResult:
-        """Return what it comes to, but for the commit."""
+        """Summarize the plan, without a commit."""
         gone = (TableRestoration(str(row.qualified), RestoreAction.DROPPED) for row in self.dropped)
         tables = (*(one.summary for one in self.tables), *gone)
         return RestoreResult(self.then.id, tables, tuple(map(in_words, self.others)), dry_run=dry_run)
@@ -623,7 +623,7 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
 def _as_they_were(
     pairs: Iterable[Pair[TableRow]], doubtful: Collection[Pair[TableRow]], then: Snapshot
 ) -> Iterator[NoteRestored]:
-    """Yield the tables that are known to be as they were; a recreated one, as it was recreated."""
+    """Yield the tables that are known to match; a recreated one, as of the snapshot that recreated it."""
     for pair in pairs:
         if pair.now is not None and pair not in doubtful:
             as_of = then.id if pair.then is not None else pair.now.begin_snapshot

@@ -51,7 +51,7 @@ _COMMENT = "comment"
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
-    """A table then and now (None: it was dropped), each as a snapshot reads it.
+    """A table at the target snapshot and now (None: it was dropped), each as a snapshot reads it.
 
     ``row`` is the table's catalog row at that snapshot, ``since`` the snapshot since which its columns are
     unchanged.
@@ -87,7 +87,7 @@ def read_history(  # noqa: PLR0913 - what is restored, from when to when
     *,
     is_moved: bool = False,
 ) -> TableHistory:
-    """Return what the catalog says of a table that was there then; ``is_moved``: its schema was dropped."""
+    """Read the history of a table of the target snapshot; ``is_moved``: its schema was dropped."""
     history = _history(connection, catalog, pair, then, head)
     if not is_moved:
         return history

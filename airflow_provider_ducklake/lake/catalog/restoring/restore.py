@@ -180,7 +180,7 @@ def _below(file: DataFile, root: str) -> DataFile:
 
 
 def _copied(file: LiveDataFile, path: str, root: str, *, has_new_mapping: bool) -> RestoredFile:
-    """Return what is registered of a copy; a name mapping belongs to one table."""
+    """Build the catalog entry of a copied file; a name mapping belongs to one table."""
     copied = DataFile(
         relative_to(path, root).path or "",
         file.record_count,
@@ -196,7 +196,7 @@ def _copied(file: LiveDataFile, path: str, root: str, *, has_new_mapping: bool) 
 
 
 def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnStats | None], ...]:
-    """Return what the rows that come back to the catalog say of each leaf column."""
+    """Compute the column statistics of the restored inlined rows."""
     if not history.returning:
         return ()
     from airflow_provider_ducklake.lake.storage.rows.inlined_values import (  # noqa: PLC0415 - heavy
@@ -210,7 +210,7 @@ def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnSta
 
 
 def _is_unordered(column: Column) -> bool:
-    """Whether values of a column, or their texts, are in no order: statistics had better say nothing."""
+    """Return True if values of a column, or their texts, have no order: then bounds are left out."""
     return any(not (one.type.facts.has_stats and one.type.facts.comparable) for one in column.walk())
 
 

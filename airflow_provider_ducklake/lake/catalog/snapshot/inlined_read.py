@@ -51,7 +51,7 @@ InlinedDeletes: TypeAlias = dict[DataFileId, dict[int, int]]  # positions with t
 
 @dataclass(frozen=True, slots=True)
 class Inlined:
-    """Which catalog tables hold rows and deletes of a table: those registered, with the columns each has."""
+    """The catalog tables with rows and deletes of a table: the registered ones, each with its columns."""
 
     catalog: Catalog
     table: TableSnapshot
@@ -61,14 +61,14 @@ class Inlined:
 
     @classmethod
     def of(cls, catalog: Catalog, table: TableSnapshot, answers: Mapping[str, Any]) -> Self:
-        """Return what the answers to ``which_inlined`` say of a table."""
+        """Build the reader of a table's inlined rows from the answers to ``which_inlined``."""
         return cls(catalog, table, _there(answers), answers["found"], answers["columns"])
 
     def which_rows(self, condition: Condition) -> dict[str, Question[InlinedRows]]:
-        """Ask for the rows for which a condition holds, oldest layout first.
+        """Build the queries for the rows that satisfy a condition, oldest layout first.
 
-        The answers raise a CatalogError where the columns that an inlined table was made with are not known
-        any more, an UnsupportedFeatureError in a database whose inlined tables we do not know.
+        The answers raise a CatalogError if the columns that an inlined table was made with are lost, an
+        UnsupportedFeatureError in a database whose inlined tables we cannot read.
         """
         return {one.name: self._which_rows_of(one, condition) for one in self.layouts}
 
@@ -118,7 +118,7 @@ def live_layouts(connection: Connection, catalog: Catalog, table_id: int) -> lis
 
 
 def inlined_of(connection: Connection, catalog: Catalog, table: TableSnapshot) -> Inlined:
-    """Return which catalog tables hold rows and deletes of a table."""
+    """Find the catalog tables that hold rows and deletes of a table."""
     return Inlined.of(catalog, table, catalog.dialect.ask(connection, which_inlined(catalog, table.table_id)))
 
 
@@ -161,7 +161,7 @@ def filled(parts: Iterable[InlinedRows]) -> tuple[InlinedRows, ...]:
 
 
 def has_inlined_data(connection: Connection, catalog: Catalog, table: TableSnapshot) -> bool:
-    """Whether rows visible at the snapshot, or deletes in force there, lie in dynamic catalog tables."""
+    """Return True if dynamic catalog tables hold rows or deletes that the snapshot shows."""
     at, inlined = table.snapshot.id, inlined_of(connection, catalog, table)
     deletes = inlined_delete_table(table.table_id, catalog.tables.metadata_schema)
     asked = {
@@ -175,7 +175,7 @@ def has_inlined_data(connection: Connection, catalog: Catalog, table: TableSnaps
 
 
 def has_inlined_rows(connection: Connection, catalog: Catalog, table_id: int) -> bool:
-    """Whether dynamic catalog tables hold rows of the table, of whatever snapshot."""
+    """Return True if dynamic catalog tables hold rows of the table, of whatever snapshot."""
     layouts = live_layouts(connection, catalog, table_id)
     rows = (bare_table(one.name, catalog.tables) for one in layouts)
     asked = {one.name: _which_any(one, true()) for one in rows}
@@ -232,9 +232,9 @@ def missing_row_ids(
 def _why_not_readable(
     catalog: Catalog, table: TableSnapshot, inlined: Table, names: Sequence[str]
 ) -> DuckLakeError | None:
-    """Return why we cannot read an inlined table, which has columns of those names; None if we can.
+    """Explain why we cannot read an inlined table with columns of those names; None if we can.
 
-    What columns mean is not guessed; SQLite takes an unknown quoted name for a text.
+    The meaning of columns is never guessed; SQLite takes an unknown quoted name for a string.
     """
     if not catalog.dialect.reads_inlined:
         return UnsupportedFeatureError(

@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.files import InlinedForm
     from airflow_provider_ducklake.lake.spec.versions import WriteVersion
 
-# By which we name the system columns of inlined tables; what the database calls them is the version's matter.
+# Our names of the system columns of inlined tables; the version decides their names in the database.
 ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = _KEYS = "row_id", "begin_snapshot", "end_snapshot"
 
 
 @dataclass(frozen=True, slots=True)
 class InlinedScalar:
-    """The declared types of a scalar type's columns; DuckDB has types of its own, others are not written.
+    """The declared types of a scalar type's columns; DuckDB's are its own, other databases' are not written.
 
     ``former`` are those that DuckLake 0.3 declared in PostgreSQL, where they were others. ``duckdb`` is the
     name in DuckDB's SQL, where it is not that of the type.
@@ -153,7 +153,7 @@ _NATIVE: dict[str, Callable[[DuckLakeType], TypeEngine[Any]]] = {
 
 
 def _stored_type(type_: DuckLakeType, dialect_name: str) -> TypeEngine[Any]:
-    """Return the declared type of a column; whatever has none of its own is text, nested values too."""
+    """Return the declared type of a column; types without an equivalent are text, nested ones too."""
     if dialect_name in _NATIVE:
         return _NATIVE[dialect_name](type_)
     types = _STORED.get(dialect_name, _SQLITE)
@@ -233,7 +233,7 @@ def _written(name: str) -> str:
     """Return a column's name as DuckDB writes it into SQL: bare where it can be.
 
     So PostgreSQL has ``Total`` in lower case. Names without capitals are the same either way; SQLAlchemy does
-    not know all the words that a database keeps.
+    not list all the words that a database reserves.
     """
     folded = fold(name)
     is_bare = folded != name and _PLAIN.fullmatch(name) is not None and folded not in KEYWORDS
@@ -256,7 +256,7 @@ def inlined_delete_table(table_id: int, metadata_schema: str | None) -> Table:
 
 
 def why_not_inlined(schema: TableSchema, form: InlinedForm | None, writer: WriteVersion) -> str | None:
-    """Return why a catalog database of that form cannot hold inlined rows of a table; None if it can.
+    """Explain why a catalog database of that form cannot hold inlined rows of a table; None if it can.
 
     Whether given values can be stored is another question: ``storage.rows.inlined_values.cells``.
     """

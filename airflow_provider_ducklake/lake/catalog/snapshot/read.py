@@ -354,7 +354,7 @@ class StoredCatalog:
 
 
 def stored_catalog(dialect: CatalogDialect, metadata_schema: str | None) -> StoredCatalog:
-    """Return what a catalog says that may be of any version, or no catalog."""
+    """Read the options and columns of a catalog of any version; empty if there is no catalog."""
     first = {
         "columns": dialect.which_columns((*sorted(format_names()), "airflow_ducklake_%"), metadata_schema)
     }
@@ -376,7 +376,7 @@ _PLACE = ("path", "path_is_relative")  # since 0.2
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The path of a file as its row has it, and the directory of its table."""
+    """The path of a file as the catalog stores it, and the directory of its table."""
 
     path: CatalogPath
     folder: CatalogPath
@@ -416,7 +416,7 @@ def _below(parent: CatalogPath, child: CatalogPath) -> CatalogPath:
     return CatalogPath((parent.path or "") + (child.path or ""), parent.is_relative)
 
 
-# What a catalog has given out already, by which the counters of its newest snapshot are checked.
+# The ids that a catalog has given out already; they check the counters of its newest snapshot.
 #
 # Two writers with counters that they kept in memory leave one behind, and the next commit would give two
 # tables one id. *Source:* docs/sources.md, commits; DuckDB itself does not look.

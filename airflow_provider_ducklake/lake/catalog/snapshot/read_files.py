@@ -184,14 +184,14 @@ _STAMPED = "partial_max:"  # so late builds of 0.3 say it
 
 
 def stamped_max(text: str | None) -> SnapshotId | None:
-    """Return what 0.3 says of a file whose rows say which snapshots they came by: the newest of those."""
+    """Parse the newest snapshot of a file whose rows carry their snapshots, as 0.3 stores it."""
     if text is None or not text.startswith(_STAMPED):
         return None
     return SnapshotId(_whole(text.removeprefix(_STAMPED), text))
 
 
 def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
-    """Return what 0.2 and 0.3 say of a merged file: ``3:2|4:3`` are 2 rows up to snapshot 3, 3 up to 4."""
+    """Parse the counts of a merged file of 0.2 and 0.3: ``3:2|4:3`` is 2 rows up to snapshot 3, 3 up to 4."""
     if not text or stamped_max(text) is not None:
         return ()
     pairs = (part.partition(":") for part in text.split("|") if part)
@@ -214,7 +214,7 @@ def file_key(text: str | None) -> FileKey | None:
 
 
 def key_length(connection: Connection, tables: CatalogTables) -> int | None:
-    """Return how long the key of the newest data file with one is; None: there is no such file."""
+    """Return the length of the key of the newest encrypted data file; None: there is no such file."""
     file = tables["data_file"]
     query = select(file.c.encryption_key).where(file.c.encryption_key.is_not(None))
     text = connection.execute(query.order_by(file.c.data_file_id.desc()).limit(1)).scalar_one_or_none()
@@ -445,7 +445,7 @@ def _not_a_string(kind: str, path: object) -> UntrustedValueError:
 
 
 def may_mislead(path: ColumnElement[str]) -> ColumnElement[bool]:
-    """Return what holds for all paths that ``spec.paths.misleading`` speaks of, and for few others."""
+    """Return a condition that is true for all paths that ``spec.paths.misleading`` finds, and few others."""
     encoded = (path.contains(start, autoescape=True) for start in ("%2", "%%"))
     return or_(path.like("%..%"), *encoded, func.length(path) > MAX_LENGTH)
 
@@ -514,7 +514,7 @@ def mappings_of(connection: Connection, catalog: Catalog, table_id: TableId) -> 
 
 
 def mark_counts(connection: Connection, catalog: Catalog, table_id: int) -> dict[DataFileId, int]:
-    """Return how many rows of each data file of a table were deleted in the catalog."""
+    """Count the inlined deletes of each data file of a table."""
     marks = inlined_delete_table(table_id, catalog.tables.metadata_schema)
     if not catalog.dialect.has_table(connection, marks.name, marks.schema):
         return {}
@@ -523,7 +523,7 @@ def mark_counts(connection: Connection, catalog: Catalog, table_id: int) -> dict
 
 
 def files_with_deletes(connection: Connection, catalog: Catalog, table_id: int) -> frozenset[DataFileId]:
-    """Return the data files of a table of which rows were deleted, now or at any snapshot."""
+    """Return the data files of a table that have had deletes, now or at any snapshot."""
     deletes = catalog.tables["delete_file"]
     query = select(deletes.c.data_file_id).where(deletes.c.table_id == table_id).distinct()
     found = set(connection.execute(query).scalars())

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class Layout:
     """A registered table for inlined rows: it has the columns of its table at snapshot ``begin``.
 
-    ``begin`` is -1 where it is not known which snapshot that is.
+    ``begin`` is -1 if that snapshot is unknown.
     """
 
     table_id: int
@@ -83,7 +83,7 @@ def _begin(tables: CatalogTables, version: ColumnElement[int]) -> ScalarSelect[i
 
 
 def layout_begin(connection: Connection, tables: CatalogTables, table_id: int, version: int) -> int:
-    """Return the snapshot that made of a table what it was in a schema version; -1: it is not known."""
+    """Return the snapshot at which a table's schema version began; -1: unknown."""
     query = select(_begin(tables, literal(version, BigInteger)).label("begin"))
     found: int | None = connection.execute(query, {"table": table_id}).scalar()
     return -1 if found is None else found
@@ -125,7 +125,7 @@ class LayoutRows:
 def rows_of_layout(
     connection: Connection, catalog: Catalog, table_id: int, schema_version: int, at: int
 ) -> LayoutRows | None:
-    """Return how many rows an inlined table has; None: it is gone."""
+    """Count the rows of an inlined table, by those up to ``at`` and later ones; None: it is gone."""
     rows = bare_table(inlined_table_name(table_id, schema_version), catalog.tables)
     if not catalog.dialect.has_table(connection, rows.name, rows.schema):
         return None
@@ -198,7 +198,7 @@ _LIFE = ("begin_snapshot", "end_snapshot")
 
 
 def _goes_on(before: Row[Any], row: Row[Any]) -> bool:
-    """Whether files of a column's first row have it by the name and type of the second."""
+    """Return True if the second row continues a column of the first without a change of name or type."""
     differs = _differences(before, row)
     return before.end_snapshot == row.begin_snapshot and bool(differs) and differs.isdisjoint(_NAME_AND_TYPE)
 
@@ -210,7 +210,7 @@ def _differences(one: Row[Any], other: Row[Any]) -> set[str]:
 
 
 def is_visible(row: Row[Any], at: int) -> bool:
-    """Whether a versioned row is visible at a snapshot."""
+    """Return True if a versioned row is visible at a snapshot."""
     return row.begin_snapshot <= at and (row.end_snapshot is None or row.end_snapshot > at)
 
 

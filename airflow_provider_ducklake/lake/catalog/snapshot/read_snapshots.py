@@ -78,7 +78,7 @@ def tag_table(metadata_schema: str | None) -> Table:
 
 
 def tags(connection: Connection, catalog: Catalog) -> list[Tag]:
-    """Return all tags, in the order of their snapshots; none where nobody ever tagged."""
+    """List all tags, in the order of their snapshots; none if the lake has no table of tags."""
     return sorted(map(_tag, _rows(connection, catalog)), key=lambda one: (one.snapshot_id, one.name))
 
 
@@ -164,7 +164,7 @@ def snapshot_at(connection: Connection, catalog: Catalog, at: At) -> Snapshot:
 
 
 def moment_of(connection: Connection, catalog: Catalog, at: At) -> Moment:
-    """Return what names a snapshot, where it is a tag by its id; the one place that knows tags."""
+    """Resolve a tag to its snapshot's id; other values stay."""
     match at:
         case str():
             return tagged_snapshot(connection, catalog, at)
@@ -182,7 +182,7 @@ def aware(time: datetime) -> datetime:
 
 
 def which_snapshot(catalog: Catalog, at: Moment) -> Question[list[Snapshot]]:
-    """Ask for ``snapshot_at``: few snapshots, of which ``chosen`` returns it."""
+    """Build the query of ``snapshot_at``: it finds a few snapshots, and ``chosen`` picks one."""
     if isinstance(at, datetime):
         return _which_near(catalog, at, newest=True)
     tables = catalog.tables
@@ -298,7 +298,7 @@ def _snapshot(row: Row[Any]) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSnapshot:
-    """A snapshot, what its author said and what it changed; ``extra`` is ``commit_extra_info``."""
+    """A snapshot, its author and message, and what it changed; ``extra`` is ``commit_extra_info``."""
 
     snapshot: Snapshot
     changes: tuple[ChangeRecord, ...]

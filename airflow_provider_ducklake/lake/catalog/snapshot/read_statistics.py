@@ -214,9 +214,9 @@ _COUNTS = ScalarType("int64")  # what buckets, years, months, days and hours are
 def may_match(
     where: Predicate, table_id: TableId, schema: TableSchema, catalog: Catalog, first_id: int = 0
 ) -> ColumnElement[bool] | None:
-    """Return what holds for the rows of data files that may have a row for which the filter is true.
+    """Build the SQL condition for data files that may have a row for which the filter is true.
 
-    Of the files only those from ``first_id`` on are asked for. None: nothing that the database can judge.
+    Of the files only those from ``first_id`` on are asked for. None: the database can exclude no file.
     """
     if len(column_ids(where)) > _MOST_CONDITIONS:
         return None
@@ -225,7 +225,7 @@ def may_match(
     if condition is None:
         return None
     file = catalog.tables["data_file"].c
-    if "mapping_id" not in file:  # 0.1 knows no files of others
+    if "mapping_id" not in file:  # 0.1 has no added files
         return condition
     # the statistics of files of others do not cover what lies in the names of folders
     return or_(file.mapping_id.is_not(None), condition)
@@ -234,7 +234,7 @@ def may_match(
 def may_be_in(
     partitions: Partitions, table: TableSnapshot, catalog: Catalog, first_id: int = 0
 ) -> ColumnElement[bool] | None:
-    """Return what holds for the rows of data files that may have rows of partitions of the table's keys.
+    """Build the SQL condition for data files that may have rows of these partitions.
 
     Only files that were written by the keys are excluded, by values that the database compares exactly.
     ``first_id`` and None are as for ``may_match``.
@@ -328,7 +328,7 @@ class _Conditions:
     def comparable_values(
         self, key: PartitionField, texts: Collection[str | None]
     ) -> tuple[Callable[[ColumnElement[Any]], ColumnElement[Any]], list[ColumnElement[Any]]] | None:
-        """Return how the database compares a key's values, and the wanted ones; None: it cannot.
+        """Return the SQL comparison of a key's values, and the wanted values; None: the database lacks one.
 
         No value is comparable as NULL: files without a value of the key are not excluded.
         """
@@ -355,7 +355,7 @@ class _Conditions:
         return case((has_shape, self.dialect.bytewise(bound)), else_=None)
 
     def is_exact_decimal(self, type_: DuckLakeType) -> bool:
-        """Whether the database compares all of a decimal's digits."""
+        """Return True if the database compares all of a decimal's digits."""
         return isinstance(type_, DecimalType) and self.dialect.compares_decimals
 
 

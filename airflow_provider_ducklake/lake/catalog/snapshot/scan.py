@@ -139,7 +139,7 @@ def table_of(
 def partition_specs(
     connection: Connection, tables: CatalogTables, table_id: int
 ) -> dict[PartitionId, PartitionSpec]:
-    """Return every partitioning that a table ever had; those with transforms we do not know are left out."""
+    """Read every partitioning that a table ever had; those with unsupported transforms are left out."""
     return which_partitionings(tables, table_id).ask(connection).known()
 
 
@@ -184,7 +184,7 @@ class Partitionings:
         return replace(found, fields=tuple(fields))
 
     def known(self) -> dict[PartitionId, PartitionSpec]:
-        """Return all by id, but those with transforms that we do not know."""
+        """Return all by id, except those with unsupported transforms."""
         specs: dict[PartitionId, PartitionSpec] = {}
         if self.are_ordinals:
             return specs  # as they were when each began: the bounds of columns say enough
@@ -227,7 +227,7 @@ def _sort_spec(rows: Sequence[Row[Any]]) -> SortSpec | None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of a table is wanted: its columns (None: all), and the rows for which a condition is true.
+    """What to read of a table: its columns (None: all), and the rows for which a condition is true.
 
     The files get the statistics of the columns that ``where`` and ``stats_of`` name.
     """
@@ -328,7 +328,7 @@ def _scan(  # noqa: PLR0913, PLR0917 - the last has a default
 def _wanted_files(
     catalog: Catalog, table: TableSnapshot, where: Predicate | None, stats_of: Sequence[str]
 ) -> WantedFiles:
-    """Return which files are asked for: all but those that the catalog can exclude by a filter."""
+    """Select the data files to read: all except those that the catalog can exclude by a filter."""
     only = None if where is None else may_match(where, table.table_id, table.schema, catalog)
     columns = {table.schema.find(name, str(table.name)).id for name in stats_of}
     return WantedFiles.of(catalog, table, only, columns | set(() if where is None else column_ids(where)))

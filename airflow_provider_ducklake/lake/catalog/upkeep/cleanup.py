@@ -1,7 +1,7 @@
 """Delete files that an expiry or a compaction scheduled for deletion long enough ago.
 
 A file goes before its row: what was broken off is done again. A file that a row of the lake still names
-stays, whoever scheduled it. *Source:* the reference's ``ducklake_cleanup_old_files`` (docs/sources.md,
+stays, even if it is scheduled. *Source:* the reference's ``ducklake_cleanup_old_files`` (docs/sources.md,
 maintenance).
 """
 
@@ -64,7 +64,7 @@ _READABLE = datetime(1000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 class CleanupResult:
     """What a clean-up did, or with ``dry_run`` would do; all are full paths.
 
-    ``missing`` were gone before, as far as the store tells; ``named`` stay since rows of the lake name them,
+    ``missing`` were gone before, according to the store; ``named`` stay since rows of the lake name them,
     ``failures`` (path, reason) since the store would not delete them, or this lake must not.
     """
 
@@ -143,7 +143,7 @@ def cleanup(
 
 
 def _due(catalog: Catalog, older_than: datetime | timedelta, floor: timedelta) -> list[_Scheduled]:
-    """Return what was scheduled before the moment; times are read, since SQLite compares their texts."""
+    """Return the files scheduled before the cut-off; times are parsed, as SQLite compares their texts."""
     file = catalog.tables["files_scheduled_for_deletion"]
     readable = case((file.c.schedule_start.between(*_READABLE), file.c.schedule_start))
     query = select(
@@ -179,7 +179,7 @@ def _time(value: str | bytes | datetime | None) -> datetime | None:
 
 
 def _refused(catalog: Catalog, due: Sequence[_Scheduled]) -> dict[str, str]:
-    """Return the paths where this lake must not delete, and why: whoever writes the catalog chose them."""
+    """Return the paths that this lake must not delete, and why: any client can write such rows."""
     problems = ((one.path, _why_not(catalog, one)) for one in due)
     return {path: f"it {problem}" for path, problem in problems if problem is not None}
 
@@ -206,7 +206,7 @@ def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:
     found: set[str] = set()
     with catalog.dialect.reading() as connection:
         for path, is_full in named_files(connection, catalog):
-            if not is_full or not is_absolute(path):  # nobody knows in which directory
+            if not is_full or not is_absolute(path):  # in an unknown directory
                 found.update(names.get(path_key(path).rpartition("/")[2], ()))
             elif _may_be_one_of(path, names):
                 found.update(paths.get(path_key(path), ()))
@@ -214,7 +214,7 @@ def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:
 
 
 def _may_be_one_of(path: str, names: Collection[str]) -> bool:
-    """Whether a path may be that of a file with one of the names: most are none, and their keys cost much."""
+    """Return True if a path may end in one of the names: a cheap test before its key is computed."""
     last = path.rpartition("/")[2].casefold()
     return last in names or last in ("", ".", "..") or "%" in path or "\\" in path or not path.isascii()
 
@@ -247,7 +247,7 @@ def _forget(catalog: Catalog, rows: Sequence[_Scheduled]) -> None:
 
 
 def _deletion(catalog: Catalog, rows: Sequence[_Scheduled]) -> Delete:
-    """Return what removes rows whose paths are all relative, or all full ones."""
+    """Build the DELETE of rows whose paths are all relative, or all absolute."""
     file = catalog.tables["files_scheduled_for_deletion"]
     is_relative = file.c.path_is_relative.is_(true())
     return file.delete().where(
@@ -259,8 +259,8 @@ def _deletion(catalog: Catalog, rows: Sequence[_Scheduled]) -> Delete:
 
 # The mark that a lake leaves below its data path to show other lakes that the files are its own.
 #
-# The mark is named by the lake and holds a token, new each time, which the catalog knows as well: a copy of
-# the catalog, or a backup of it, does not know the newest. The tokens are in a table of our own.
+# The mark is named by the lake and holds a token, new each time, which the catalog stores as well: a copy of
+# the catalog, or a backup of it, lacks the newest. The tokens are in a table of our own.
 
 
 NAME = "airflow_ducklake_mark"
@@ -282,7 +282,7 @@ def mark_table(metadata_schema: str | None) -> Table:
 
 
 def mark_names(connection: Connection, catalog: Catalog) -> frozenset[str]:
-    """Return how the lake's mark is called; none where it never left one."""
+    """Return the name of the lake's mark; none if it never left one."""
     return frozenset(MARK + lake_id for _, lake_id in _tokens(connection, catalog))
 
 
@@ -303,7 +303,7 @@ def leave_mark(catalog: Catalog, storage_options: Mapping[str, Any]) -> str:
 
 
 def check_mark(catalog: Catalog, name: str, storage_options: Mapping[str, Any]) -> None:
-    """Look whether the mark, if there is one, holds a token that the catalog knows."""
+    """Check that the mark, if there is one, holds a token that the catalog has stored."""
     from airflow_provider_ducklake.lake.storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - heavy
 
     path = catalog.data_path + name
@@ -339,7 +339,7 @@ def _checked(lake_id: str) -> str:
 
 
 def _add_token(catalog: Catalog, table: Table) -> tuple[str, str]:
-    """Note a new token before it is written, and forget those of last week."""
+    """Record a new token before it is written, and remove those of last week."""
     token = str(uuid.uuid4())
 
     def attempt() -> str:

@@ -48,7 +48,7 @@ def find_merge(
     rule: MergeRule,
     files: Collection[LiveDataFile] | None = None,
 ) -> Compaction:
-    """Return how small files of a table are to be merged; ``files``: those of them that may be."""
+    """Plan the merge of a table's small files; ``files``: only these may be merged."""
     if files is None:
         files = read_files.data_files(connection, catalog, table, stats_of=())
     if rule.target_file_size is None:
@@ -68,7 +68,7 @@ def find_merge(
 def find_rewrite(
     connection: Connection, catalog: Catalog, table: TableSnapshot, rule: RewriteRule
 ) -> Compaction:
-    """Return how those files of a table are to be rewritten that have lost many rows."""
+    """Plan the rewrite of those files of a table that have lost many rows."""
     at = table.snapshot.id
     if rule.target_file_size is None:
         rule = replace(rule, target_file_size=table.options.integer("target_file_size"))

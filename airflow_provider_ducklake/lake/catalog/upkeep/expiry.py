@@ -100,7 +100,7 @@ def _sum(left: ExpireResult, right: ExpireResult) -> ExpireResult:
 
 
 def _plan(connection: Connection, catalog: Catalog, rule: ExpiryRule) -> ExpiryPlan:
-    """Return what is to expire. It stays so, but for tags: whatever follows is newer."""
+    """Select the snapshots to expire. The plan stays valid, except for tags: later snapshots are newer."""
     now = catalog.dialect.server_time(connection)
     snapshots = read_snapshots.all_snapshots(connection, catalog.tables)
     tags = tags_by_snapshot(connection, catalog)
@@ -188,10 +188,10 @@ class _Expiry:
         self.now = now
         self.kept = kept
         self.bytes = 0
-        self.inlined: list[str] = []  # dynamic tables that nobody can reach
+        self.inlined: list[str] = []  # dynamic tables that no snapshot reaches
 
     def look(self, expired: tuple[Snapshot, ...]) -> ExpireResult:
-        """Return what ``run`` would do, and change nothing."""
+        """Compute the result of ``run``, and change nothing."""
         data, deletes = self.tables["data_file"], self.tables["delete_file"]
         dead_tables = self.dead_tables()
         data_files: dict[int, int] = {}
@@ -235,7 +235,7 @@ class _Expiry:
                 self._delete(name, self.tables[name].c.snapshot_id.in_(part))
 
     def dead_tables(self) -> list[int]:
-        """Return the ids of tables of which no version can be reached."""
+        """Return the ids of tables without a reachable version."""
         table = self.tables["table"]
         rows = self.connection.execute(
             select(table.c.table_id, table.c.begin_snapshot, table.c.end_snapshot)
@@ -275,7 +275,7 @@ class _Expiry:
         return int(count)
 
     def remove_tables(self, table_ids: list[int]) -> None:
-        """Remove everything that belongs to tables nobody can reach."""
+        """Remove everything that belongs to unreachable tables."""
         for part in in_parts(table_ids):
             self._forget_inlined(part)
             mapping, names = self.tables["column_mapping"], self.tables["name_mapping"]
@@ -296,7 +296,7 @@ class _Expiry:
         self.inlined += map(inlined_delete_name, table_ids)
 
     def drop_inlined(self) -> None:
-        """Drop the inlined rows of tables nobody can reach."""
+        """Drop the inlined rows of unreachable tables."""
         for name in self.inlined:
             dynamic = Table(name, MetaData(schema=self.tables.metadata_schema))
             self.connection.execute(DropTable(dynamic, if_exists=True))
@@ -314,7 +314,7 @@ class _Expiry:
             self._delete(name, self.tables[name].c.macro_id.not_in(living))
 
     def remove_options(self) -> None:
-        """Remove the options of tables and schemas of which no version is left."""
+        """Remove the options of tables and schemas that have no version left."""
         metadata = self.tables["metadata"].c
         for scope in ("table", "schema"):
             object_id = self.tables[scope].c[f"{scope}_id"]

@@ -1,4 +1,4 @@
-"""Export one snapshot of a lake as a frozen lake: a catalog file of its own, with or without the data files.
+"""Export one snapshot of a lake as a frozen lake: a separate catalog file, with or without the data files.
 
 The file is made in a temporary directory, from one state of the catalog, and put in its place when it is
 complete. *Source:* the rows that an expiry of all other snapshots leaves (docs/sources.md, maintenance and
@@ -197,7 +197,7 @@ class CopiedPaths:
         return cls(catalog.data_path, {one.id: one for one in rows})
 
     def changed(self, name: str) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
-        """Return what becomes of the rows of a catalog table, None where nothing does."""
+        """Return the function that rewrites the rows of a catalog table; None: they stay."""
         match name:
             case "schema" | "table":
                 return lambda row: {**row, **_directory(name, row)}
@@ -207,7 +207,7 @@ class CopiedPaths:
                 return None
 
     def _file(self, row: dict[str, Any], kind: str) -> dict[str, Any]:
-        """Note the copy of a file, and return where it lies."""
+        """Record the copy of a file, and return its path."""
         table = self.tables[row["table_id"]]
         path = CatalogPath(row["path"], row["path_is_relative"] is not False)
         source = path.below(table.root(self.data_path), f"Table {table.qualified}")
@@ -241,7 +241,7 @@ _ROWS_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What is to be exported, and where to; see ``Maintenance.export_catalog``.
+    """A snapshot to export, and the target; see ``Maintenance.export_catalog``.
 
     ``key`` is that of the task, which ``starts_over`` where a run of the same name was deleted.
     """
@@ -308,7 +308,7 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
 
 
 def _mode(lake: OpenLake) -> int:
-    """Return the mode of a local frozen catalog: only for reading, and by nobody who may not read the lake's.
+    """Return the mode of a local frozen catalog: read-only, for those who may read the lake's catalog.
 
     With the keys of an encrypted lake's files in it, it is for its owner alone.
     """
@@ -319,7 +319,7 @@ def _mode(lake: OpenLake) -> int:
 
 
 def _own(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:
-    """Return what the same task of the same run has exported to there, before or after it was cleared."""
+    """Look up an export that the same task of the same run has made there, before or after it was cleared."""
     from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
 
     if not restored.is_there(request.path, request.storage_options):
@@ -335,7 +335,7 @@ def _own(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:
 
 
 def _is_earlier(own: FrozenMark, request: ExportRequest) -> bool:
-    """Whether an earlier try exported it since the task was last cleared, and in this very run."""
+    """Return True if an earlier try exported it since the task was last cleared, and in this very run."""
     return request.key is not None and own.generation == request.key.generation and not request.starts_over
 
 

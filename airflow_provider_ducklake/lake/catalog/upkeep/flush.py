@@ -1,7 +1,7 @@
 """Move inlined rows and deletes to Parquet files; no snapshot changes for any reader.
 
-Rows pass through this process, as they come from its database. What was committed meanwhile and does not go
-together with a table's flush makes that table be read again; nothing of it has landed then.
+Rows pass through this process, as they come from its database. A concurrent commit that conflicts with a
+table's flush makes that table be read again; nothing of it was committed by then.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _DYNAMIC = re.compile(r"ducklake_inlined_(?:data_(\d{1,19})_\d{1,19}|delete_(\d{
 def tables_with_inlined_data(
     connection: Connection, catalog: Catalog, snapshot: Snapshot, schema: SchemaPath | None
 ) -> list[QualifiedName]:
-    """Return the names of the tables, of a schema or of all, of which the catalog holds rows or deletes."""
+    """List the tables, of a schema or of all, that have inlined rows or deletes."""
     metadata_schema = catalog.tables.metadata_schema
     asked = []
     for name in sorted(catalog.dialect.table_names(connection, metadata_schema)):
@@ -103,7 +103,7 @@ def tables_with_inlined_data(
 
 
 def find_flush(connection: Connection, catalog: Catalog, found: TableSnapshot) -> FlushPlan:
-    """Return what is to be flushed of a table: all of its snapshot and before."""
+    """Plan the flush of a table: all of its snapshot and before."""
     marks = inlined_delete_snapshots(connection, catalog, found.table_id, found.snapshot.id)
     files = tuple(_files(connection, catalog, found, marks))
     return FlushPlan(found, tuple(_layouts(connection, catalog, found)), files, marks)
@@ -128,7 +128,7 @@ def _files(
     """Yield the live data files that have marks.
 
     Those of files that ended stay as they are until these expire, and so do those of a file with two delete
-    files, which is for ``Lake.repair`` to mend.
+    files, which ``Lake.repair`` merges.
     """
     file_id = catalog.tables["data_file"].c.data_file_id
     for part in in_parts(marks):
@@ -161,7 +161,7 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class FlushRule:
-    """What is to be flushed: a table, or all of a schema or of the lake that have ``min_rows``.
+    """What to flush: a table, or all of a schema or of the lake that have ``min_rows``.
 
     Rows and deletes count alike. Tables whose option ``auto_compact`` is off have to be named.
     """
@@ -217,7 +217,7 @@ class Flush:
     _failed: dict[QualifiedName, StorageError | InvalidValueError] = field(default_factory=dict)
 
     def dry_run(self) -> list[FlushResult]:
-        """Return what is to be flushed, and change nothing."""
+        """Compute what would be flushed, and change nothing."""
         plans = [self._plan(name) for name in self._names()]
         return [
             FlushResult(plan.table.name, plan.row_count, plan.ended_count, plan.mark_count)
@@ -282,7 +282,7 @@ class Flush:
             self._give_up(name)
 
     def _give_up_stale(self) -> list[QualifiedName]:
-        """Give up what does not go together with what others committed, and return the tables' names."""
+        """Discard the flushes that conflict with concurrent commits, and return the tables' names."""
         stale = [name for name, one in self._ready.items() if not _fits(self.catalog, one.stage)]
         for name in stale:
             self._give_up(name)
@@ -301,20 +301,20 @@ class Flush:
             return tables_with_inlined_data(connection, self.catalog, head, self.rule.schema)
 
     def _plan(self, name: QualifiedName) -> FlushPlan | None:
-        """Return what is to be flushed of a table; None: nothing, or it is to be left alone."""
+        """Plan the flush of a table; None: nothing to flush, or it is to be left alone."""
         try:
             with self.catalog.dialect.reading() as connection:
                 plan = self._read_plan(connection, name)
         except (TableNotFoundError, SchemaNotFoundError):
             if self.rule.table is not None:
                 raise
-            return None  # dropped meanwhile
+            return None  # dropped in the meantime
         wanted = self.rule.table is not None or plan.table.options.flag("auto_compact")
         enough = plan.row_count + plan.mark_count >= self.rule.min_rows
         return plan if wanted and enough and not plan.is_empty and self._can_write(plan) else None
 
     def _can_write(self, plan: FlushPlan) -> bool:
-        """Whether the rows can be written; if not, a table that was named is refused."""
+        """Return True if the rows can be written; if not, a table that was named is refused."""
         if plan.why_not is None:
             return True
         message = f"The inlined rows of {plan.table.name} stay in the catalog: {plan.why_not}."

@@ -1,7 +1,7 @@
 """The rows of a catalog that one snapshot needs, with the history cut to it.
 
 What later snapshots ended lives on. Old versions of columns and partition keys stay: files and inlined rows
-are known by them, as after an expiry (``catalog.upkeep.expiry``).
+refer to them, as after an expiry (``catalog.upkeep.expiry``).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class FrozenRows:
         return and_(visible(table, self.at), self._is_of_table(table))
 
     def _has_been(self, table: Table) -> Condition:
-        """Whether a version of something is that of the snapshot, or an older one."""
+        """Return True if a version of something is that of the snapshot, or an older one."""
         return and_(table.c.begin_snapshot <= self.at, self._is_of_table(table))
 
     def _is_of_file(self, name: str) -> Condition:

@@ -54,8 +54,8 @@ _OWN: tuple[tuple[Callable[[str | None], Table], tuple[str, ...]], ...] = (
 def grants(catalog: Catalog, role: Role, names: RoleNames) -> list[str]:
     """Return the statements that give a role, in order; nothing is changed.
 
-    A maintainer's begin with those of the provider's own tables that are missing: nobody can be granted
-    rights on a table that does not exist. So they come before the other roles'.
+    A maintainer's begin with those of the provider's own tables that are missing: a GRANT needs
+    the table to exist. So they come before the other roles'.
     """
     with catalog.dialect.reading() as connection:
         schema = catalog.dialect.schema_of(connection, catalog.tables["metadata"])
@@ -103,7 +103,7 @@ _WHY = (
 
 
 def check_creates_tables(url: str | URL, metadata_schema: str | None = None) -> None:
-    """Refuse a user who may not create tables where a lake's are, or would be; only PostgreSQL tells."""
+    """Refuse a user who may not create tables in the lake's schema; only PostgreSQL can check it."""
     parsed = parse_url(url)
     dialect = dialect_of(open_engine(parsed), metadata_schema)
     try:

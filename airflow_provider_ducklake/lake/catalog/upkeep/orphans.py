@@ -52,9 +52,9 @@ FILES_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class OrphanRule:
-    """What a user asked for; times are aware.
+    """The user's arguments; times are aware.
 
-    ``stage_ttl``: how long the files of a job that nobody commits are kept. ``sole_owner``: the user says
+    ``stage_ttl``: how long the files of an uncommitted job are kept. ``sole_owner``: the user guarantees
     that no other lake has files below the data path.
     """
 
@@ -68,7 +68,7 @@ class OrphanRule:
 class OrphansResult:
     """What a deletion of orphans did, or with ``dry_run`` would do; paths are full ones.
 
-    ``young`` and ``protected`` count the files that nobody names and that stay: for their age, and for the
+    ``young`` and ``protected`` count the orphaned files that stay: for their age, and for the
     sake of jobs that may still commit. ``failures`` are (path, reason) of files and directories.
     ``evidence`` says why a dry run would be refused. ``uploads`` are the files of unfinished uploads,
     whose parts S3 dropped.
@@ -190,7 +190,7 @@ def _limit(rule: OrphanRule, now: datetime, marked_at: datetime | None) -> datet
 
 
 def _what_is_named(catalog: Catalog) -> tuple[LakeFiles, int, frozenset[str]]:
-    """Return what the lake names, the first file id that it has not given away, and its own marks."""
+    """Collect the paths that the lake names, the first file id that is free, and the lake's own marks."""
     lake, data_path_key = LakeFiles(), path_key(catalog.data_path).rstrip("/") + "/"
     with catalog.dialect.reading() as connection:
         head = read_snapshots.head(connection, catalog.tables)

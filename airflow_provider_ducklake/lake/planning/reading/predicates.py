@@ -55,7 +55,7 @@ OrderKey: TypeAlias = Any
 
 
 def order(value: Physical) -> OrderKey:
-    """Return what orders the values of a column as DuckDB does: NaN is the greatest float.
+    """Return a key that sorts the values of a column as DuckDB does: NaN is the greatest float.
 
     >>> order(float("nan")) > order(float("inf")), order(-0.0) == order(0.0)
     (True, True)
@@ -143,7 +143,7 @@ class TypedValue:
 
 @dataclass(frozen=True, slots=True)
 class PathComparison:
-    """What lies at a path in a variant is there, and compares so with a value: see ``variant_paths``."""
+    """The value at a path in a variant exists, and compares so with a value: see ``variant_paths``."""
 
     column_id: ColumnId
     path: tuple[str, ...]
@@ -186,7 +186,7 @@ def column_ids(predicate: Predicate) -> list[ColumnId]:
 
 
 def holds(predicate: Predicate, judge: Callable[[Condition | PathCondition], bool]) -> bool:
-    """Return what AND and OR make of what ``judge`` says of each condition."""
+    """Combine the verdicts of ``judge`` on each condition by AND and OR."""
     match predicate:
         case AllOf(parts):
             return all(holds(part, judge) for part in parts)
@@ -271,7 +271,7 @@ def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
 
 
 def overlap(column: Column, geometry: str | None, *, negated: bool = False) -> Predicate:
-    """Return the filter for the rows whose geometry's box meets that of another, in well-known text.
+    """Return the filter for rows whose geometry's box meets that of another, in well-known text.
 
     The box of an empty geometry meets none.
     """
@@ -313,7 +313,7 @@ def _physical(column: Column, text: str) -> Physical:
 
 
 def _has_steps(type_: DuckLakeType) -> bool:
-    """Whether values are whole numbers of a unit: numbers and times."""
+    """Return True if values are whole numbers of a unit: numbers and times."""
     return type_.facts.kind in STEPPED
 
 
@@ -540,7 +540,7 @@ def _number(path: VariantPath, value: Decimal) -> TypedValue:
 
 
 def as_of_column(condition: PathComparison, type_: DuckLakeType) -> Predicate:
-    """Return what a condition says of values that are all of one type: a filter on a column ``ONLY``."""
+    """Turn a condition on a path whose values have one type into a filter on a column ``ONLY``."""
     value = condition.value
     kinds = (value.type.facts.kind, type_.facts.kind)
     if kinds == (Kind.BOOLEAN, Kind.INTEGER):

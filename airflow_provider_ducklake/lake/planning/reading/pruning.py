@@ -4,8 +4,8 @@ Is the filter true for all of its rows? No, unless the same evidence says so: no
 column, and none can meet the opposite condition.
 
 What speaks of a file: the bounds and counts of its columns, the values of its partition, the folders that it
-lies in. Each may be unknown, and then the file stays. Bounds were written for the type that the column had
-then, which is not known here; they are read so that they hold for every type that can have become today's.
+lies in. Each may be unknown, and then the file stays. Bounds were written for the column's type of that time,
+which is unknown here; they are read so that they hold for every type that can have become the current one.
 *Source:* docs/sources.md, DDL and inserts; statistics that the reference writes.
 """
 
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of a column's values in one file; None is unknown, which excludes nothing.
+    """Facts about a column's values in one file; None is unknown, which excludes nothing.
 
     ``transformed`` gives the partition values that a value can have; the file has ``part``. All geometries
     lie in ``box``.
@@ -104,7 +104,7 @@ class Evidence:
     box: Box | None = None
 
     def admits(self, value: Physical) -> bool:
-        """Whether the value may be there."""
+        """Return True if the value may be there."""
         key = order(value)
         if (self.low is not None and key < self.low) or (self.high is not None and key > self.high):
             return False
@@ -118,11 +118,11 @@ def may_match(
     types: Mapping[ColumnId, DuckLakeType],
     partition_specs: Mapping[PartitionId, PartitionSpec],
 ) -> bool:
-    """Whether a file may hold a row for which the filter is true, were none of its rows deleted."""
+    """Return True if a file may hold a row for which the filter is true, were none of its rows deleted."""
 
     def judge(condition: Condition | PathCondition) -> bool:
         if isinstance(condition, PathNullTest):
-            return True  # where a file has nothing at a path, nobody writes it down
+            return True  # no statistics record that a path is missing in a file
         if isinstance(condition, PathComparison):
             return _may_hold_at(condition, file)
         type_ = types[condition.column_id]
@@ -134,7 +134,7 @@ def may_match(
 
 
 def _may_hold_at(condition: PathComparison, file: LiveDataFile) -> bool:
-    """Whether a file may hold such a value at a path in a variant: its statistics have all values there."""
+    """Return True if a file may hold such a value at a path in a variant, by its statistics."""
     stats = file.column_stats.get(condition.column_id)
     known = {one.path: one for one in read_path_stats(None if stats is None else stats.extra_stats)}
     path = known.get(shown_path(condition.path))
@@ -144,7 +144,7 @@ def _may_hold_at(condition: PathComparison, file: LiveDataFile) -> bool:
         type_ = parse_type(path.shredded_type)
         predicate = as_of_column(condition, type_)
     except (InvalidTypeError, InvalidInputError):
-        return True  # whoever looks at the values says what is wrong
+        return True  # the reader of the values raises the error
     low, high = _bounds(type_, path.min_value, path.max_value)
     if is_float(type_) and path.contains_nan is not False:
         high = None
@@ -208,7 +208,7 @@ def _may_begin(start: bytes, known: Evidence) -> bool:
 def evidence(
     file: LiveDataFile, column_id: ColumnId, type_: DuckLakeType, spec: PartitionSpec | None
 ) -> Iterator[Evidence]:
-    """Yield what is known of a column in a file, all of it true; ``spec`` are the keys of its partition."""
+    """Yield the facts about a column in a file, all of them true; ``spec`` are the keys of its partition."""
     folder = _folder(file, column_id)
     if folder is not None:
         yield from _of_folder(file, folder, type_)
@@ -248,7 +248,7 @@ def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) 
     nulls, values = stats.null_count, stats.value_count
     if nulls is None or values is None or nulls + values != file.record_count or not type_.facts.counts_nulls:
         nulls = values = None  # of types that are not counted; below lists there may be more or fewer
-    is_foreign = file.mapping_id is not None  # a footer need not count NULLs, nor tell NaN
+    is_foreign = file.mapping_id is not None  # a footer need not count NULLs or NaN
     low, high = _bounds(type_, stats.min_value, stats.max_value)
     if is_float(type_) and (stats.contains_nan is not False or is_foreign):
         high = None
@@ -305,7 +305,7 @@ def _above(value: Physical | None) -> OrderKey | None:
 
 
 def _of_partition(transform: Transform, type_: DuckLakeType, text: str | None) -> Evidence:
-    """Return what a partition's value says of the column that it was made of."""
+    """Derive facts about a column from a partition value made of it."""
     match transform.kind:
         case TransformKind.IDENTITY:
             return _of_identity(type_, text)
@@ -314,7 +314,7 @@ def _of_partition(transform: Transform, type_: DuckLakeType, text: str | None) -
             return _of_bucket(type_, text, transform.bucket_count)
         case kind if kind in EPOCHS:
             return _of_epoch(kind, type_, text)
-        case _ if is_local(transform, type_):  # which only tells what has no calendar at all
+        case _ if is_local(transform, type_):  # which only separates values outside the calendar
             return Evidence(has_nulls=text is None)
         case _:
             return _of_calendar(transform, type_, text)
@@ -337,7 +337,7 @@ def _of_identity(type_: DuckLakeType, text: str | None) -> Evidence:
 
 
 def _of_epoch(kind: TransformKind, type_: DuckLakeType, text: str | None) -> Evidence:
-    """Return what a count of units since 1970 says; NULL stands for NULL and for the infinite times."""
+    """Derive facts from a count of units since 1970; NULL stands for NULL and for the infinite times."""
     if text is None:
         own = Transform(kind)
         return Evidence(transformed=lambda value: frozenset({partition_value(own, type_, value)}))
@@ -351,7 +351,7 @@ _COUNT = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 def _of_calendar(transform: Transform, type_: DuckLakeType, text: str | None) -> Evidence:
-    """Return what a year, month, day or hour says; NULL stands for NULL and for the infinite times."""
+    """Derive facts from a year, month, day or hour; NULL stands for NULL and for the infinite times."""
 
     def transformed(value: Physical) -> frozenset[str | None]:
         return frozenset({partition_value(transform, type_, value)})
@@ -387,9 +387,9 @@ _SECONDS = (1, 10**3, 10**6, 10**9)
 
 
 def _hashed(type_: DuckLakeType, value: Physical) -> list[bytes] | None:
-    """Return what may have been hashed for a value, by every type that can have become this one.
+    """List the bytes that may have been hashed for a value, by every type that can have become this one.
 
-    None: too many to tell.
+    None: there are too many.
     """
     match type_.facts.kind:
         case Kind.STRING | Kind.BLOB if isinstance(value, bytes):
@@ -418,7 +418,7 @@ def all_match(
     types: Mapping[ColumnId, DuckLakeType],
     partition_specs: Mapping[PartitionId, PartitionSpec],
 ) -> bool:
-    """Whether the filter is surely true for every row of a file, deleted ones too."""
+    """Return True if the filter is surely true for every row of a file, deleted ones too."""
 
     def judge(condition: Condition | PathCondition) -> bool:
         match condition:
@@ -439,7 +439,7 @@ def all_match(
 # What statistics say of the least and the greatest value of a column: where exactly, and what they cover.
 #
 # Statistics may be wider than the values: texts are cut, rows were deleted, NaN is left out, another type
-# was written. Then nothing is said exactly. Statistics that are too narrow lose rows. *Source:* statistics
+# was written. Then no bound is exact. Statistics that are too narrow lose rows. *Source:* statistics
 # that the reference writes (docs/sources.md, inserts).
 
 
@@ -533,25 +533,25 @@ def exact(low: Physical, high: Physical) -> Bounds:
 
 @dataclass(frozen=True, slots=True)
 class TextBounds:
-    """The least and the greatest value as catalog texts; None: not known, or no value at all."""
+    """The least and the greatest value as catalog texts; None: unknown, or no value at all."""
 
     low: str | None
     high: str | None
 
 
 def has_bounds(type_: DuckLakeType) -> bool:
-    """Whether the reference keeps bounds of columns of that type."""
+    """Return True if the reference keeps bounds of columns of that type."""
     facts = type_.facts
     return not children_of(type_) and facts.storable and facts.comparable and facts.bounded
 
 
 def are_readable(bounds: TextBounds, types: Collection[DuckLakeType]) -> bool:
-    """Whether both texts are values of one of the types that the column has had."""
+    """Return True if both texts are values of one of the types that the column has had."""
     return any(_is_readable(bounds, type_) for type_ in types)
 
 
 def are_crossed(bounds: TextBounds, types: Collection[DuckLakeType]) -> bool:
-    """Whether the least value lies above the greatest, whatever type the column had."""
+    """Return True if the least value lies above the greatest, whatever type the column had."""
     if bounds.low is None or bounds.high is None:
         return False
     readable = _readable(bounds, types)
@@ -559,10 +559,10 @@ def are_crossed(bounds: TextBounds, types: Collection[DuckLakeType]) -> bool:
 
 
 def covers(outer: TextBounds, inner: TextBounds, types: Collection[DuckLakeType]) -> bool:
-    """Whether known bounds lie within others, by one of the types that the column has had.
+    """Return True if bounds lie within others, by one of the types that the column has had.
 
-    What is not known of ``inner`` is not asked; of ``outer``, it covers everything. Whoever does not cut long
-    texts may have the very value in ``outer`` whose cut is in ``inner``.
+    An unknown bound of ``inner`` is ignored; one of ``outer`` covers everything. A client that does not
+    truncate strings may have the full value in ``outer`` whose prefix is in ``inner``.
     """
     readable = [one for one in _readable(outer, types) if _is_readable(inner, one)]
     return not readable or any(_covers(one, outer, inner) for one in readable)

@@ -1,4 +1,4 @@
-"""What to read for a table at a snapshot, or to know how its rows changed between two.
+"""What to read for a table at a snapshot, or for the changes of its rows between two.
 
 *Source:* docs/sources.md, change feed.
 """
@@ -94,7 +94,7 @@ def columns_to_read(plan: ScanPlan) -> tuple[Column, ...]:
 
 
 def paths_to_read(plan: ScanPlan) -> dict[ColumnId, frozenset[tuple[str, ...]]]:
-    """Return the columns of variants of which only what lies at some paths is looked at, by the filter."""
+    """Return the variant columns that the filter reads only at some paths, with these paths."""
     if plan.where is None:
         return {}
     found: dict[ColumnId, set[tuple[str, ...]]] = {}
@@ -164,7 +164,7 @@ class ChangeFeedPlan:
 
 
 def may_hold_changes(plan_start: int, history: FileHistory, *, begin: int, partial_max: int | None) -> bool:
-    """Whether a file that begins by the end of the range may have rows that came or went in it."""
+    """Return True if a file that begins by the end of the range may have rows that came or went in it."""
     if max(begin, partial_max or 0) >= plan_start:
         return True
     if history.ended_by is not None and history.ended_by >= plan_start:
@@ -208,7 +208,7 @@ def named_columns(texts: Iterable[str], names: Sequence[str]) -> tuple[str, ...]
 
 
 class IsUnchanged(Protocol):
-    """Whether a table is known to have been the same at two snapshots, the older one first."""
+    """Returns True if a table is known to be the same at two snapshots, the older one first."""
 
     def __call__(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool: ...
 
@@ -229,7 +229,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a consumer has consumed, as the task with ``key`` sees it, and the restores of all tables."""
+    """A consumer's consumed ranges, as the task with ``key`` sees them, and the restores of all tables."""
 
     entries: tuple[Consumption, ...]
     key: CommitKey
@@ -237,12 +237,12 @@ class Log:
 
     @property
     def done(self) -> tuple[Consumption, ...]:
-        """What an earlier try of this very task consumed: nothing is left to do."""
+        """The ranges that an earlier try of this task consumed: nothing is left to do."""
         return tuple(one for one in self._own if one.generation == self.key.generation)
 
     @property
     def earlier(self) -> tuple[Consumption, ...]:
-        """What the task consumed before a person cleared it."""
+        """The ranges that the task consumed before it was cleared."""
         done = self.done
         return tuple(one for one in self._own if one not in done)
 

@@ -1,7 +1,7 @@
 """Which snapshots a watcher of one table waits for.
 
 Compaction never does. The reference records a flush of inlined deletes as a plain ``deleted_from_table``; it
-is told apart by its delete files, which all carry older snapshot ids. *Source:* docs/sources.md, DDL and
+is recognized by its delete files, which all carry older snapshot ids. *Source:* docs/sources.md, DDL and
 inlining.
 """
 
@@ -58,7 +58,7 @@ def wanted_words(changes: Collection[str]) -> frozenset[str]:
 def words_of(
     records: Iterable[ChangeRecord], table_id: int, name: QualifiedName, *, deletes_are_flush: bool
 ) -> frozenset[str]:
-    """Return what one snapshot's records say of a table, as watch words."""
+    """Map one snapshot's records of a table to watch words."""
     return frozenset(
         _WORDS[record.kind]
         for record in records
@@ -78,7 +78,7 @@ def _concerns(record: ChangeRecord, table_id: int, name: QualifiedName) -> bool:
 def is_flush(
     snapshot_id: SnapshotId, created: Iterable[tuple[int, int | None]], *, ended_files: bool
 ) -> bool:
-    """Whether a ``deleted_from_table`` of a snapshot only moved older inlined deletes into files.
+    """Return True if a ``deleted_from_table`` of a snapshot only moved older inlined deletes into files.
 
     ``created`` holds (begin_snapshot, partial_max) of the delete files that the snapshot made. A real delete
     leaves one that names the snapshot itself, or ends a data file. Nothing left to look at counts as a real
@@ -106,11 +106,11 @@ _SHOWN = 200  # characters
 class RangeReport:
     """What snapshots ``from_snapshot``, left out, to ``to_snapshot`` did to a table.
 
-    ``rows_added`` and ``rows_deleted``: an update counts as both; None: the catalog alone does not say.
+    ``rows_added`` and ``rows_deleted``: an update counts as both; None: the catalog alone cannot give them.
     ``partitions`` are those with such rows (``month=2026-11``; see ``spec/partitioning.py``), none for a
     table without partitions; None: any may be. ``is_complete``: no snapshot of the range has expired; else
-    ``changes`` are those known, or if none is known all that may have been.
-    ``is_new``: the one snapshot of the range created the table; not known of longer ranges.
+    ``changes`` are those found, or if none is left all that were possible.
+    ``is_new``: the range was reported snapshot by snapshot, and one of them created the table.
     """
 
     table: str
@@ -174,12 +174,12 @@ class Watermark:
         return replace(self, pending=rest)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is stored."""
+        """Serialize the watermark for the store."""
         return {"snapshot": self.snapshot, "table_id": self.table_id, "pending": list(self.pending)}
 
     @classmethod
     def of_json(cls, stored: object, place: str, table: str) -> Watermark:
-        """Return what was stored at ``place``, as a user would look for it, by the watcher of a table."""
+        """Parse a watermark stored by the watcher of a table; errors name ``place``, the user's way to it."""
         if _is_watermark(stored, table):
             return cls(stored["snapshot"], stored["table_id"], tuple(stored["pending"]))
         raise InvalidInputError(
@@ -202,7 +202,7 @@ def _is_id(value: object) -> bool:
 
 
 def _is_event(value: object, table: str) -> bool:
-    """Whether a stored event is as ``event_of`` makes it, of that table; older ones have no snapshot_id."""
+    """Return True if a stored event has the form of ``event_of``; older ones have no snapshot_id."""
     if not isinstance(value, dict) or value.keys() | {"snapshot_id"} != _MEMBERS.keys():
         return False
     if not all(_MEMBERS[name](one) for name, one in value.items()) or fold(value["table"]) != fold(table):
@@ -302,7 +302,7 @@ class ChangeCounts:
 
 
 def count_changes(plan: ChangeFeedPlan) -> ChangeCounts:
-    """Return how many rows a change feed would have, without reading a file."""
+    """Count the rows of a change feed without reading a file."""
     inlined = [row for part in plan.inlined for row in part.rows]
     return ChangeCounts(
         _sum_of_known(
@@ -321,7 +321,7 @@ def count_changes(plan: ChangeFeedPlan) -> ChangeCounts:
 
 
 def added(plan: ChangeFeedPlan, history: FileHistory) -> int | None:
-    """Return how many rows of a file came within the range; None: nobody knows without reading it."""
+    """Count a file's rows that were added within the range; None: only reading it can show that."""
     file, before = history.file, plan.start - 1
     if file.begin_snapshot in plan.rewrites:
         return 0 if file.partial_max is None else None
@@ -335,7 +335,7 @@ def added(plan: ChangeFeedPlan, history: FileHistory) -> int | None:
 
 
 def deleted(plan: ChangeFeedPlan, history: FileHistory) -> int | None:
-    """Return how many rows of a file went within the range; None: nobody knows without reading more."""
+    """Count a file's rows that were deleted within the range; None: only reading more can show that."""
     gone, gone_before = _gone(history, plan.end), _gone(history, plan.start - 1)
     if gone is None or gone_before is None:
         return None
@@ -346,7 +346,7 @@ def deleted(plan: ChangeFeedPlan, history: FileHistory) -> int | None:
 
 
 def _gone(history: FileHistory, at: int) -> int | None:
-    """Return how many rows a file had lost at a snapshot, by delete files and in the catalog."""
+    """Count a file's rows deleted up to a snapshot, in delete files and in the catalog; None: unknown."""
     counts = [0]
     for one in history.delete_files:
         if one.begin_snapshot > at:

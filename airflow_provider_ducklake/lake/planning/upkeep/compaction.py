@@ -1,4 +1,4 @@
-"""Which files become one: bins of adjacent files, and what is known of the file made from each.
+"""Group adjacent files into bins that become one file each, and derive the facts about that file.
 
 *Source:* the reference's ``ducklake_merge_adjacent_files`` and ``ducklake_rewrite_data_files``
 (docs/sources.md, maintenance). It goes by schema versions, where ours are the table's columns: a version that
@@ -45,7 +45,7 @@ class MergeRule:
 
     Files of at least ``min_file_size`` and below ``max_file_size`` (None: the target), added before the
     snapshot ``before`` (None: any). At most ``max_input_files`` are read and ``max_output_files`` made.
-    ``target_file_size`` None: the table's option, which is known when bins are planned.
+    ``target_file_size`` None: the table's option, which is read when bins are planned.
     """
 
     target_file_size: int | None = None
@@ -76,7 +76,7 @@ class MergeRule:
         return self.max_file_size or self.target_file_size
 
     def takes(self, file: LiveDataFile) -> bool:
-        """Whether the file is of the size and age that is asked for."""
+        """Return True if the file is of the size and age that is asked for."""
         if self.before is not None and max(file.begin_snapshot, file.partial_max or 0) >= self.before:
             return False
         is_small = self.size_limit is None or file.file_size_bytes < self.size_limit
@@ -85,9 +85,9 @@ class MergeRule:
 
 @dataclass(frozen=True, slots=True)
 class RewriteRule:
-    """Which files to rewrite: those that have lost a share of ``delete_threshold`` of their rows, or more.
+    """Which files to rewrite: those that have lost at least the fraction ``delete_threshold`` of their rows.
 
-    0 means any row, None the table's option ``rewrite_delete_threshold``, which is known when bins are
+    0 means any row, None the table's option ``rewrite_delete_threshold``, which is read when bins are
     planned. The rest is as in ``MergeRule``.
     """
 
@@ -105,7 +105,7 @@ class RewriteRule:
                 raise InvalidInputError(f"{name}={value}: give 1 or more.")
 
     def takes(self, file: LiveDataFile, mark_count: int) -> bool:
-        """Whether the file has lost so many rows."""
+        """Return True if the file has lost so many rows."""
         assert self.delete_threshold is not None
         lost = mark_count + (file.delete_file.delete_count if file.delete_file is not None else 0)
         return 0 < lost >= self.delete_threshold * file.record_count
@@ -289,7 +289,7 @@ class LayoutToFlush:
 
 @dataclass(frozen=True, slots=True)
 class FlushPlan:
-    """What the catalog holds of a table's rows, as the table's snapshot has it.
+    """The inlined rows and deletes of a table, at the table's snapshot.
 
     ``marks`` are the deletes of ``files`` in the catalog: positions, with the snapshots that deleted them.
     """
@@ -325,7 +325,7 @@ class FlushPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to flush."""
+        """Return True if there is nothing to flush."""
         return not (self.row_count or self.mark_count)
 
 
@@ -333,7 +333,7 @@ class FlushPlan:
 class FlushResult:
     """What a flush did with one table, or with a dry run would do: then no files are counted.
 
-    ``row_count`` rows left the catalog, of which ``ended_count`` are none of the newest snapshot's;
+    ``row_count`` rows left the catalog, ``ended_count`` of them are not in the newest snapshot;
     ``delete_count`` deletes of rows in data files did. ``snapshot_id`` is None where nothing was committed.
     """
 
@@ -348,7 +348,7 @@ class FlushResult:
 
 
 def plan_layout(table: TableSnapshot, layout: LayoutToFlush, directory: str) -> WritePlan:
-    """Return how the rows of an inlined table are to be written: with its columns, by today's options."""
+    """Plan the write of an inlined table's rows: with its columns, by the current options."""
     spec = layout.partition_spec
     return WritePlan(
         table=str(table.name),

@@ -50,13 +50,13 @@ class StoredFile:
 
     @property
     def is_ours_by_kind(self) -> bool:
-        """Whether lakes write such files: Parquet and Puffin, and whatever lies in the directory of a job."""
+        """Return True if lakes write such files: Parquet, Puffin, and all in the directory of a job."""
         last = self.name.rpartition("/")[2]
         return bool(_LEFT_BEHIND.fullmatch(last) or _JOB_DIRECTORY.search(self.name))
 
     @property
     def is_mark(self) -> bool:
-        """Whether a lake has left it to show that it keeps its files there."""
+        """Return True if a lake has left it to show that it keeps its files there."""
         return self.name.rpartition("/")[2].startswith(MARK)
 
 
@@ -75,7 +75,7 @@ class LakeFiles:
     jobs: frozenset[str] = frozenset()
 
     def add(self, path: str, data_path_key: str, *, is_full: bool = True) -> None:
-        """Note a file that the lake names."""
+        """Add a file that the lake names."""
         key = path_key(path)
         self.keys.add(key)
         if not is_full or not key.startswith(data_path_key):
@@ -84,7 +84,7 @@ class LakeFiles:
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Files that nobody names, and how many others are left alone: too young, or of jobs under way.
+    """Files that no row names, and how many others are left alone: too young, or of jobs under way.
 
     ``other_marks`` are the marks of other lakes.
     """
@@ -122,7 +122,7 @@ def find_orphans(
 
 
 def foreign_evidence(orphans: Orphans, lake: LakeFiles) -> str | None:
-    """Return what speaks for it that some of the files are another lake's; None: nothing does."""
+    """Explain why some of the files may be another lake's; None: there is no sign of it."""
     strange = [one for one in orphans.files if one.ids and not one.ids & lake.jobs]
     unknown = Counter(
         one.path.rpartition("/")[0] + "/" for one in strange if not _in_known_directory(one, lake)
@@ -158,7 +158,7 @@ def _in_known_directory(file: StoredFile, lake: LakeFiles) -> bool:
 # a moment ahead of ours counts as now.
 
 
-MIN_RETENTION = timedelta(hours=24)  # what operators keep unless they are told otherwise
+MIN_RETENTION = timedelta(hours=24)  # the operators' default
 NO_FLOOR = timedelta(0)
 _TOLERANCE = timedelta(minutes=5)  # between two clocks
 
@@ -197,7 +197,7 @@ def cut_off(older_than: datetime | timedelta, now: datetime, floor: timedelta) -
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRule:
-    """What a user asked for; times are aware. At least one of the first three is given, not the first two.
+    """The user's arguments; times are aware. At least one of the first three is given, not the first two.
 
     Never expired: the newest ``keep_last``, the ids in ``keep``, those whose author or message matches a
     pattern (``release-*``), what is younger than ``min_retention``, and what is tagged.
@@ -227,11 +227,11 @@ class ExpiryRule:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether authors and messages have to be looked at."""
+        """Return True if authors and messages are needed."""
         return self.keep_author is not None or self.keep_message is not None
 
     def pins(self, author: str | None, message: str | None) -> bool:
-        """Whether a snapshot is kept for what it says of itself."""
+        """Return True if a snapshot is kept for its author or message."""
         return _matches(author, self.keep_author) or _matches(message, self.keep_message)
 
 
@@ -250,7 +250,7 @@ class ExpiryPlan:
 def without_tagged(
     chosen: Sequence[Snapshot], rule: ExpiryRule, tags: Mapping[int, Sequence[str]]
 ) -> ExpiryPlan:
-    """Return what of the chosen snapshots expires; ``tags`` are the names of tags by snapshot."""
+    """Leave tagged snapshots out of the chosen ones; ``tags`` are the names of tags by snapshot."""
     tagged = tuple(one for one in chosen if one.id in tags)
     if tagged and rule.snapshots is not None:
         raise SnapshotTaggedError([f"{one.id} ({', '.join(map(repr, tags[one.id]))})" for one in tagged])
@@ -315,6 +315,6 @@ def holes(kept: Sequence[int], gone: Collection[int]) -> Iterator[Hole]:
 
 
 def is_reachable(begin: int, end: int | None, kept: Sequence[int]) -> bool:
-    """Whether one of the kept snapshots, ascending, sees what lived from ``begin`` up to before ``end``."""
+    """Return True if one of the kept snapshots, ascending, lies from ``begin`` up to before ``end``."""
     place = bisect_left(kept, begin)
     return end is None or (place < len(kept) and kept[place] < end)

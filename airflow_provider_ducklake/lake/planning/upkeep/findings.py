@@ -1,4 +1,4 @@
-"""What is wrong with a lake: findings, each of a kind that has a code and a remedy.
+"""What is wrong with a lake: findings, each with a code and a remedy.
 
 *Source:* the invariants that the reference relies on (docs/sources.md, known faults).
 """
@@ -199,7 +199,7 @@ MENDABLE = frozenset(code for code in FindingCode if code.remedy.startswith(_REP
 class Finding:
     """Something wrong: a sentence that names it, and ids that programs find it by.
 
-    ``objects`` are such as ``{"table_id": 2, "data_file_id": 7}``, with what a repair needs to know.
+    ``objects`` are such as ``{"table_id": 2, "data_file_id": 7}``, with what a repair needs.
     """
 
     code: FindingCode
@@ -208,12 +208,12 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """What can be done about it."""
+        """The remedy."""
         return self.code.remedy
 
     @property
     def is_note(self) -> bool:
-        """Whether it is only worth knowing: the format allows it."""
+        """Return True if it is only a note: the format allows it."""
         return self.code in NOTES
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ def versions_of_tables(
     """Return the rows (begin snapshot, schema version, table) of ``ducklake_schema_versions``, sorted.
 
     ``changed`` are tables with the snapshots that created or changed them; ``versions`` the snapshots by
-    which the lake's schema versions began, ascending. One that has expired gets the next version known.
+    which the lake's schema versions began, ascending. An expired one gets the next version that is left.
 
     >>> versions_of_tables([(1, 1), (1, 4), (2, 4), (2, 7)], [(1, 1), (4, 2), (9, 4)])
     [(1, 1, 1), (4, 2, 1), (4, 2, 2), (7, 4, 2)]
@@ -38,7 +38,7 @@ def versions_of_tables(
 
 
 def snapshot_counts(text: str, record_count: int, file: str) -> tuple[tuple[int, int], ...]:
-    """Return what older catalogs say of a merged file: snapshots, each with the number of rows up to it.
+    """Parse a merged file's ``partial_file_info``: snapshots, each with the number of rows up to it.
 
     >>> snapshot_counts("3:2|4:3", 3, "a.parquet")
     ((3, 2), (4, 3))
@@ -89,7 +89,7 @@ class Renames:
 def renamed_columns(
     table: str, of: str, columns: Sequence[str] | None, old: Sequence[str], new: Sequence[str]
 ) -> Renames:
-    """Return which of a catalog table's first columns get other names; those that have them already stay.
+    """Plan new names for a catalog table's first columns; those that have them already stay.
 
     ``columns`` is None where there is no such table; ``of`` is the user's table whose rows it holds.
 
@@ -128,8 +128,8 @@ def missing_schema_versions(
     """Return rows (begin snapshot, schema version, table) that tables for inlined rows need and lack.
 
     ``snapshots`` are ids with schema versions, ascending; ``registered`` tables with the schema versions that
-    have a table for inlined rows; ``known`` the rows that are there. The snapshot by which a version began
-    is known while the one before it exists. A table with one version needs no second row.
+    have a table for inlined rows; ``known`` the rows that are there. The first snapshot of a version
+    can be found while the one before it exists. A table with one version needs no second row.
 
     >>> missing_schema_versions([(1, 1), (2, 1), (3, 3)], [(7, 2), (8, 2)], [(1, 0, 7), (2, 1, 7), (1, 1, 8)])
     [(3, 2, 7)]
@@ -170,7 +170,7 @@ def lost_defaults(
 
 
 def misspelled_bounds(columns: Iterable[tuple[int, int, str]]) -> list[tuple[int, int]]:
-    """Return the columns (table, column) whose bounds may be spelled as an earlier type of theirs has it.
+    """Return the columns (table, column) whose bounds may be spelled in the way of an earlier type of theirs.
 
     ``columns`` are tables and columns with each type that they had. A whole number is spelled alike in all
     types of whole numbers, and a decimal in all of decimals.

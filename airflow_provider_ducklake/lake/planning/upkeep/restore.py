@@ -1,7 +1,7 @@
 """Pure rules for restoring a table, from its older and its current snapshot.
 
 Nothing that was registered is registered again: a path has one row for ever, since the reference schedules
-the file of a row that nobody reaches, whatever other rows name it (observed on 1.5.5). So what is there no
+the file of an unreachable row even if other rows name it (observed on 1.5.5). So what is there no
 more comes back in new files; see ADR 0015.
 """
 
@@ -73,7 +73,7 @@ class FileComparison:
 
 @dataclass(frozen=True, slots=True)
 class FileLook:
-    """What was found in a file that was there then.
+    """The findings in a file of the target snapshot.
 
     ``returning`` counts rows that it had then and has not now, ``later`` are positions of rows that it has
     now and had not then. ``is_plain``: all its rows were there then, and none says its snapshot.
@@ -87,7 +87,7 @@ class FileLook:
 
 @dataclass(frozen=True, slots=True)
 class FileActions:
-    """What becomes of the data files of a table.
+    """The actions on the data files of a table.
 
     ``copied`` files get a copy under another name; of ``rewritten`` ones the rows that return are written
     again, ``returning`` many; ``shortened`` ones lose rows that came since. ``ended`` files go with all rows.
@@ -102,7 +102,7 @@ class FileActions:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the files are what they were."""
+        """Return True if the files match the target snapshot."""
         return not (self.ended or self.copied or self.rewritten or self.shortened)
 
 
@@ -112,7 +112,7 @@ def compare_files(
     marks_then: Mapping[DataFileId, Sequence[int]],
     marks_now: Mapping[DataFileId, Sequence[int]],
 ) -> FileComparison:
-    """Return which files of a table are the same then and now, by what the catalog says of them.
+    """Compare the files of a table at the target snapshot with those of now, by their rows in the catalog.
 
     Marks are positions of rows that were deleted in the catalog, ascending.
     """
@@ -132,7 +132,7 @@ def compare_files(
 
 
 def _is_same(file: LiveDataFile, now: LiveDataFile, then: TableSnapshot) -> bool:
-    """Whether both have the same rows; a delete file with an id of that snapshot has no later positions."""
+    """Return True if both have the same rows: a delete file as old as the snapshot has no later rows."""
     deletes = [one.id for one in (*file.older_delete_files, *filter(None, [file.delete_file]))]
     still = [one.id for one in (*now.older_delete_files, *filter(None, [now.delete_file]))]
     is_old = all(one < then.snapshot.next_file_id for one in deletes)
@@ -140,12 +140,12 @@ def _is_same(file: LiveDataFile, now: LiveDataFile, then: TableSnapshot) -> bool
 
 
 def has_later_rows(file: LiveDataFile, snapshot_id: SnapshotId) -> bool:
-    """Whether some rows of a file came after a snapshot that has the file: it was merged or flushed since."""
+    """Return True if a file has rows from after the snapshot: it was merged or flushed since."""
     return file.partial_max is not None and file.partial_max > snapshot_id
 
 
 def plan_files(compared: FileComparison, looks: Iterable[FileLook]) -> FileActions:
-    """Return what becomes of the files; ``looks`` are those into the doubtful ones."""
+    """Decide for each file: keep, end, copy or rewrite; ``looks`` are the contents of the unclear ones."""
     kept, ended, copied, rewritten = [*compared.kept], [*compared.added], [], []
     shortened: dict[DataFileId, Positions] = {}
     returning = 0
@@ -172,7 +172,7 @@ def _is_much(look: FileLook) -> bool:
 
 
 def _rows_left(look: FileLook) -> int:
-    """Return how many rows a plain file still has: they come along with its copy."""
+    """Count the rows that a plain file still has: they come along with its copy."""
     return look.pair.then.record_count - look.returning
 
 
@@ -215,7 +215,7 @@ def outdated_columns(
 
 
 def check_writable(table: TableSnapshot) -> None:
-    """Refuse a table of which rows would have to be rewritten, and cannot be."""
+    """Refuse a table whose rows would have to be rewritten, and cannot be."""
     for column in table.schema.walk():
         if not column.type.facts.rewritable:
             raise UnsupportedFeatureError(
@@ -261,7 +261,7 @@ class TableRestoration:
     def of(
         cls, table: TableSnapshot, action: RestoreAction, files: FileActions, inlined: Iterable[RestoredRows]
     ) -> TableRestoration:
-        """Return what becomes of the rows of a table."""
+        """Summarize the plan of a table."""
         parts = list(inlined)
         return cls(
             str(table.name),
@@ -326,7 +326,7 @@ def _described_columns(change: ChangeColumns, now: TableSnapshot | None) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """How far a table has counted: its next row id, and the largest id that a column of it ever had."""
+    """A table's counters: its next row id, and the largest id that a column of it ever had."""
 
     next_row_id: int
     last_column_id: ColumnId
@@ -380,7 +380,7 @@ def in_own_partitions(files: FileActions, spec: PartitionSpec | None) -> FileAct
 
 
 def without_bounds(file: LiveDataFile, columns: Collection[ColumnId]) -> LiveDataFile:
-    """Return a file without bounds of columns: nobody could tell any more that they are of other types."""
+    """Return a file without bounds of columns: their former types would no longer be recorded."""
     stats = {
         one: replace(known, min_value=None, max_value=None) if one in columns else known
         for one, known in file.column_stats.items()

@@ -111,7 +111,7 @@ def _common_decimal(old: DuckLakeType, new: DuckLakeType) -> DecimalType | None:
 
 
 def _same_values(old: DuckLakeType, new: DuckLakeType) -> bool:
-    """Whether the partition values of a column, buckets too, are the same for both types."""
+    """Return True if the partition values of a column, buckets too, are the same for both types."""
     integers = old.facts.kind is new.facts.kind is Kind.INTEGER
     return integers and old.facts.signed == new.facts.signed
 
@@ -148,7 +148,7 @@ def _extends(table: TableSnapshot, result: WriteResult, next_column_id: int) -> 
 
 
 def _continues(before: Column, after: Column) -> bool:
-    """Whether a column may have become another by evolution; their fields are looked at by themselves."""
+    """Return True if a column may have become another by evolution; fields are compared separately."""
     if (before.name, before.nullable) != (after.name, after.nullable):
         return False
     if before.children:

@@ -1,8 +1,8 @@
 """Which data files new rows replace: those of the same partitions.
 
 A file belongs to a partition as a whole, to none of them, or may hold rows of one and of others. Its own
-partition values tell, by whichever keys it was written, else its statistics. Year, month, day and hour of a
-timestamptz do not tell: each writer takes them in the time zone of its session. There the file's bounds
+partition values decide, by whichever keys it was written, else its statistics. Year, month, day and hour of a
+timestamptz do not count: each writer takes them in the time zone of its session. There the file's bounds
 decide, in UTC.
 """
 
@@ -50,7 +50,7 @@ PartitionValues: TypeAlias = "tuple[str | None, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Files of which all rows are replaced, and those of which perhaps some are."""
+    """Files whose rows are all replaced, and files that may have replaced rows."""
 
     whole: tuple[LiveDataFile, ...]
     partly: tuple[LiveDataFile, ...]
@@ -77,11 +77,11 @@ class Partitions:
         )
 
     def may_hold(self, file: LiveDataFile) -> bool:
-        """Whether a file may hold rows of one of the partitions."""
+        """Return True if a file may hold rows of one of the partitions."""
         return self._holds(file) is not False
 
     def _holds(self, file: LiveDataFile) -> bool | None:
-        """Whether a file's rows are those of one of the partitions; None: some may be."""
+        """Return True if a file's rows are those of one of the partitions; None: some may be."""
         spec = None if file.partition_id is None else self.specs.get(file.partition_id)
         if spec is not None and len(spec.fields) != len(file.partition_values):
             spec = None
@@ -121,7 +121,7 @@ class Partitions:
     def _fits(
         self, file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField, text: str | None
     ) -> bool | None:
-        """Whether all rows of a file have that value of a key; None: some may."""
+        """Return True if all rows of a file have that value of a key; None: some may."""
         type_ = self.types[field.column_id]
         said = _said_by_values(file, spec, field, type_, text)
         if said is not None:
@@ -141,7 +141,7 @@ class Partitions:
         return frozenset(self._key(values) for values in self.wanted)
 
     def _key(self, values: PartitionValues) -> tuple[OrderKey, ...] | None:
-        """Return what is the same for the same values, however they are spelled; None: unreadable."""
+        """Return a key that is equal for equal values, however they are spelled; None: unreadable."""
         pairs = zip(self.fields, values, strict=True)
         try:
             return tuple(_comparable(field, self.types[field.column_id], text) for field, text in pairs)
@@ -154,7 +154,7 @@ class Partitions:
 
     @cached_property
     def _any(self) -> Predicate:
-        """What rows of all these partitions have in common: one of their values in each identity key."""
+        """The filter for rows of all these partitions: one of their values in each identity key."""
         return AllOf(tuple(self._conditions()))
 
     def _conditions(self) -> Iterator[Predicate]:
@@ -169,7 +169,7 @@ class Partitions:
 def _calendar_values(
     file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField, type_: DuckLakeType
 ) -> frozenset[str | None] | None:
-    """Return all values of year, month, day or hour that rows of a file can have; None: nobody knows."""
+    """List all values of year, month, day or hour that rows of a file can have; None: unknown."""
     if _has_no_calendar(file, spec, field):
         return frozenset({None})
     known = list(evidence(file, field.column_id, type_, spec))
@@ -184,7 +184,7 @@ def _calendar_values(
 
 
 def _has_no_calendar(file: LiveDataFile, spec: PartitionSpec | None, field: PartitionField) -> bool:
-    """Whether all values are NULL or infinite, of which no writer has a year, month, day or hour."""
+    """Return True if all values are NULL or infinite: no writer gives these a year, month, day or hour."""
     pairs = () if spec is None else zip(spec.fields, file.partition_values, strict=True)
     return any(
         own.column_id == field.column_id and own.transform.kind in OF_TIMES and text is None
@@ -199,7 +199,7 @@ def _said_by_values(
     type_: DuckLakeType,
     text: str | None,
 ) -> bool | None:
-    """Return what a file's own partition values say of a key of all its rows; None: nothing."""
+    """Decide by a file's own partition values if all its rows have a value of a key; None: undecided."""
     for own, value in () if spec is None else zip(spec.fields, file.partition_values, strict=True):
         if own.column_id == field.column_id:
             try:
@@ -227,7 +227,7 @@ def _same(
 
 
 def _comparable(field: PartitionField, type_: DuckLakeType, text: str | None) -> OrderKey:
-    """Return what is equal for two texts of one value: floats may have been rounded to 32 bits before."""
+    """Return a key that is equal for two texts of one value: floats may have been rounded to 32 bits."""
     if text is None:
         return None
     if field.transform.kind is not TransformKind.IDENTITY:
@@ -239,7 +239,7 @@ def _comparable(field: PartitionField, type_: DuckLakeType, text: str | None) ->
 
 
 def _condition(field: PartitionField, type_: DuckLakeType, text: str | None) -> Predicate | None:
-    """Return what is true for the rows with that value of a key; None: no filter says it."""
+    """Build the filter for rows with that value of a key; None: no filter can express it."""
     column_id = field.column_id
     match field.transform.kind:
         case TransformKind.IDENTITY if text is None:
@@ -266,13 +266,13 @@ class RowScope:
 
     @cached_property
     def column_ids(self) -> frozenset[ColumnId]:
-        """The columns whose statistics tell whether a file may hold such rows."""
+        """The columns whose statistics decide whether a file may hold such rows."""
         if self.partitions is not None:
             return frozenset(field.column_id for field in self.partitions.fields)
         return frozenset(column_ids(self.where))
 
     def may_hold(self, file: LiveDataFile, specs: Mapping[PartitionId, PartitionSpec]) -> bool:
-        """Whether a file may hold such rows, deleted ones too; ``specs`` are all that the table ever had."""
+        """Return True if a file may hold such rows, even deleted; ``specs`` are all that the table had."""
         if self.partitions is not None:
             return self.partitions.may_hold(file)
         types = {column.id: column.type for column in self.table.schema.walk()}

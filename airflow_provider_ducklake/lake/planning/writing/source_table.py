@@ -115,7 +115,7 @@ def new_partitioning(source: SourceTable, keys: Mapping[ColumnId, FieldKey]) -> 
 
 
 def matched(source: SourceTable, schema: TableSchema, table: str) -> dict[ColumnId, SourceColumn]:
-    """Return which column of the source each column and nested field of a table is, by name."""
+    """Map each column and nested field of a table to the column of the source with its name."""
     differences: list[str] = []
     found = dict(_pairs(source.columns, schema.columns, "", differences))
     if differences:
@@ -159,7 +159,7 @@ def _pair(
 
 
 def _fits(found: DuckLakeType, wanted: DuckLakeType) -> bool:
-    """Whether files of a type may be read as another; what each file has is looked at later.
+    """Return True if files of a type may be read as another; what each file has is looked at later.
 
     An instant may be a time without zone in files of Spark's (INT96), and DuckDB reads it as that.
     """
@@ -197,7 +197,7 @@ _IDENTICAL = frozenset({Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kin
 
 
 def has_identity(type_: DuckLakeType) -> bool:
-    """Whether the value of an identity partition can be taken from metadata."""
+    """Return True if the value of an identity partition can be taken from metadata."""
     return type_.facts.kind in _IDENTICAL
 
 
@@ -221,7 +221,7 @@ def transforms_of(word: str, type_: DuckLakeType) -> tuple[Transform, ...]:
 
 
 def _is_hashed_alike(type_: DuckLakeType) -> bool:
-    """Whether both formats have the same buckets: Iceberg hashes decimals as bytes, nanos as micros."""
+    """Return True if both formats have equal buckets: Iceberg hashes decimals as bytes, nanos as micros."""
     row = type_.facts
     if row.kind is Kind.TIMESTAMP and row.per_second != _MICROSECONDS:
         return False

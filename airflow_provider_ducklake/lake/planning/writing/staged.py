@@ -1,4 +1,4 @@
-"""Writes and batches that wait for their commit, and the changes by which several become one snapshot."""
+"""Writes and batches that wait for their commit, and the changes that commit several as one snapshot."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_SCHEMA_YET, _NO_TABLE_YET, _NO_FILE_YET = SchemaId(-1), TableId(-1), DataFil
 
 @dataclass(frozen=True, slots=True)
 class StagedWrite:
-    """What a job wrote into its ``directory`` for ``target``, and nobody has committed."""
+    """Files of a job in its ``directory``, written for ``target`` and not committed yet."""
 
     job_id: str
     directory: str
@@ -66,7 +66,7 @@ def plan_stages(
     """Yield the changes of each write with the snapshot they are planned on.
 
     Writes that create one table, with the same columns and partitioning, create it together. ``made_since``
-    are tables that others created meanwhile: they take the rows if they have the same columns.
+    are tables that others created in the meantime: they take the rows if they have the same columns.
     """
     _refuse_twice(staged)
     creators: dict[FoldedName, tuple[StagedWrite, NewTableRef]] = {}

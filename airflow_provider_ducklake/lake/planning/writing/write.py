@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.transaction.changes import Change, RowPositions, SchemaRef
 
 
-# Ours where nobody set the option: smaller files for less work than the format's snappy and V1.
+# Our defaults where the option is not set: smaller files for less work than the format's snappy and V1.
 DEFAULT_COMPRESSION = "zstd"
 DEFAULT_PAGE_VERSION = "V2"
 DEFAULT_ROW_GROUP_BYTES = 128 * 2**20
@@ -52,11 +52,11 @@ DEFAULT_ROW_GROUP_BYTES = 128 * 2**20
 class ParquetSettings:
     """How data files are to be written. ``page_version`` is ``V1`` or ``V2``; sizes in bytes or rows.
 
-    ``row_group_is_given`` says that the lake's options name the rows of a row group. Where they do not,
+    ``row_group_is_given``: the lake's options set the rows of a row group. If they do not,
     Spark's own writer goes by bytes: row groups as small as the format's default cost it a sixth more time.
     ``row_group_bytes`` limits a row group's size in memory besides, by default as Spark's own writer does.
     Where it ``gathers_rows``, rows of several tasks are brought into one file up to the target size; else
-    each task writes files of its own. ``key_bytes`` is the length of the files' keys; 0: there are none.
+    each task writes separate files. ``key_bytes`` is the length of the files' keys; 0: there are none.
     """
 
     compression: str = DEFAULT_COMPRESSION
@@ -98,7 +98,7 @@ class RowOrder:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What a job may do to a table's columns where those that come in do not fit.
+    """What a job may change in a table's columns if the new rows' columns do not fit.
 
     It adds columns and fields, numbered from ``next_column_id``, which the table never had; with ``widens``
     it widens types, but of the columns ``fixed``. The table's ``options`` say which names columns may have.
@@ -133,7 +133,7 @@ class WritePlan:
 
     @property
     def target(self) -> TableSchema:
-        """The columns of the files, once they are known."""
+        """The columns of the files; only after they are set."""
         assert self.schema is not None
         return self.schema
 
@@ -144,7 +144,7 @@ class WritePlan:
 
     @property
     def prefix(self) -> str:
-        """What the names of the job's files begin with where others write as well."""
+        """The prefix of the job's file names in folders where others write as well."""
         return self.directory[len(self.root) :].partition("/")[0] + "-"
 
     def partition_folder(self, values: Sequence[str | None]) -> str | None:
@@ -294,7 +294,7 @@ def append_to_existing(
 
 
 def same_columns(left: TableSchema, right: TableSchema) -> bool:
-    """Whether files of one fit the other: same names, types, nullability and field ids."""
+    """Return True if files of one fit the other: same names, types, nullability and field ids."""
     shapes = [
         [(column.id, column.name, column.type, column.nullable) for column in schema.walk()]
         for schema in (left, right)
@@ -309,7 +309,7 @@ def placed_below(root: str, result: WriteResult) -> tuple[DataFile, ...]:
 
 # What the files of a job are for, as recorded in the catalog before the job writes.
 #
-# A job's documents lie where others may write too. So whoever takes its files says what it takes them for,
+# A job's documents lie where others may write too. So the reader of its files declares their purpose,
 # and the catalog's note has to say the same: a staged write, a batch of a stream, a compaction, or a plain
 # write.
 
@@ -328,17 +328,17 @@ class JobTarget:
 
 
 def target_of_stream(table: TableSnapshot, checkpoint: str) -> JobTarget:
-    """Return what a job stages batches for: the table may be renamed, the checkpoint be spelled otherwise."""
+    """Return the target of a stream's batches: free of the table's name and the checkpoint's spelling."""
     return _of_table(table, {"kind": "stream", "checkpoint": path_key(checkpoint)})
 
 
 def target_of_compaction(table: TableSnapshot) -> JobTarget:
-    """Return what a job compacts files for."""
+    """Return the target of a compaction of a table."""
     return _of_table(table, {"kind": "compaction"})
 
 
 def target_of_write(directory: str) -> JobTarget:
-    """Return what a job writes for whose task commits the files itself: nobody else takes them."""
+    """Return the target of a write whose task commits the files itself: no other task may take them."""
     return JobTarget(None, directory, digest({"kind": "write"}))
 
 
@@ -347,7 +347,7 @@ def _of_table(table: TableSnapshot, more: dict[str, str]) -> JobTarget:
 
 
 def digest(document: Any) -> str:  # noqa: ANN401 - JSON
-    """Return what tells a document from every other, however it is written."""
+    """Return a digest of a document's content, which does not depend on its formatting."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
@@ -428,10 +428,10 @@ class RowDeletes:
 
 
 def plan_row_deletes(losses: Iterable[FileLoss], *, mark_limit: int) -> RowDeletes:
-    """Return what becomes of each file that loses a row.
+    """Decide for each file that loses a row: end it, write a delete file, or inline the deletes.
 
     Up to ``mark_limit`` rows of a file go to the catalog; a file that has a delete file gets a new one. A
-    file with marks stays when its last row goes: the reference's change feed overlooks the end of such files.
+    file with inlined deletes stays when its last row goes: the reference's change feed misses its end.
     """
     ended, marked, in_delete_files = [], [], []
     for loss in losses:

@@ -84,7 +84,7 @@ SHARES = {scan.ScanPlan, scan.ChangeFeedPlan, compaction.Compaction}
 
 
 def _column(**fields: Any) -> schema.Column:  # noqa: ANN401
-    """Return a column of which the type is the catalog's word: what a nested one has are its children."""
+    """Build a column from the type's name in the catalog; the children of a nested one are its fields."""
     below = tuple(Field(child.name, child.type) for child in fields["children"])
     return schema.Column(**fields | {"type": with_children(fields["type"], below)})
 
@@ -228,7 +228,7 @@ def dumps(document: Json, version: int = FORMAT_VERSION) -> bytes:
 
 
 def loads(data: bytes, what: str, version: int = FORMAT_VERSION) -> Json:
-    """Return the document without its version, if it is one of ours and of the version that we know."""
+    """Parse a document and drop its version; refuse one that is not ours, or of another version."""
     try:
         document = json.loads(data, object_pairs_hook=_object_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -276,7 +276,7 @@ def decode(item: object, type_: Any) -> Any:
 
 @dataclass(slots=True)
 class Shared:
-    """What stands once in a document, however many of its values have it; they have its place here."""
+    """Values that a document stores once, even if it contains them often; others refer to their place."""
 
     items: list[Any] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)  # by id() of what is encoded
@@ -325,7 +325,7 @@ _PLAIN = {int: _integer, str: _string, bool: _flag, object: _same}
 
 @cache
 def coder(type_: Any) -> Coder:  # noqa: ANN401
-    """Return how values of the type are written and read."""
+    """Return the functions that write and read values of the type."""
     if type_ in _PLAIN:
         return Coder(_same, _PLAIN[type_], None if type_ is object else type_)
     if type_ in WRITTEN_AS:
@@ -398,7 +398,7 @@ def _object(class_: Any, tag: str | None = None) -> Coder:  # noqa: ANN401
 
 
 def _made(make: Callable[..., Any], item: object, /, *values: Any, **fields: Any) -> Any:  # noqa: ANN401
-    """Return a value that knows what it can be made of."""
+    """Construct a value; wrap errors of its own validation."""
     try:
         return make(*values, **fields)
     except DuckLakeError:
@@ -456,7 +456,7 @@ def _row(
 
 
 def _fit(values: list[Any], kinds: list[type | None], nullable: list[bool]) -> bool:
-    """Whether decoders would surely let plain values through: most are statistics, and there are many."""
+    """Return True if decoders would certainly pass values on: a shortcut for many statistics."""
     for value, kind, may_be_null in zip(values, kinds, nullable):  # noqa: B905 - as many as each other
         found = type(value)
         if found is not kind:

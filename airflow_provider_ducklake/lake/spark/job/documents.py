@@ -1,7 +1,7 @@
-"""The documents of a job: written, read, and what they may say, as they lie where others may write, too.
+"""The documents of a job: written, read and checked, as they lie where others may write, too.
 
 Whoever can write below the data path can change the rows of the lake, and no more than that: documents name
-files of their own job alone, tables that the catalog has noted for it, and columns without code of their own.
+files of their own job alone, tables that the catalog has recorded for it, and columns without code.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMES = re.compile(r"(?:part|deletes)-[0-9]{5,9}\.json")
 
 @contextmanager
 def reading(document: str) -> Iterator[None]:
-    """Turn what a document raises that lacks something, or has it in another form, into our error."""
+    """Translate the errors of a document that lacks a part, or has another form, into ours."""
     try:
         yield
     except DuckLakeError:
@@ -109,7 +109,7 @@ def checked_names(names: Iterable[object], document: str) -> list[str]:
 
 
 def is_document(name: str) -> bool:
-    """Whether a file is a part of a job's result by its name."""
+    """Return True if a file is a part of a job's result by its name."""
     return _NAMES.fullmatch(name) is not None
 
 
@@ -197,7 +197,7 @@ def _check_stats(stats: ColumnStats, type_: DuckLakeType | None, document: str) 
 
 
 def _is_text_of(value: str, type_: DuckLakeType) -> bool:
-    """Whether all readers take the text for a value of the type; Python's parsers take more texts."""
+    """Return True if all readers take the text for a value of the type; Python's parsers take more texts."""
     if type_.facts.kind in BYTES:
         return True
     try:
@@ -208,5 +208,5 @@ def _is_text_of(value: str, type_: DuckLakeType) -> bool:
 
 
 def digest_of_bytes(content: bytes) -> str:
-    """Return what tells a file from every other."""
+    """Return a digest of a file's content."""
     return hashlib.sha256(content).hexdigest()

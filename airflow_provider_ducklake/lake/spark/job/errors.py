@@ -28,14 +28,14 @@ _FRAMES = 5
 
 @cache
 def secret() -> str:
-    """Return what this driver's marks hold; a task is told by the driver."""
+    """Return the random key of this driver's marks; a task gets it from the driver."""
     return secrets.token_hex(8)
 
 
 def marked(
     message: str, class_: type[DuckLakeError] = InvalidInputError, of_driver: str | None = None
 ) -> str:
-    """Return the text that tells the driver the class of a task's error; that class takes one argument.
+    """Wrap a message so that the driver finds the class of a task's error; that class takes one argument.
 
     ``of_driver`` is the driver's secret; None: this is the driver.
     """
@@ -44,7 +44,7 @@ def marked(
 
 
 def marks() -> tuple[str, str]:
-    """Return what stands before and after the message of an ``InvalidInputError``."""
+    """Return the text before and after the message of an ``InvalidInputError``."""
     before, after = marked("\0").split("\0")
     return before, after
 
@@ -65,17 +65,17 @@ def typed(error: Exception) -> DuckLakeError:
 
 
 def cause_of(error: Exception) -> str | None:
-    """Return what Spark's error comes of in a sentence, with Spark's words; None where it is not known."""
+    """Explain the cause of Spark's error in a sentence, with Spark's words; None: unknown."""
     return told_by(java_exceptions(error), OF_EXCEPTIONS)
 
 
 def is_of_wide_rows(error: Exception) -> bool:
-    """Whether a batch of rows had more bytes than Arrow takes at once."""
+    """Return True if a batch of rows had more bytes than Arrow takes at once."""
     return told_by(java_exceptions(error), (TOO_WIDE,)) is not None
 
 
 def java_exceptions(error: Exception) -> list[str]:
-    """Return what each exception of Java behind an error says of itself, its causes last."""
+    """List the text of each Java exception behind an error, its causes last."""
     if type(error).__module__.startswith("pyspark.errors.exceptions.connect"):
         return _of_server(error)
     found: list[str] = []
@@ -102,7 +102,7 @@ def _throwables(error: Exception) -> Iterator[Any]:
 
 
 def is_of_spark(error: BaseException) -> bool:
-    """Whether Spark raised an error, in PySpark or through Py4J, and not a user's code."""
+    """Return True if Spark raised an error, in PySpark or through Py4J, and not a user's code."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
@@ -126,7 +126,7 @@ def _of_server(error: Any) -> list[str]:  # noqa: ANN401 - of Spark Connect, whi
 def _made(class_: type[DuckLakeError], message: str) -> DuckLakeError:
     try:
         return class_(message)
-    except TypeError:  # it is made of several things, which its message does not tell apart
+    except TypeError:  # it has several arguments, which its message alone does not give
         return SparkJobError.of_log(f"{class_.__name__}: {message}".replace("\n  ", "\n"))
 
 
@@ -140,6 +140,6 @@ _OUR_COLUMN = re.compile(r"(?:(?<=\[)|, )(?:`\w+`\.)?`_+ducklake_\w+`")
 
 
 def message_of(error: AnalysisException) -> str:
-    """Return what Spark says is wrong, in few words and without the columns that we add."""
+    """Shorten Spark's message: without the plan, the stack trace and the columns that we add."""
     text = _OUR_COLUMN.sub("", str(error).split("\nJVM stacktrace")[0].split(";\n")[0].strip())
     return f"{text}. Put strings in single quotes." if "[UNRESOLVED_COLUMN" in text else text

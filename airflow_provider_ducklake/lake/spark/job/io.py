@@ -95,19 +95,19 @@ _REQUEST_VERSION = 5  # of requests, which are read by the release that writes t
 
 
 def request_uri(directory: str) -> str:
-    """Return where the request of the job in ``directory`` lies: the job's only argument."""
+    """Return the URI of the request of the job in ``directory``: the job's only argument."""
     return directory + REQUEST
 
 
 def has_request(directory: str, storage_options: StorageOptions = None) -> bool:
-    """Whether the request of the job in ``directory`` is there: it is written whole, or not at all."""
+    """Return True if the request of the job in ``directory`` is there: it is written whole, or not at all."""
     return exists(request_uri(directory), storage_options)
 
 
 def write_request(
     request: JobRequest, storage_options: StorageOptions = None, *, is_sealed: bool = True
 ) -> str:
-    """Write the request (mode 0600 locally) and return its URI; sealed where this process knows how.
+    """Write the request (mode 0600 locally) and return its URI; sealed if this process has a key for it.
 
     Not ``is_sealed``: the job's driver could not open it.
     """
@@ -129,7 +129,7 @@ def _bytes_of(request: JobRequest) -> bytes:
 
 
 def request_digest(request: JobRequest) -> str:
-    """Return what tells the request from every other: a job refuses one that somebody has changed."""
+    """Compute the digest of the request: a job refuses a request that was changed."""
     return digest_of_bytes(_bytes_of(request))
 
 
@@ -207,7 +207,7 @@ def _write_parts(
 def write_error(request: JobRequest, error: DuckLakeError, storage_options: StorageOptions = None) -> None:
     """Write why the job failed, so that the operator can raise the same exception.
 
-    Nothing is written where the request is gone: the operator has given up and removed the directory.
+    Nothing is written if the request is gone: the operator has discarded the job and removed the directory.
     """
     if not has_request(request.directory, storage_options):
         return
@@ -216,14 +216,14 @@ def write_error(request: JobRequest, error: DuckLakeError, storage_options: Stor
 
 
 def read_results(request: JobRequest, storage_options: StorageOptions = None) -> tuple[WriteResult, ...]:
-    """Return what the job did, for each of the request's plans."""
+    """Read the job's results, one for each of the request's plans."""
     return _results_of(request, _done_of(request, storage_options), storage_options)
 
 
 def read_outcome(
     request: JobRequest, storage_options: StorageOptions = None
 ) -> tuple[WriteResult, ...] | RowChanges:
-    """Return what the job did, its row changes if it makes any, with the errors of ``read_results``."""
+    """Read the job's results, or its row changes if it makes any, with the errors of ``read_results``."""
     if isinstance(request.source, RowChangeSource | OverwriteSource):
         return read_row_changes(request, storage_options)
     return read_results(request, storage_options)
@@ -259,7 +259,7 @@ def _done_of(request: JobRequest, storage_options: StorageOptions) -> Done:
 
 
 def _read_done(directory: str, job_id: str, storage_options: StorageOptions) -> Done | None:
-    """Return what the job said when it was done; None where it was not."""
+    """Read the document that the job wrote at its end; None: there is none."""
     uri = directory + DONE
     document = read_json(uri, job_id, storage_options)
     if document is None:
@@ -329,7 +329,7 @@ def delete_job_files(request: JobRequest, storage_options: StorageOptions = None
 def _delete_job_files(directory: str, job_id: str, storage_options: StorageOptions) -> None:
     try:
         names = _names(directory, job_id, storage_options)
-    except (SparkJobError, UntrustedValueError):  # the document that would tell is damaged: by their names
+    except (SparkJobError, UntrustedValueError):  # the document that lists them is damaged: by their names
         names = [name for name in file_sizes(directory, storage_options) if is_document(name)]
     for name in [REQUEST, PACKAGE, ERROR, *names, DONE]:
         delete_file(directory + name, storage_options)
@@ -374,7 +374,7 @@ def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> 
 
 
 def stage_uri(directory: str) -> str:
-    """Return where the staged write of the job in ``directory`` lies."""
+    """Return the URI of the staged write of the job in ``directory``."""
     return directory + STAGE
 
 
@@ -390,7 +390,7 @@ def job_of_stage(uri: str) -> str:
 
 
 def target_of_stage(target: Target) -> JobTarget:
-    """Return what a write is staged for: all that its document says of the table."""
+    """Return the target of a staged write: all that its document has of the table."""
     table_id = None if isinstance(target, NewTable) else target.table_id
     return JobTarget(table_id, target.root, digest(encode(staged_target(target), StagedTarget)))
 
@@ -398,7 +398,7 @@ def target_of_stage(target: Target) -> JobTarget:
 def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
     """Return a staged write that is complete: all of its files are there, and as long as they were.
 
-    Whether it is for the table that its job was registered for is up to the caller, who knows the catalog.
+    The caller, who has the catalog, checks that it is for the table that its job was registered for.
     """
     directory, job_id = uri.removesuffix(STAGE), job_of_stage(uri)
     document = read_json(uri, job_id, storage_options)
@@ -502,7 +502,7 @@ class StreamOwner:
 
 
 def claim(checkpoint: str, owner: StreamOwner, storage_options: StorageOptions = None) -> None:
-    """Note whose checkpoint this is where nobody has."""
+    """Record the owner of a checkpoint that has none; refuse another owner."""
     uri = f"{checkpoint}ducklake/stream.json"
     if not exists(uri, storage_options):
         write_document(uri, owner, storage_options)
@@ -535,7 +535,7 @@ def query_id(checkpoint: str, storage_options: StorageOptions = None) -> str | N
 
 
 def record_uri(checkpoint: str, query_id: str, batch_id: int) -> str:
-    """Return where the record of a batch lies."""
+    """Return the URI of the record of a batch."""
     return f"{_folder(checkpoint, query_id)}{batch_id}.json"
 
 
@@ -609,7 +609,7 @@ _FOLDER = "bins/"
 
 
 def file_path(files: Bin, plan: WritePlan, source: CompactionSource) -> str:
-    """Return where the file of a bin is to lie: in the folder of its partition, if that has one by now."""
+    """Choose the path of a bin's file: in the folder of its partition, if its keys are the current ones."""
     staged = replace(plan, directory=directory_of(source))
     name = f"{uuid.uuid4().hex}.parquet"
     has_folder = files.partition_id == source.partition_id

@@ -1,4 +1,4 @@
-"""What a Spark job is asked to do: where its rows come from and the plan they are written by; never a secret.
+"""The request of a Spark job: the source of its rows and the plan to write them; never a secret.
 
 Imports neither pyspark nor pyarrow: operators build these values.
 """
@@ -52,7 +52,7 @@ class Dataset:
 
     @classmethod
     def of(cls, source: str | Mapping[str, object], name: str = "source") -> Dataset:
-        """Return the dataset for what a user gave: a path, or a mapping with the fields of this class.
+        """Build the dataset that a user gave as a path, or as a mapping with the fields of this class.
 
         A path without a known suffix (``.parquet``, ``.csv``, ``.json``, ``.orc``) is read as Parquet.
 
@@ -124,7 +124,7 @@ def check_login(path: object, name: str) -> None:
 
 
 def rendered_nothing(name: str, value: object) -> str:
-    """Return what is wrong with a source of which a template made nothing."""
+    """Describe the error of a source whose template rendered no value."""
     return (
         f"{name} is {value!r}: its template rendered no value. Check that the task it refers to returned a "
         "path, or give the template a default."
@@ -224,9 +224,9 @@ class StreamSource:
 class CompactionSource:
     """Files of a table, and which of them become one.
 
-    The new files lie in a directory named by ``staging_id``: they outlive the job, and are committed also
-    where it fails before it has made all of them. ``partition_id`` is that of the current partition keys,
-    by which the folders of the table are named.
+    The new files lie in a directory named by ``staging_id``: they outlive the job, and are committed even
+    if it fails before it has made all of them. ``partition_id`` is that of the current partition keys,
+    which name the folders of the table.
     """
 
     compaction: Compaction
@@ -244,7 +244,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What becomes of the rows for which its condition is the first that holds; None holds for all.
+    """The action on rows for which its condition is the first that holds; None holds for all.
 
     ``values`` are Spark SQL expressions by the column that takes them, or by the dotted path of a field in
     one. Columns that are not named stay as they are, or take their defaults in a new row. None: all columns
@@ -283,12 +283,12 @@ class RowChangeSource:
 
 
 def condition_of(clause: Clause, changes: RowChangeSource) -> str:
-    """Return what errors call the clause's condition."""
+    """Name the clause's condition for an error."""
     return "where" if changes.source is None else f"The condition of {_called(clause)}"
 
 
 def value_of(clause: Clause) -> str:
-    """Return what errors call one of the clause's values."""
+    """Name a value of the clause for an error."""
     return f"A value of {_called(clause)}"
 
 
@@ -347,7 +347,7 @@ def source_of(
 
 
 def check_view_names(names: Iterable[str]) -> None:
-    """Refuse sources that a query cannot tell apart: Spark ignores the case of a view's name."""
+    """Refuse sources with equal names: Spark ignores the case of a view's name."""
     known: dict[str, str] = {}
     for name in names:
         other = known.setdefault(name.lower(), name)
@@ -427,7 +427,7 @@ class JobRequest:
 
 
 def found_rows(request: JobRequest, done: RowChanges) -> FoundRows:
-    """Return what a job found of the rows to be replaced."""
+    """Collect the files that a job searched for rows to be replaced, and the rows it found."""
     source = request.source
     assert isinstance(source, OverwriteSource)
     return FoundRows(frozenset(file.id for file in source.replaced.target.files), done.deletes)

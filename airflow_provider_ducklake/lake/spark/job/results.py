@@ -126,7 +126,7 @@ class Stage:
 
     @classmethod
     def of(cls, staged: StagedWrite) -> Stage:
-        """Return what is written down of a staged write."""
+        """Build the document of a staged write."""
         return cls(staged.job_id, staged.directory, staged.verb, staged_target(staged.target))
 
     def staged(self, result: WriteResult) -> StagedWrite:
@@ -136,7 +136,7 @@ class Stage:
 
 
 def staged_target(target: Target) -> StagedTarget:
-    """Return what is written down of the table of a staged write."""
+    """Build the part of a staged write's document that identifies its table."""
     if isinstance(target, NewTable):
         return target
     return ExistingTable(

@@ -144,7 +144,7 @@ class _AlikeBins:
         return sum(row["rows"] for row in done)
 
     def _plan_as_named_now(self) -> WritePlan:
-        """Return the plan with the columns under the names that its order of rows knows them by.
+        """Return the plan with the column names that its row order uses.
 
         Those gone since have none of these names; one that came later has one value in all rows.
         """

@@ -51,7 +51,7 @@ def run_here(
 
 @contextmanager
 def options_given(spark: SparkSession, storage_options: Mapping[str, Any]) -> Iterator[None]:
-    """Have this process and Python tasks know the storage options; no setting shows them."""
+    """Pass the storage options to this process and to Python tasks; no setting shows them."""
     variables = as_environment(storage_options)
     if not variables:
         yield

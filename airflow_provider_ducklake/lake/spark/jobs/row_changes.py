@@ -231,7 +231,7 @@ def _of_table(file: DataFile, *, has_row_ids: bool) -> DataFile:
 
 
 def overwrite(spark: SparkSession, request: JobRequest) -> RowChanges:
-    """Return where the rows are that go, and the files of those that come."""
+    """Find the rows to replace, and write the files of the new ones."""
     source = request.source
     assert isinstance(source, OverwriteSource)
     *_, plan = request.plans

@@ -48,8 +48,8 @@ _VERBS: dict[str, Callable[[SparkSession, JobRequest], tuple[WriteResult, ...] |
 def main(arguments: Sequence[str]) -> int:
     """Run the job whose request lies at the first argument; return the process's exit code.
 
-    The second one is the request's digest: the place where it lies may be one where others write. A third is
-    the file with the key by which it is sealed.
+    The second one is the request's digest, since others may be able to write there. A third is the file with
+    the key that seals it.
     """
     _start_logging()
     uri, digest, *key_file = arguments
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     try:
         outcome = _run(request)
-    except Exception as error:  # whatever it is, the operator is to know
+    except Exception as error:  # whatever it is, the operator must get it
         failure = typed(error)
         log.error("%s: %s", type(failure).__name__, failure)  # noqa: TRY400 - the operator raises it
         log.debug("The error as Spark raised it", exc_info=error)
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def unreadable_request(uri: str, error: StorageError) -> str:
-    """Return why the driver cannot begin, and what it takes; nobody but the log can be told."""
+    """Explain why the driver cannot begin, and what helps; only the log can carry this."""
     if split_scheme(uri)[0] == "file":
         cure = (
             "The lake's data path must be the same location for the task and for Spark's driver and "

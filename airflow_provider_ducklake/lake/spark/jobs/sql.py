@@ -37,7 +37,7 @@ def run_sql(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]
 
 
 def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...]) -> list[DataFrame]:
-    """Return what the queries, or the function, give for each plan."""
+    """Return the rows of the queries, or of the function, for each plan."""
     tables = {
         name: _table(spark, plan, as_inserts=name in source.as_inserts)
         for name, plan in source.tables.items()
@@ -90,15 +90,15 @@ def _ran(
 
 
 def _queried(spark: SparkSession, step: Step) -> DataFrame:
-    """Return the rows of a step's query, if Spark too finds nothing in it but tables that the job shows.
+    """Run a step's query, unless Spark finds other relations in it than the views that the job made.
 
-    Another parser than Spark's decided which tables it names, and views of the lake have anybody's texts.
+    Another parser than Spark's decided which tables it names, and any client may write views of the lake.
     """
     with no_named_files(spark):
         try:
             foreign = kind_of(spark).foreign_relations(step.query)
         except AnalysisException:
-            foreign = ()  # it is said below
+            foreign = ()  # reported below
         if foreign:
             raise InvalidInputError(
                 f"sql, or a view of the lake that it reads, names {', '.join(sorted(foreign))} where Spark "

@@ -1,7 +1,7 @@
 """Write the micro-batches of a streaming query as data files that wait for their commit.
 
-Spark notes in its checkpoint that a batch is done when our function returns, before anybody has committed
-the files. So each batch leaves a record beside the checkpoint, by which the operator commits it, in this try
+Spark records in its checkpoint that a batch is done when our function returns, before the files are
+committed. So each batch leaves a record beside the checkpoint, by which the operator commits it, in this try
 of the task or in the next one. See ``docs/adr/0013-streams-are-staged.md``.
 """
 
@@ -77,7 +77,7 @@ def _start(df: DataFrame, batches: _Batches, checkpoint: str) -> StreamingQuery:
 
 
 class _Batches:
-    """What Spark calls with each batch; ``error`` is why it failed, before it went through the JVM."""
+    """Called by Spark with each batch; ``error`` is why it failed, before it went through the JVM."""
 
     def __init__(self, spark: SparkSession, plan: WritePlan, source: StreamSource, engine: str) -> None:
         self.staged: list[WriteResult] = []

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 
-# What Spark's words mean for the task: the cause in a sentence, found in what died and not in what it read.
+# What Spark's messages mean for the task: the cause in a sentence, from its own output and not from rows.
 #
-# Pure rules. A log and a message may hold any value of a row, so a cause is told only by the class of an
-# exception, where that stands, and by whole lines of Spark's own programs. A wrong cause is worse than
+# Pure rules. A log and a message may hold any value of a row, so a cause is derived only from the class of an
+# exception, where that stands, and from whole lines of Spark's own programs. A wrong cause is worse than
 # none.
 
 
@@ -26,7 +26,7 @@ _LONGEST_LINE = 300
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """How the words begin that tell it, and what to do about it."""
+    """A pattern at the beginning of a message, and the advice for it."""
 
     pattern: re.Pattern[str]
     sentence: str
@@ -201,7 +201,7 @@ _OF_TASK = re.compile(
 
 
 def told_by(texts: Iterable[str], causes: Sequence[Cause]) -> str | None:
-    """Return the strongest cause that the beginning of a text tells, with that; None: they tell none."""
+    """Return the strongest cause whose pattern matches a text, with Spark's line; None: none does."""
     begun = [(text, found.end() if (found := _OF_TASK.match(text)) else 0) for text in texts]
     for cause in causes:
         for text, start in begun:
@@ -211,7 +211,7 @@ def told_by(texts: Iterable[str], causes: Sequence[Cause]) -> str | None:
 
 
 def _line(text: str, found: re.Match[str]) -> str:
-    """Return the line in which the words end that told the cause, from their start on."""
+    """Return the line with the end of the matched words, from their start on."""
     start = max(found.start(), text.rfind("\n", 0, found.end()) + 1)
     line = text[start:].split("\n", 1)[0].strip()
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} …"
@@ -245,7 +245,7 @@ _OF_DRIVER = re.compile(r"\d\d:\d\d:\d\d (?:INFO|WARNING|ERROR) ")
 _ERROR_OF_DRIVER = re.compile(r"\d\d:\d\d:\d\d ERROR (\w+): ")
 _OF_SUBMIT = re.compile(r'Exception in thread "main" ')
 _BEFORE_EXCEPTION = re.compile(r"Py4JJavaError: An error occurred while calling .*\n: ")
-# What a job says that its lost master stopped: another error may show rows, with lines of anybody's.
+# Errors of a job that its lost master stopped: another error may show rows, which can contain any line.
 _OF_STOPPED = re.compile(
     r"(?:\w+: )?(?:An error occurred while calling .*\n\s*: )?(?:[\w.$]+: )?"
     r"(?:Cannot call methods on a stopped SparkContext|SparkContext has been shutdown"
@@ -301,7 +301,7 @@ class JobLog:
             self._in_error = False
 
     def cause(self) -> str | None:
-        """Return why the job died, in a sentence with Spark's own words; None where nothing says it."""
+        """Explain why the job died, in a sentence with Spark's own words; None: unknown."""
         if not self._error:
             return self._lost_master or (None if self._has_driver else self._launch)
         first, *more = self._error
@@ -314,11 +314,11 @@ class JobLog:
         return (found and told_by([said[found.end() :]], OF_EXCEPTIONS)) or said
 
     def lost_master(self, said: str) -> str | None:
-        """Return that the master went or gave up, where what the job ``said`` is only that it was stopped."""
+        """Return the error of a lost master, if the job's error ``said`` is only that it was stopped."""
         return self._lost_master if _OF_STOPPED.match(said) else None
 
     def end(self, hook_error: str) -> str:
-        """Return how a job without a known cause ended; ``hook_error`` begins with Airflow's words for it."""
+        """Describe the end of a job without a known cause; ``hook_error`` begins with Airflow's words."""
         code = _EXIT_CODE.search(hook_error.partition("\n")[0])
         number = int(code[2] or code[1]) if code is not None else None
         sentence = KILLED if number in KILLED_CODES else "The Spark job failed and left no reason."

@@ -1,7 +1,7 @@
 """The change feed of a table as a Spark DataFrame: what ``storage.change_reader`` gives, in no order.
 
 Files that only brought rows are scanned as a table's are. Where rows also went, or came by several snapshots,
-pyarrow reads the file in a task: it knows for each row by which snapshot it came and went.
+pyarrow reads the file in a task, with the snapshots that inserted and deleted each row.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _carried(lives: pa.Table, plan: ChangeFeedPlan, names: Sequence[str]) -> pa.
 
 
 def _events(lives: DataFrame, plan: ChangeFeedPlan, names: ReadNames) -> DataFrame:
-    """Return a row for each coming and going within the range, told from changes of one row."""
+    """Return a row for each insert and delete within the range; both of one row are an update."""
     if not _may_end(plan):
         born = lives.where(f.col(names.inserted).between(plan.start, plan.end))
         return born.withColumns(
@@ -173,6 +173,6 @@ def _events(lives: DataFrame, plan: ChangeFeedPlan, names: ReadNames) -> DataFra
 
 
 def _may_end(plan: ChangeFeedPlan) -> bool:
-    """Whether any row may have gone."""
+    """Return True if any row may have gone."""
     ended = any(row[END_SNAPSHOT] is not None for part in plan.inlined for row in part.rows)
     return ended or not all(_only_brings_rows(history, plan) for history in plan.files)

@@ -1,4 +1,4 @@
-"""What Spark has to know of single files: their numbers and row ids, and which of their rows are gone.
+"""What Spark needs for single files: their numbers and row ids, and their deleted rows.
 
 It is one small table, joined to the rows by the path of their file. A file's deleted positions are a bitmap:
 testing a bit costs less than looking a position up, and the whole takes a bit for each row.
@@ -51,7 +51,7 @@ _WORD_BITS = 64
 
 
 def reserved(names: ReadNames) -> frozenset[str]:
-    """Return what a column of a file must not be called: names of ours and of Spark's."""
+    """Return the names that a column of a file must not have: ours and Spark's."""
     return frozenset({*names.numbers, names.row_id_start, names.file_key, names.gone, *_SPARKS})
 
 
@@ -60,7 +60,7 @@ def _hashed(path: str, names: ReadNames) -> str:
 
 
 def place(names: ReadNames) -> tuple[str, str]:
-    """Return where a row lies, as SQL, among rows straight from Spark's reader of the files."""
+    """Return a row's position and file as SQL, for rows straight from Spark's reader of the files."""
     return f"_metadata.row_index AS {names.position}", _hashed("_metadata.file_path", names)
 
 
@@ -76,7 +76,7 @@ def _table(names: ReadNames) -> t.StructType:
 
 
 def _is_unset(names: ReadNames) -> str:
-    """Return whether a row's bit is not set; no word, no bit: the bitmap ends at its last one."""
+    """Build the SQL condition that a row's bit is not set; beyond the bitmap's end none is."""
     word = f"get({names.gone}, CAST(shiftright({names.position}, 6) AS INT))"
     return f"coalesce(getbit({word}, CAST({names.position} & 63 AS INT)) = 0, true)"
 
@@ -94,7 +94,7 @@ def numbered(
 
 
 def _is_live(plan: ScanPlan, names: ReadNames) -> SparkColumn:
-    """Whether a row is not deleted; a row of a file that we do not know must never pass for a live one."""
+    """Build the condition that a row is not deleted; a row of an unknown file raises an error."""
     problem = marked(
         f"Spark returned the name of a data file of {plan.table.name} in a form that this release cannot "
         "read, so its deleted rows cannot be determined.",
@@ -236,7 +236,7 @@ def _with_numbers(rows: pa.Table, columns: Sequence[Column], named: Mapping[str,
 # Variants that Spark's own reader puts together, as its shredding has the same parts.
 
 
-_FIRST = (4, 2)  # of which it was observed
+_FIRST = (4, 2)  # observed since this version
 _SCALARS = frozenset(
     {
         pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(),
@@ -246,7 +246,7 @@ _SCALARS = frozenset(
 
 
 def is_read_by_spark(group: pa.DataType) -> bool:
-    """Whether Spark's reader takes a file's group as a variant; it knows no times of day, nor UUIDs."""
+    """Return True if Spark's reader takes a file's group as a variant; it has no times of day, nor UUIDs."""
     is_known = tuple(map(int, spark_version.split(".")[:2])) >= _FIRST
     return is_known and pa.types.is_struct(group) and all(map(_is_part, group))
 

@@ -327,5 +327,5 @@ def _item(stored: StoredField) -> StoredField:
 
 
 def is_path_missing(error: AnalysisException) -> bool:
-    """Whether Spark found no file at a path."""
+    """Return True if Spark found no file at a path."""
     return error.getCondition() == "PATH_NOT_FOUND"

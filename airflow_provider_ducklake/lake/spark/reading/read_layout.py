@@ -116,13 +116,13 @@ def _leaves(fields: pa.Schema, columns: Sequence[Column]) -> frozenset[int]:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether Spark leaves a file out when it lists it, without a word."""
+    """Return True if Spark silently leaves a file out when it lists it."""
     name = path.rsplit("/", 1)[-1]
     return not name or name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
 
 def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[ColumnId, SnapshotId]) -> bool:
-    """Whether the file was written after the columns came to be as they are.
+    """Return True if the file was written after the columns came to be as they are.
 
     The snapshot of the change itself may hold files from before it: one transaction can do both. A file whose
     rows bring their ids may be a rewritten one, which the reference gives the columns of the file before it.
@@ -137,7 +137,7 @@ def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[Co
 
 
 def _clashes(layout: Layout, columns: Sequence[Column], own: Collection[str]) -> bool:
-    """Whether a column has, or has in a file, a name that a scan needs for itself."""
+    """Return True if a column has, or has in a file, a name that a scan needs for itself."""
     names = [column.name for column in columns]
     names += [stored.name for stored in layout.columns if stored is not None]
     return any(name.lower() in own for name in names)
@@ -180,7 +180,7 @@ def _stored(field: pa.Field, column: Column, *, is_mapped: bool) -> StoredField:
             raise _NotNativeError  # a variant that is null is to be NULL there, too
         case StructType() if pa.types.is_struct(type_):
             children = _stored_fields(list(type_), column.children, is_mapped=is_mapped)
-            if not any(children):  # Spark could not tell a NULL struct from one without its fields
+            if not any(children):  # Spark could not distinguish a NULL struct from one without its fields
                 raise _NotNativeError
             members = [t.StructField(child.name, child.type) for child in children if child is not None]
             return StoredField(field.name, t.StructType(members), children)
@@ -218,7 +218,7 @@ _READ_AS = {
 
 
 def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataType:
-    """Return what Spark reads a leaf as: the carrier, or a type whose values it casts to that exactly."""
+    """Choose Spark's type to read a leaf: the carrier, or a type whose values it casts to that exactly."""
     if column.type.facts.kind is Kind.VARIANT and is_read_by_spark(type_):
         return read_type(column)
     if isinstance(column.type, ScalarType) and SPARK_SCALARS[column.type.name].only_by_arrow:
@@ -237,7 +237,7 @@ def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataTyp
 
 
 def _is_as_written(type_: pa.DataType, column_type: DuckLakeType, *, is_mapped: bool) -> bool:
-    """Whether a leaf is stored as DuckLake's writers store its column."""
+    """Return True if a leaf is stored as DuckLake's writers store its column."""
     type_ = getattr(type_, "storage_type", type_)
     wanted = stored_type(column_type) if isinstance(column_type, ScalarType) else arrow_type(column_type)
     wanted = getattr(wanted, "storage_type", wanted)

@@ -74,7 +74,7 @@ def _value(path: tuple[Column, ...]) -> SparkColumn:
 
 
 def _in_variants(predicate: PathCondition, path: tuple[Column, ...]) -> SparkColumn:
-    """Return what Arrow says of variants: Spark does not compare values of two kinds as DuckDB does."""
+    """Evaluate a condition on variants with Arrow: Spark compares values of two kinds unlike DuckDB."""
     if not hasattr(f, "arrow_udf"):
         raise UnsupportedFeatureError(
             f"column {path[-1].name}: filters look into variants with Spark 4.1 and later; this is Spark "
@@ -117,7 +117,7 @@ def _condition(
 def _member(
     value: SparkColumn, wanted: tuple[Physical, ...], type_: DuckLakeType, *, negated: bool
 ) -> SparkColumn:
-    if is_float(type_):  # Spark's set of many values tells 0.0 from -0.0
+    if is_float(type_):  # Spark's set of many values separates 0.0 from -0.0
         found = reduce(
             SparkColumn.__or__,
             (_compared(value, Operator.EQUAL, one, type_) for one in wanted),
@@ -129,7 +129,7 @@ def _member(
 
 
 def _meets(value: SparkColumn, box: Box) -> SparkColumn:
-    """Return whether the box of a geometry meets another: Spark has no function for it."""
+    """Build the condition that the box of a geometry meets another: Spark has no function for it."""
     of_driver = secret()
 
     def meets(data: bytes | None) -> bool | None:
@@ -148,7 +148,7 @@ def _compared(value: SparkColumn, operator: Operator, one: Physical, type_: Duck
     value = value.cast("double")
     if math.isnan(number):
         return _compared_with_nan(value, operator)
-    if not number:  # Parquet's dictionaries and Bloom filters tell 0.0 from -0.0
+    if not number:  # Parquet's dictionaries and Bloom filters separate 0.0 from -0.0
         value, number = value + 0.0, 0.0
     found = _COMPARE[operator](value, number)
     return f.isnan(value) | found if operator in _MET_BY_NAN else found

@@ -1,4 +1,4 @@
-"""What can be said of a change of rows before any work: names, types, and that it means one thing.
+"""Check a change of rows before any work: names, types, and that it means one thing.
 
 Expressions of users are looked at on rows of the right types. Each is computed more than once, and for one
 row alone: it may neither be random nor look at other rows.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a clause puts into the columns of a table; ``target`` and ``source`` are what rows are called."""
+    """The values a clause assigns to the columns of a table; ``target`` and ``source`` are aliases."""
 
     clause: Clause
     schema: TableSchema
@@ -70,7 +70,7 @@ class Assignment:
 
     @property
     def needs_target(self) -> bool:
-        """Whether a column keeps its value, or part of it."""
+        """Return True if a column keeps its value, or part of it."""
         return not all(column.id in self.values for column in self.schema.columns)
 
     def updated(self) -> list[SparkColumn]:
@@ -168,7 +168,7 @@ def condition_columns(request: RowChangeSource) -> tuple[str, ...]:
 
 
 def assignments(request: RowChangeSource) -> list[Assignment]:
-    """Return what each clause assigns, by its number."""
+    """Build the assignments of each clause, by its number."""
     table = request.target.table
     return [
         Assignment(clause, table.schema, str(table.name), request.target_alias, request.source_alias)

@@ -1,4 +1,4 @@
-"""Which rows a clause applies to: rows of a table, found by their places, and rows of a source.
+"""Find the rows that a clause applies to: rows of a table, by their places, and rows of a source.
 
 Only the columns that conditions name are read. What is found is kept, since several jobs use it.
 """
@@ -48,12 +48,12 @@ _LONGEST_SHOWN = 100  # characters of a value
 
 
 def broadcast_if_small(rows: DataFrame, count: int) -> DataFrame:
-    """Return rows for a join; Spark does not know how many there are in what was kept."""
+    """Broadcast few rows in a join; Spark has no count of cached rows."""
     return f.broadcast(rows) if is_small(rows, count) else rows
 
 
 def is_small(rows: DataFrame, count: int) -> bool:
-    """Whether Spark would send that many rows to each task of a join."""
+    """Return True if Spark would send that many rows to each task of a join."""
     limit = bytes_of(rows.sparkSession.conf.get("spark.sql.autoBroadcastJoinThreshold") or "-1")
     return count * row_bytes(rows.schema) <= limit
 
@@ -104,7 +104,7 @@ def numbers(request: RowChangeSource, *actions: Action) -> list[int]:
 def find(target: DataFrame, source: DataFrame | None, request: RowChangeSource, names: MatchNames) -> Found:
     """Return the rows of the table to which a clause applies.
 
-    ``target`` has the columns that conditions name, and its ``place``; ``source`` all of its own, and
+    ``target`` has the columns that conditions name, and its ``place``; ``source`` all of its columns, and
     ``source_id``.
     """
     target = target.alias(request.target_alias)
@@ -262,7 +262,7 @@ def bounds_of(source: DataFrame, keys: Keys, plan: ScanPlan) -> tuple[int, Predi
 
 
 def only_matching(source: DataFrame, keys: Keys) -> Callable[[DataFrame], DataFrame]:
-    """Return what leaves rows of the table out whose keys no row of a small source has."""
+    """Return a filter that drops rows of the table whose keys no row of a small source has."""
 
     def keep(rows: DataFrame) -> DataFrame:
         prefix = free_prefix(rows.columns)
@@ -305,7 +305,7 @@ def files_that_may_match(plan: ScanPlan, where: Predicate) -> ScanPlan:
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """What clauses write of the rows found."""
+    """The rows that clauses write."""
 
     changes: RowChangeSource
     source: DataFrame | None
@@ -365,5 +365,5 @@ class ChangedRows:
 
 
 def _place(names: MatchNames) -> SparkColumn:
-    """Return what tells a row of a file from others, and one in the catalog: its position or its row id."""
+    """Return the identity of a row: its position in a file, or the row id of an inlined one."""
     return f.coalesce(f.col(names.position), f.col(names.row_id))

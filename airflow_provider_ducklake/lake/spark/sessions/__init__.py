@@ -1,1 +1,1 @@
-"""Sessions of Spark: classic ones, beside a JVM, and those of Spark Connect, which has it elsewhere."""
+"""Sessions of Spark: classic ones, beside a JVM, and those of Spark Connect, whose JVM is elsewhere."""

@@ -187,7 +187,7 @@ def _relations(plan: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
 
 
 def _share_observations(of_user: JavaObject, of_copy: JavaObject) -> None:
-    """Have the copy tell users' ``Observation``s what it sees: they would wait forever."""
+    """Pass the copy's observations on to users' ``Observation``s, which would wait forever."""
     known = of_user.observationManager().getClass().getDeclaredField("observations")
     known.setAccessible(True)
     known.set(of_copy.observationManager(), known.get(of_user.observationManager()))
@@ -266,16 +266,16 @@ def start_session(name: str) -> SparkSession:
 
 
 def own_settings(given: SparkConf) -> dict[str, str]:
-    """Return what a session gets from us, where the user has not set it."""
+    """Return our settings for a session, except those that the user has set."""
     ours = {**_DEFAULTS, **_for_executors(given.get("spark.master") or "")}
     return {key: value for key, value in ours.items() if not given.contains(key)}
 
 
 def _for_executors(master: str) -> dict[str, str]:
-    """Return what hands the lake's storage options to executors that other machines start.
+    """Return settings that pass the lake's storage options to executors that other machines start.
 
     Pods show their variables to many, and YARN's client writes all settings into a file of the staging
-    directory (``__spark_conf__``): there executors are told where the store is, and no more. In one process
+    directory (``__spark_conf__``): there executors get the store's address, and no more. In one process
     with the driver they have the options anyway.
     """
     options = process_options()

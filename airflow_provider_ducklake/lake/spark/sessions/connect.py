@@ -83,7 +83,7 @@ class Connect:
 
     @contextmanager
     def watched(self) -> Iterator[Callable[[], list[RunningStage]]]:
-        """See ``Kind``. The server tells each operation's stages as they go on."""
+        """See ``Kind``. The server reports each operation's stages while they run."""
         operations: dict[str | None, list[RunningStage]] = {}
 
         def note(
@@ -121,7 +121,7 @@ class Connect:
         return True
 
     def has_class(self, name: str) -> bool:  # noqa: ARG002 - see Kind
-        """See ``Kind``: the server does not tell."""
+        """See ``Kind``: the server does not report it."""
         return False
 
     def hadoop_version(self) -> str:
@@ -136,7 +136,7 @@ class Connect:
     @contextmanager
     def copied(self) -> Iterator[SparkSession]:
         """See ``Kind``."""
-        self._spark.conf.get("spark.app.id")  # the server knows no session that has not asked it anything yet
+        self._spark.conf.get("spark.app.id")  # the server has no session before its first call
         session = self._spark.cloneSession()  # type: ignore[attr-defined]  # since Spark 4.1, Connect only
         try:
             yield session
@@ -156,7 +156,7 @@ class Connect:
         """Do nothing: what needs no function in tasks needs no package there, and is done sooner."""
 
     def _send_package(self) -> None:
-        """Have the session's tasks know this package, whatever the server has installed."""
+        """Send this package to the session's tasks, whatever the server has installed."""
         if getattr(self._spark, _SENT, False):
             return
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:

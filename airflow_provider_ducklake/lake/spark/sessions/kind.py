@@ -33,7 +33,7 @@ BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class RunningStage:
-    """How far a stage is: its number, and its tasks."""
+    """The progress of a stage: its number, and its tasks."""
 
     number: int
     tasks: int
@@ -41,10 +41,10 @@ class RunningStage:
 
 
 class Kind(Protocol):
-    """What a session offers, in its kind's own way."""
+    """What a session offers beyond DataFrames, by its kind."""
 
     def map_in_arrow(self, df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
-        """Return what a function makes of batches, in tasks that know the lake's storage options."""
+        """Apply a function to batches, in tasks that have the lake's storage options."""
 
     def explained(self, df: DataFrame) -> str:
         """Return Spark's plan with its estimates, as ``DataFrame.explain("cost")`` prints it."""
@@ -62,44 +62,44 @@ class Kind(Protocol):
         """Drop a temporary view, if there is one of the name; what was cached of it stays."""
 
     def foreign_relations(self, sql: str) -> Collection[str]:
-        """Return what Spark's parser, if it can be asked, finds a query to read that is no temporary view."""
+        """List the relations of a query, except temporary views, by Spark's parser, if it is reachable."""
 
     def watched(self) -> AbstractContextManager[Callable[[], Sequence[RunningStage]]]:
-        """Return what tells the stages that run, as long as the context lasts."""
+        """Yield a function that lists the running stages, as long as the context lasts."""
 
     def cores(self) -> int:
-        """Return how many tasks may run at once; a session of Spark Connect runs a job to know."""
+        """Return the number of tasks that may run at once; a session of Spark Connect runs a job for it."""
 
     def configured(self) -> Collection[str]:
         """Return the names of all settings that Spark was started with."""
 
     def has_file_system(self, scheme: str) -> bool:
-        """Whether Spark's JVM has a file system for a scheme, as far as can be told before a job."""
+        """Return True if Spark's JVM has a file system for a scheme, as far as can be seen before a job."""
 
     def has_class(self, name: str) -> bool:
-        """Whether Spark's JVM is known to have a class."""
+        """Return True if Spark's JVM certainly has a class."""
 
     def hadoop_version(self) -> str:
         """Return the version of Spark's Hadoop."""
 
     def set_hadoop(self, settings: Mapping[str, str]) -> None:
-        """Have Spark's file systems of this session know settings, which no log, page or event shows."""
+        """Pass settings to Spark's file systems of this session, which no log, page or event shows."""
 
     def copied(self) -> AbstractContextManager[SparkSession]:
         """Return a copy of the session that lasts as long as the context; what changes in it, stays in it."""
 
     def has_made(self, df: DataFrame) -> bool:
-        """Whether a DataFrame belongs to the session; Python may have many objects for one session."""
+        """Return True if a DataFrame belongs to the session; Python may have many objects for one session."""
 
     def moved(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame of the session that this one is a copy of."""
 
     def give_package(self) -> None:
-        """Have the tasks find this package."""
+        """Make this package available to the tasks."""
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect."""
+    """Return True if a session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
@@ -108,7 +108,7 @@ _BATCH_BYTES = 64 * 2**20  # Spark's own buffers hold 2 GiB, and the memory of a
 
 
 def kind_of(spark: SparkSession) -> Kind:
-    """Return what a session offers besides DataFrames."""
+    """Return the session's functions beyond DataFrames."""
     if is_remote(spark):
         from airflow_provider_ducklake.lake.spark.sessions.connect import Connect  # noqa: PLC0415 - needs grpc
 
@@ -119,7 +119,7 @@ def kind_of(spark: SparkSession) -> Kind:
 
 
 def map_in_arrow(df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
-    """Return what a function makes of the rows' batches; see ``Kind``."""
+    """Apply a function to the rows' batches; see ``Kind``."""
     return kind_of(df.sparkSession).map_in_arrow(df, function, schema)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_MODE = "SPARK_CONNECT_MODE_ENABLED"  # by which PySpark's functions know that there is no JVM
+_MODE = "SPARK_CONNECT_MODE_ENABLED"  # with it PySpark's functions do not look for a JVM
 _ZONE = "spark.sql.session.timeZone"
 _HADOOP = "spark.hadoop."
 # A server that is gone for longer has lost the session: 50 ms, four times as long each time, at most 15 s.
@@ -24,7 +24,7 @@ _RETRIES, _LONGEST_MS = 8, 15_000
 
 @contextmanager
 def remote_mode() -> Iterator[None]:
-    """Have PySpark's functions make columns of Spark Connect, and keep its stack traces out of the log."""
+    """Make PySpark's functions build columns of Spark Connect, and keep its stack traces out of the log."""
     before = os.environ.get(_MODE)
     os.environ[_MODE] = "1"
     logger = logging.getLogger("SQLQueryContextLogger")
@@ -46,7 +46,7 @@ def create(url: str) -> SparkSession:
     """Return a new session on the server at ``url``, which has user and token: it is never logged."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than PySpark knows
+            warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than PySpark supports
             from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - needs grpc
             from pyspark.sql.connect.session import SparkSession as RemoteSession  # noqa: PLC0415 - needs grpc
     except ImportError as error:

@@ -61,7 +61,7 @@ def prepare_reading(spark: SparkSession) -> None:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Set what correct files and fast jobs depend on; for a session that somebody else started, too.
+    """Set what correct files and fast jobs depend on; also for a session that the user started.
 
     Call it right before a write: code of users, which runs before, may have set the session.
     """
@@ -78,7 +78,7 @@ def prepare_sources(spark: SparkSession) -> None:
 
 
 _NAMED_FILES = "spark.sql.runSQLOnFiles"
-_V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers know no places of rows
+_V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers give no positions of rows
 _PUSHDOWN = "spark.sql.parquet.filterPushdown"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PROTOCOL = "spark.sql.sources.commitProtocolClass"
@@ -87,7 +87,7 @@ _COMMITTER = "spark.sql.parquet.output.committer.class"
 
 @contextmanager
 def exact_filters(spark: SparkSession) -> Iterator[None]:
-    """Have Spark look at rows instead of Parquet's bounds, which leave NaN out, as long as this lasts."""
+    """Make Spark filter rows without Parquet's bounds, which leave NaN out, as long as this lasts."""
     with _set(spark, _PUSHDOWN, "false"):
         yield
 
@@ -108,7 +108,7 @@ def no_named_files(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def committed_by(spark: SparkSession, protocol: str, committer: str) -> Iterator[None]:
-    """Have Spark's Parquet writer commit by these classes, as long as this lasts, if the user set none."""
+    """Set the commit protocol of Spark's Parquet writer, as long as this lasts, if the user set none."""
     if {_PROTOCOL, _COMMITTER} & spark.conf.getAll.keys():
         yield
         return
@@ -118,7 +118,7 @@ def committed_by(spark: SparkSession, protocol: str, committer: str) -> Iterator
 
 @contextmanager
 def adaptive_as_in(other: SparkSession, spark: SparkSession) -> Iterator[None]:
-    """Have Spark plan adaptively if another session does, as long as this lasts.
+    """Make Spark plan adaptively if another session does, as long as this lasts.
 
     The session of a streaming query may not; without it rows that are brought together come into as many
     files as there are shuffle partitions.
@@ -128,12 +128,12 @@ def adaptive_as_in(other: SparkSession, spark: SparkSession) -> Iterator[None]:
 
 
 def measures_batches(spark: SparkSession) -> bool:
-    """Whether batches for Python are counted in bytes, too."""
+    """Return True if batches for Python are counted in bytes, too."""
     return spark.conf.get(_BATCH_BYTES) != _NOT_MEASURED
 
 
 def measure_batches(spark: SparkSession) -> None:
-    """Have Spark count batches for Python in bytes, too, from now on: other threads may be writing."""
+    """Make Spark limit batches for Python in bytes, too, from now on: other threads may be writing."""
     spark.conf.set(_BATCH_BYTES, "64m")
 
 
@@ -171,7 +171,7 @@ _PACKAGES = {
 
 
 def why_unreachable(spark: SparkSession, path: str) -> str | None:
-    """Return why the JVM cannot open a path at all, None if it can."""
+    """Explain why the JVM cannot open a path at all, None if it can."""
     scheme = split_scheme(hadoop_uri(path))[0]
     if kind_of(spark).has_file_system(scheme):
         return None
@@ -226,7 +226,7 @@ def _named(given: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]
 
 
 def reach_buckets(spark: SparkSession, paths: Iterable[str], storage_options: Mapping[str, Any]) -> None:
-    """Have Spark open the buckets of ``paths`` with the options, except where the user has set S3A up."""
+    """Set the options for the buckets of ``paths`` in Spark, unless the user has set S3A up."""
     buckets = {bucket for bucket in map(_bucket, paths) if bucket is not None}
     settings = [group for group in s3a_settings(storage_options) if group]
     if not buckets or not settings:

@@ -59,7 +59,7 @@ _SMALL_DECIMAL_DIGITS = 18
 
 
 def row_bytes(type_: t.DataType) -> int:
-    """Return what Spark takes a value of a type for, in memory. *Source:* ``DataType.defaultSize``.
+    """Return the size in memory that Spark assumes for a value. *Source:* ``DataType.defaultSize``.
 
     >>> row_bytes(t.StructType([t.StructField("a", t.LongType()), t.StructField("b", t.StringType())]))
     28
@@ -131,7 +131,7 @@ def local_time(micros: int) -> SparkColumn:
 
 
 def is_infinite(value: SparkColumn, carrier: t.DataType) -> SparkColumn:
-    """Whether a date or a time, in its carrier, is DuckDB's ``infinity`` or ``-infinity``."""
+    """Return True if a date or a time, in its carrier, is DuckDB's ``infinity`` or ``-infinity``."""
     if isinstance(carrier, t.TimestampNTZType):
         return value.isin(local_time(INFINITE), local_time(-INFINITE))
     end = INFINITE_DATE if isinstance(carrier, t.DateType) else INFINITE
@@ -174,7 +174,7 @@ _FIRST, _LAST = "1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"  # what D
 
 
 def fits_nanos(text: SparkColumn, *, zoned: bool = False) -> SparkColumn:
-    """Whether a text is a timestamp in nanoseconds, as ``2024-01-31 12:30:00.123456789``, or infinite.
+    """Return True if a text is a timestamp in nanoseconds, as ``2024-01-31 12:30:00.123456789``, or infinite.
 
     With ``zoned`` it has to end with its offset from UTC: ``+00``, ``+05:30`` or ``Z``.
     """
@@ -192,7 +192,7 @@ def zoned_nanos_of_text(text: SparkColumn) -> SparkColumn:
 
 
 def seconds_of_offset(text: SparkColumn) -> SparkColumn:
-    """Return how far the time of a text that ends with an ``OFFSET`` is ahead of UTC."""
+    """Return the offset from UTC, in seconds, of a time whose text ends with an ``OFFSET``."""
     sign, hours, minutes = (f.regexp_extract(text, OFFSET, place) for place in (1, 2, 3))
     seconds = sum(
         f.coalesce(part.try_cast("bigint"), f.lit(0)) * unit for part, unit in ((hours, 3600), (minutes, 60))

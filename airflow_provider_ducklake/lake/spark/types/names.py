@@ -45,7 +45,7 @@ class _OwnNames:
 
 @dataclass(frozen=True, slots=True)
 class ReadNames(_OwnNames):
-    """Of a read: where a row lies, what is known of its file, and what became of it when."""
+    """Names of a read: a row's position, facts of its file, and the snapshots of its insert and delete."""
 
     row_id: str
     file_id: str
@@ -73,7 +73,7 @@ class ReadNames(_OwnNames):
 
 @dataclass(frozen=True, slots=True)
 class MatchNames(_OwnNames):
-    """Of a change of rows: the places of rows of the table, rows of the source, and the clause that applies.
+    """Names of a row change: places of rows of the table, rows of the source, and the clause that applies.
 
     Those that begin with ``found_`` are of a row found, beside the row itself.
     """

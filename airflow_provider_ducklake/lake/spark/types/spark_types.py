@@ -149,7 +149,7 @@ class SparkScalar:
     from_text: t.DataType | None = None
     arrival: Conversion | None = None
     constant: Callable[[Any], SparkColumn] | None = None
-    only_by_arrow: bool = False  # Spark's reader knows the type but not the values, or not even that
+    only_by_arrow: bool = False  # Spark's reader supports the type but not the values, or not even that
 
 
 _STRING, _LONG, _LOCAL, _BINARY = t.StringType(), t.LongType(), t.TimestampNTZType(), t.BinaryType()
@@ -186,7 +186,7 @@ SPARK_SCALARS = {
     "timestamp_s": SparkScalar(_LOCAL, takes="timestamp date", constant=local_time),
     # whose infinities would be too many microseconds for Spark
     "timestamp_ms": SparkScalar(_LOCAL, takes="timestamp date", read=_LONG, arrival=_milliseconds),
-    # of text files, Spark knows the user's own timestamp format
+    # in text files, Spark has the user's own timestamp format
     "timestamp_ns": SparkScalar(
         _LONG, takes="varchar timestamp date", from_text=_LOCAL, arrival=_nanoseconds
     ),
@@ -207,7 +207,7 @@ SPARK_SCALARS = {
 
 
 FIELD_ID_KEY = "parquet.field.id"
-TYPE_KEY = "ducklake.type"  # of a column that Spark has in another type than its table is to have it in
+TYPE_KEY = "ducklake.type"  # of a column whose type in Spark is not that of its table
 
 _DUCKLAKE = {type(row.carrier): name for name, row in SPARK_SCALARS.items() if row.native}
 _DUCKLAKE[t.VariantType] = "variant"
@@ -244,7 +244,7 @@ def carrier_field(column: Column) -> t.StructField:
 
 
 def why_not_native(schema: TableSchema) -> str | None:
-    """Return what keeps Spark's own Parquet writer from storing the table's columns, None if nothing does."""
+    """Explain why Spark's own Parquet writer cannot store the table's columns, None if it can."""
     for column in schema.walk():
         match column.type:
             case ListType() | MapType():
@@ -304,7 +304,7 @@ def _struct_fields(type_: t.StructType, where: str, problems: list[str]) -> tupl
 
 
 def without_nothing(schema: t.StructType) -> t.StructType:
-    """Return a schema without the columns and fields of which nothing is known but that they are NULL."""
+    """Drop the columns and fields whose type is void: all of their values are NULL."""
     return t.StructType(
         [
             t.StructField(field.name, _something(field.dataType), field.nullable, field.metadata)
@@ -327,7 +327,7 @@ def _something(type_: t.DataType) -> t.DataType:
 
 
 def is_nothing(type_: t.DataType) -> bool:
-    """Whether values of the type can only be NULL, or hold nothing else."""
+    """Return True if values of the type can only be NULL, or hold nothing else."""
     match type_:
         case t.StructType():
             return all(is_nothing(field.dataType) for field in type_)
@@ -354,12 +354,12 @@ def scalar_of_spark(type_: t.DataType) -> DecimalType | ScalarType | None:
 
 
 def is_time(type_: t.DataType) -> bool:
-    """Whether it is Spark's time of day, a type that not all supported Sparks have."""
+    """Return True if it is Spark's time of day, a type that not all supported Sparks have."""
     return type(type_).__name__ == "TimeType"
 
 
 def is_geometry(type_: t.DataType) -> bool:
-    """Whether it is Spark's geometry, a type that it has since 4.2; a lake keeps none of its SRIDs but 0."""
+    """Return True if it is Spark's geometry, a type since 4.2; a lake keeps none of its SRIDs but 0."""
     return type(type_).__name__ == "GeometryType"
 
 
@@ -412,7 +412,7 @@ def presented(value: SparkColumn, column: Column) -> SparkColumn:
 
 
 def is_converted(column: Column) -> bool:
-    """Whether values of the carrier are not what an insert takes."""
+    """Return True if values of the carrier are not what an insert takes."""
     return any(_arrival(inner.type) is not None for inner in column.walk())
 
 
@@ -448,7 +448,7 @@ _ENOUGH_DIGITS = Context(prec=80)
 
 
 def has_default(column: Column) -> bool:
-    """Whether a column has a default other than NULL."""
+    """Return True if a column has a default other than NULL."""
     return column.default.value not in (None, NO_DEFAULT) and not column.children
 
 

@@ -1,7 +1,7 @@
 """Make a DataFrame's columns those of a table: matched by name, widened where no value can change.
 
-What types can tell is checked before anything runs; what only values can tell (ranges, NOT NULL, UUID texts)
-fails the task that meets such a value, naming the column.
+Types are checked before anything runs; values (ranges, NOT NULL, UUID texts) are checked while they are
+written: the error names the column.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _fits(incoming: t.DataType, target: DuckLakeType) -> bool:
 
 
 def fits(found: DuckLakeType, target: DuckLakeType) -> bool:
-    """Whether values of a type go into a column of another, if need be each value checked."""
+    """Return True if values of a type go into a column of another, if need be each value checked."""
     if can_promote(found, target):
         return True
     is_integer = found.facts.kind is Kind.INTEGER and found.facts.signed
@@ -248,7 +248,7 @@ def _same_shape(incoming: t.DataType, carrier: t.DataType) -> bool:
 
 
 def _is_checked(column: Column) -> bool:
-    """Whether values of the carrier may be none of the column's type; strings are checked for JSON later."""
+    """Return True if the carrier has values outside the column's type; JSON strings are checked later."""
     return any(
         isinstance(leaf.type, ScalarType)
         and not SPARK_SCALARS[leaf.type.name].native
@@ -343,7 +343,7 @@ def _nanos(time: SparkColumn) -> SparkColumn:
 
 
 def _fits_unit(time: SparkColumn, row: Scalar) -> SparkColumn:
-    """Whether a timestamp fits another unit; infinite ones do, but the reference stores none in seconds."""
+    """Return True if a timestamp fits another unit; infinite ones do, except in seconds as in DuckDB."""
     if row.per_second > SECOND:
         first, last = (f.lit(text).cast("timestamp_ntz") for text in _NANOSECOND_RANGE)
         return time.between(first, last) | is_infinite(time, t.TimestampNTZType())

@@ -67,7 +67,7 @@ def with_bucket_of_bytes(df: DataFrame, value: SparkColumn, buckets: int, name: 
 
     No column has a name that begins with ``name``.
 
-    Each step is a column of its own, since an expression that uses a step several times would otherwise grow
+    Each step is a separate column, since an expression that uses a step several times would otherwise grow
     with every step; the steps are dropped again.
     """
     kept = [f.col(quoted(column)) for column in df.columns]
@@ -108,7 +108,7 @@ def _rotate(value: SparkColumn, bits: int) -> SparkColumn:
 
 
 def _times(value: SparkColumn, factor: int) -> SparkColumn:
-    """Return ``value * factor`` modulo 2**32 in two steps, neither of which overflows a bigint."""
+    """Return ``value * factor`` modulo 2**32 in two steps, none of which overflows a bigint."""
     low = value * f.lit(factor & 0xFFFF)
     high = (value * f.lit(factor >> _HALF)).bitwiseAND(f.lit(0xFFFF))
     return (low + f.shiftleft(high, _HALF)).bitwiseAND(f.lit(_MASK))
@@ -156,7 +156,7 @@ def _with_key(
 
 
 def _identity(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
-    """Return what is equal for equal values only, in every zone of a session: moments by their number."""
+    """Return a key that is equal for equal values only, in every session's zone: moments by their number."""
     if isinstance(scalar_carrier(type_, "of a key"), t.TimestampType):
         return f.unix_micros(value)
     is_text = is_float(type_) or type_.facts.kind is Kind.INTERVAL

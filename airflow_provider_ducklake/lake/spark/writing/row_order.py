@@ -1,7 +1,7 @@
-"""In which tasks rows are written and in which order: by partition, sort keys, or clustered by columns.
+"""Distribute rows to tasks and order them: by partition, sort keys, or clustered by columns.
 
 Sort keys that are expressions are DuckDB's SQL: those that Spark cannot compute end the keys that count here,
-and the log says so.
+which is logged.
 
 To cluster, rows get a number by which those that are near each other in several columns lie near each other:
 the Z-order curve. Each column's values are ranked into 64 ranges of about as many rows, by a
@@ -201,7 +201,7 @@ def _bounds_of_sample(df: DataFrame, values: Sequence[SparkColumn]) -> list[list
 
 
 def _rank(value: SparkColumn, bounds: Sequence[Any]) -> SparkColumn:
-    """Return how many bounds are not above a value, by halves; NULL ranks lowest."""
+    """Count the bounds that are not above a value, by bisection; NULL ranks lowest."""
     if not bounds:
         return f.lit(0).cast("bigint")
     return f.when(value.isNull(), f.lit(0).cast("bigint")).otherwise(_search(value, bounds, 0, len(bounds)))

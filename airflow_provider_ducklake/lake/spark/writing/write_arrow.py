@@ -140,7 +140,7 @@ class _Group:
 
 
 def runs(batches: Iterator[pa.RecordBatch], key_count: int) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """Yield the rows, without their keys, in runs of one key, as Arrow has it: Python's times end in 9999."""
+    """Yield the rows, without their keys, in runs of one Arrow key: Python's times end in 9999."""
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -175,7 +175,7 @@ _MOST_BYTES = 4 * 2**20
 _PLAN = re.compile(r"== Optimized Logical Plan ==\n(.*?)(?:\n\n|\Z)", re.DOTALL)
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+) (B|KiB|MiB)\b")
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20}
-# What makes any number of rows of one, is computed by code of users, or tells them of the rows it has seen.
+# Nodes that make several rows of one, run code of users, or report the rows they have seen to it.
 _UNKNOWN = re.compile(
     r"^[\s:|+-]*(?:Generate|Expand|\w*Map\w*|\w*Python\w*|\w*Arrow\w*|\w*Pandas\w*|Script\w*|\w*Stream\w*"
     r"|CoGroup|CollectMetrics)\b",
@@ -204,7 +204,7 @@ def few_rows(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> pa.Table | 
 
 
 def is_small(explained: str) -> bool:
-    """Whether a plan, explained with its costs, gives few bytes for certain enough to look."""
+    """Return True if a plan, explained with its costs, gives few bytes for certain enough to look."""
     found = _PLAN.search(explained)
     if found is None or _UNKNOWN.search(found[1]):
         return False

@@ -55,7 +55,7 @@ _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and halves of surrogate 
 
 
 def is_storable(text: str) -> bool:
-    """Whether every catalog database can store a text."""
+    """Return True if every catalog database can store a text."""
     return _NOT_STORABLE.search(text) is None
 
 
@@ -148,7 +148,7 @@ class SchemaPath:
         return tuple(map(fold, self.parts))
 
     def is_below(self, other: SchemaPath) -> bool:
-        """Whether it is the other schema, or lies in it."""
+        """Return True if it is the other schema, or lies in it."""
         return self.folded[: len(other.parts)] == other.folded
 
     @classmethod
@@ -336,7 +336,7 @@ def schema_circles(parents: Mapping[int, int | None]) -> Iterator[tuple[int, ...
 
 
 def _find(start: int, named: dict[int, tuple[int | None, str]], found: dict[int, SchemaPath | None]) -> None:
-    """Note the paths of a schema and of those above it, top down; no recursion, as depth has no limit."""
+    """Collect the paths of a schema and of those above it, top down; not recursive: depth is unlimited."""
     way: dict[int, None] = {}
     above: int | None = start
     while above is not None and above in named and above not in found:

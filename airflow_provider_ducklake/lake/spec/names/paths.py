@@ -56,7 +56,7 @@ class CatalogPath:
         return self.spelled_below(parent)
 
     def problem_below(self, parent: str) -> str | None:
-        """Return why the path must not be used, to complete "which …"; None: it may."""
+        """Explain why the path must not be used, to complete "which …"; None: it may."""
         problem = misleading(self.path or "")
         if problem is None and self.path is not None and not self.is_relative and is_absolute(parent):
             return _unreachable(self.path, parent)
@@ -85,7 +85,7 @@ def job_directory(table_root: str, job_id: str) -> str:
 
 
 def is_job_directory(path: str, job_id: str) -> bool:
-    """Whether a path is the directory of a job with that id, which has to be a UUID, below some table's.
+    """Return True if a path is the directory of a job with that id (a UUID), below some table's.
 
     >>> job_id = "00000000-0000-7000-8000-000000000001"
     >>> [is_job_directory(f"/t/ducklake-{one}/", job_id) for one in (job_id, "x")]
@@ -109,9 +109,9 @@ def schema_directory(schema: SchemaPath, schema_uuid: str) -> str:
 
 
 def path_key(path: str) -> str:
-    """Return what the spellings of one place have in common, and now and then those of two.
+    """Return a key that is equal for all spellings of one place, and rarely for two places.
 
-    Use it to find out whether a file may be known by another spelling, never to reach one. A path that is too
+    Use it to find out if a file may have another spelling, never to open one. A path that is too
     long for any store is returned as it is: to normalize one takes quadratic time.
 
     >>> path_key("s3a://Bucket/x//./a%20b") == path_key("s3://bucket/x/a b")
@@ -129,7 +129,7 @@ def path_key(path: str) -> str:
 
 
 def relative_to(path: str, parent: str) -> CatalogPath:
-    """Return how the catalog stores the file ``path`` of a table whose directory is ``parent``.
+    """Return a file's path as the catalog stores it, for a table whose directory is ``parent``.
 
     >>> relative_to("/lake/main/t/a.parquet", "/lake/main/t/")
     CatalogPath(path='a.parquet', is_relative=True)
@@ -142,14 +142,14 @@ def relative_to(path: str, parent: str) -> CatalogPath:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether the path stands by itself: a URI or an absolute local path."""
+    """Return True if the path stands by itself: a URI or an absolute local path."""
     return (
         path.startswith("/") or _SCHEME.match(path) is not None or re.match(r"[A-Za-z]:/", path) is not None
     )
 
 
 def hadoop_uri(path: str) -> str:
-    """Return the URI under which Hadoop's file systems know a lake path.
+    """Return the URI of a lake path for Hadoop's file systems.
 
     >>> hadoop_uri("s3://bucket/x"), hadoop_uri("/data/a b")
     ('s3a://bucket/x', 'file:/data/a b')
@@ -161,7 +161,7 @@ def hadoop_uri(path: str) -> str:
 
 
 def misleading(path: str) -> str | None:
-    """Return why a path may lead elsewhere than it says, to complete "which …"; None: it does not.
+    """Explain why a path may lead elsewhere than it says, to complete "which …"; None: it does not.
 
     Percent signs are looked through within a step only: ``day=a%2F..`` is the folder of a partition. Other
     characters than those of an encoded ``..`` remain, however often a step is decoded.
@@ -193,7 +193,7 @@ def _decoded(text: str) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is one of this machine's file system, in whatever spelling."""
+    """Return True if a path is one of this machine's file system, in whatever spelling."""
     return _scheme(path) in _LOCAL_SCHEMES
 
 
@@ -203,7 +203,7 @@ def _scheme(path: str) -> str:
 
 
 def _unreachable(path: str, root: str) -> str | None:
-    """Return why an absolute path can be none of the files of a lake that has files below ``root``."""
+    """Explain why an absolute path can be none of the files of a lake that has files below ``root``."""
     if not is_absolute(path):
         return "is neither absolute nor relative to the table"
     if is_local(path) and not is_local(root):
@@ -219,7 +219,7 @@ def _store(path: str) -> str:
 
 
 def is_below(path: str, directory: str) -> bool:
-    """Whether a path lies below a directory (which ends in ``/``): letter by letter, but for the scheme.
+    """Return True if a path lies below a directory (it ends in ``/``): by letters, but for the scheme.
 
     >>> is_below("s3a://b/x/y", "s3://b/x/"), is_below("file:///x//y", "/x/"), is_below("/x/../y", "/x/")
     (True, True, False)
@@ -238,7 +238,7 @@ def _place(path: str) -> str:
 
 
 def why_not_ours(path: str, data_path: str, *, foreign_files: bool) -> str | None:
-    """Return why a lake must not write or delete at a full path, to complete "which …"; None: it may.
+    """Explain why a lake must not write or delete at a full path, to complete "which …"; None: it may.
 
     ``foreign_files``: the user allows it outside the data path.
     """
@@ -266,7 +266,7 @@ def why_not_deletable(path: str, data_path: str, *, foreign_files: bool) -> str 
 
 
 def is_of_job(path: str, directory: str) -> bool:
-    """Whether a job with that directory (see ``job_directory``) may have written a file.
+    """Return True if a job with that directory (see ``job_directory``) may have written a file.
 
     Its files lie there, or anywhere below the table's directory under names that begin with the job's id;
     each has one spelling.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# The scalar types: one row each, with every fact that the format and the pure rules know of it.
+# The scalar types: one row each, with every fact that the format and the pure rules use.
 #
 # What Arrow, Spark and the catalog databases make of a type stands in one table each, with exactly the rows
 # of this one: ``storage/parquet/scalars.py``, ``spark/types/spark_types.py``,
@@ -50,7 +50,7 @@ class Kind(Enum):
     VARIANT = auto()
     GEOMETRY = auto()
     NULL = auto()  # every value is NULL
-    OTHER = auto()  # values of which nothing is known here
+    OTHER = auto()  # types without rules here
     NESTED = auto()
 
 
@@ -80,10 +80,10 @@ class Exact(Enum):
 
 @dataclass(frozen=True)
 class Scalar:
-    """What is known of a scalar type.
+    """The facts of a scalar type.
 
     ``sql`` are DuckDB's spellings of it, ``aliases`` those that a catalog's text may have besides its name.
-    Numbers have ``bits``. Times count ``per_second`` units a second, of which each value has a multiple of
+    Numbers have ``bits``. Times count ``per_second`` units a second, and each value is a multiple of
     ``step``, and are those of UTC where ``zoned``.
     """
 
@@ -117,12 +117,12 @@ class Scalar:
 
     @cached_property
     def is_double_in_files(self) -> bool:
-        """Whether files keep the integers of this type as DOUBLE: Parquet has none so long."""
+        """Return True if files keep the integers of this type as DOUBLE: Parquet has none so long."""
         return self.kind is Kind.INTEGER and self.bits > 64  # noqa: PLR2004 - the most that Parquet has
 
     @cached_property
     def is_local_microseconds(self) -> bool:
-        """Whether values are timestamps in microseconds without a zone, as Spark has them too."""
+        """Return True if values are timestamps in microseconds without a zone, as Spark has them too."""
         return self.kind is Kind.TIMESTAMP and not self.zoned and (self.per_second, self.step) == (10**6, 1)
 
     @cached_property
@@ -455,7 +455,7 @@ def children_of(type_: DuckLakeType) -> tuple[Field, ...]:
 
 
 def holds_variants(type_: DuckLakeType) -> bool:
-    """Whether values of a type are variants, or have some inside."""
+    """Return True if values of a type are variants, or have some inside."""
     return type_.facts.kind is Kind.VARIANT or any(holds_variants(one.type) for one in children_of(type_))
 
 
@@ -482,7 +482,7 @@ def with_children(catalog_text: str, children: tuple[Field, ...]) -> DuckLakeTyp
 
 
 def is_float(type_: DuckLakeType) -> bool:
-    """Whether values can be NaN."""
+    """Return True if values can be NaN."""
     return type_.facts.kind is Kind.FLOAT
 
 
@@ -508,7 +508,7 @@ def check_storable(type_: DuckLakeType, where: str) -> None:
 
 
 def can_promote(old: DuckLakeType, new: DuckLakeType) -> bool:
-    """Whether a column may be widened from ``old`` to ``new`` without losing a value.
+    """Return True if a column may be widened from ``old`` to ``new`` without losing a value.
 
     The documented safe set of the format, a subset of what the reference's implicit casts allow
     (docs/sources.md, DDL).
@@ -529,5 +529,5 @@ def can_promote(old: DuckLakeType, new: DuckLakeType) -> bool:
 
 
 def keeps_bounds(old: DuckLakeType, new: DuckLakeType) -> bool:
-    """Whether bounds written for ``old`` are bounds for ``new``; DuckDB skips files by them nonetheless."""
+    """Return True if bounds written for ``old`` hold for ``new``; DuckDB uses them in any case."""
     return str(new) != old.facts.loses_bounds_as

@@ -1,4 +1,4 @@
-"""What statistics say of geometries: the box around them, and which types they are of.
+"""Statistics of geometries: the box around them, and their types.
 
 *Source:* the texts that the reference writes (docs/sources.md, geometries).
 """
@@ -45,7 +45,7 @@ class Box:
     ymax: float
 
     def meets(self, other: Box) -> bool:
-        """Whether they have a point in common, which may be one of an edge; a side of NaN excludes nothing.
+        """Return True if they have a point in common, edges included; a side of NaN excludes nothing.
 
         >>> Box(0, 0, 1, 1).meets(Box(1, 1, 2, 2)), Box(0, 0, 1, 1).meets(Box(0, 1.5, 1, 2))
         (True, False)
@@ -66,23 +66,23 @@ class GeometryStats:
     types: frozenset[str] = frozenset()
 
     def merge(self, other: GeometryStats) -> GeometryStats:
-        """Return what is true of both."""
+        """Merge the statistics of two sets of geometries."""
         box = tuple(_together(one, another) for one, another in zip(self.box, other.box, strict=True))
         x, y, z, m = box
         return GeometryStats((x, y, z, m), self.types | other.types)
 
     @property
     def is_finite(self) -> bool:
-        """Whether no side of the box is infinite."""
+        """Return True if no side of the box is infinite."""
         return all(math.isfinite(side) for sides in self.box if sides is not None for side in sides)
 
     def without_box(self) -> GeometryStats:
-        """Return what is left where the box would leave some geometries out."""
+        """Drop the box, if it would leave some geometries out."""
         return GeometryStats(types=self.types)
 
     @property
     def surroundings(self) -> Box | None:
-        """A rectangle with the box in it, however its text was rounded; None: nothing is known of it."""
+        """A rectangle around the box, however its text was rounded; None: unknown."""
         (x, y, *_) = self.box
         if x is None or y is None:
             return None
@@ -106,7 +106,7 @@ class GeometryStats:
 
     @classmethod
     def of_text(cls, text: str | None) -> GeometryStats | None:
-        """Return what a text says; None: nothing that can be relied on."""
+        """Parse the statistics of geometries; None: nothing reliable."""
         try:
             found = json.loads(text or "")
             sides, types = found["bbox"], found["types"]
@@ -143,7 +143,7 @@ def type_name(number: int) -> str | None:
     return _TYPES[type_] + _DIMENSIONS[dimensions]
 
 
-# Well-known binary: where a geometry ends, and the box around it as DuckDB's ``&&`` sees it.
+# Well-known binary: where a geometry ends, and the box around it as DuckDB's ``&&`` computes it.
 #
 # *Source:* docs/sources.md, geometries. A box is that of the vertices one after the other: a NaN takes the
 # place of what was before it, and is replaced by what comes after. A point of NaNs only is empty.
@@ -164,7 +164,7 @@ def box_of_wkb(data: bytes) -> Box | None:
 
 
 def meets_box(data: bytes, box: Box) -> bool:
-    """Whether the box around a geometry meets another; that of an empty one meets none."""
+    """Return True if the box around a geometry meets another; that of an empty one meets none."""
     if len(data) == _PLAIN_POINT.size:  # of a line it is a part only
         head, x, y = _PLAIN_POINT.unpack(data)
         if head == _POINT_HEAD:
@@ -175,7 +175,7 @@ def meets_box(data: bytes, box: Box) -> bool:
 
 
 def is_finite(data: bytes) -> bool:
-    """Whether no vertex has a NaN or an infinity as x or y."""
+    """Return True if no vertex has a NaN or an infinity as x or y."""
     found: list[bool] = []
     _go_through(data, lambda *axes: found.extend(all(map(math.isfinite, axis)) for axis in axes))
     return all(found)
@@ -206,7 +206,7 @@ class _Walk:
     as_duckdb: bool
 
     def end(self, start: int, depth: int, within: int | None) -> int:
-        """Return where the geometry at ``start`` ends; ``within`` is the type of the one around it."""
+        """Return the end of the geometry at ``start``; ``within`` is the type of the one around it."""
         if depth > (_DEEPEST_OF_DUCKDB if self.as_duckdb else _DEEPEST):
             raise ValueError("its collections are nested too deeply")
         if self.data[start] > 1:

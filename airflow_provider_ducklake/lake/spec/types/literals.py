@@ -7,7 +7,7 @@ the reference stores for lists and maps, and reads for all.
 For a struct that is no member of a list or map the reference stores an SQL expression instead (``{'d':
 CAST('2020-01-01' AS DATE), 's': 'it''s'}``), which it then cannot read, or reads as another value. We write
 such structs so that it reads them right, and read both. A string with a quote or a backslash stands there in
-double quotes, which no such expression has: that tells ``"a\\b"``, ours, from ``'a\\b'``, their two
+double quotes, which no such expression has: that separates ``"a\\b"``, ours, from ``'a\\b'``, their two
 backslashes.
 """
 

@@ -92,7 +92,7 @@ _ESCAPE = re.compile(
 
 
 def is_json(text: str) -> bool:
-    r"""Whether a string is JSON that is not too deep; ``NaN``, ``Infinity`` and ``-Infinity`` are numbers.
+    r"""Return True if a string is JSON, not too deep; ``NaN``, ``Infinity``, ``-Infinity`` are numbers.
 
     >>> is_json('{"a": [1, "b"]}'), is_json("{'a': 1}"), is_json(""), is_json(r'"\ud800"')
     (True, False, False, False)
@@ -107,7 +107,7 @@ def is_json(text: str) -> bool:
 
 
 def is_too_deep(text: str) -> bool:
-    """Whether arrays and objects are nested in more than ``MOST_LEVELS`` levels."""
+    """Return True if arrays and objects are nested in more than ``MOST_LEVELS`` levels."""
     if text.count("[") + text.count("{") <= MOST_LEVELS:
         return False
     level = 0
@@ -119,7 +119,7 @@ def is_too_deep(text: str) -> bool:
 
 
 def _has_half_a_pair(text: str) -> bool:
-    r"""Whether an escape as ``\ud83d`` stands without the other half of its surrogate pair."""
+    r"""Return True if an escape as ``\ud83d`` stands without the other half of its surrogate pair."""
     if "\\ud" not in text and "\\uD" not in text:
         return False
     return any(escape[1] for escape in _ESCAPE.finditer(text))

@@ -59,7 +59,7 @@ def _date_parts(days: int) -> tuple[str, str]:
 
 
 def is_infinite(type_: DuckLakeType, value: int) -> bool:
-    """Whether a date or timestamp in physical form is DuckDB's ``infinity`` or ``-infinity``."""
+    """Return True if a date or timestamp in physical form is DuckDB's ``infinity`` or ``-infinity``."""
     return abs(value) == type_.facts.infinity
 
 
@@ -75,7 +75,7 @@ def physical_range(type_: DuckLakeType) -> tuple[int, int]:
 
 
 def units_per_second(type_: DuckLakeType) -> Fraction:
-    """Return how many units of a date's or timestamp's physical form a second has."""
+    """Return the number of units of a date's or timestamp's physical form in a second."""
     row = type_.facts
     return Fraction(1, _DAY_SECONDS) if row.kind is Kind.DATE else Fraction(row.per_second)
 
@@ -216,7 +216,7 @@ def _number(text: str) -> Decimal:
 
 
 def is_short(number: Decimal) -> bool:
-    """Whether a number is finite and its digits are so few that arithmetic on it is fast.
+    """Return True if a number is finite and its digits are so few that arithmetic on it is fast.
 
     >>> is_short(Decimal("9" * 39)), is_short(Decimal("1e999999"))
     (True, False)

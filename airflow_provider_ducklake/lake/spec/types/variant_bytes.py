@@ -137,7 +137,7 @@ def write_names(names: Iterable[str]) -> bytes:
 
 
 def width_of(number: int) -> int:
-    """Return how many bytes a number takes, at least one."""
+    """Return the number of bytes that a number takes, at least one."""
     return max(1, (number.bit_length() + 7) // 8)
 
 
@@ -146,12 +146,12 @@ def _numbers(numbers: Iterable[int], width: int) -> bytes:
 
 
 def basic_at(data: Data, start: int) -> Basic:
-    """Return what kind of value starts there."""
+    """Read the basic type of the value that starts there."""
     return Basic(number_at(data, start, 1) & 0x03)
 
 
 def value_end(data: Data, start: int) -> int:
-    """Return where the value that starts at ``start`` ends, by its own first bytes."""
+    """Return the end of the value that starts at ``start``, by its own first bytes."""
     header = number_at(data, start, 1)
     match header & 0x03:
         case Basic.SHORT_STRING:
@@ -281,7 +281,7 @@ def _checked(data: bytes, start: int, names: Sequence[str]) -> list[int]:
 
 
 def _apart(data: bytes, start: int, offsets: Sequence[int], ends: Sequence[int]) -> list[int]:
-    """Return where values begin; whoever cuts them apart by the places of the next must lose no bytes."""
+    """Return the start of each value; refuse overlapping ones: cut at these places they would lose bytes."""
     places = [start + offset for offset in offsets[:-1]]
     if any(value_end(data, place) > start + end for place, end in zip(places, ends, strict=True)):
         raise DamagedVariantError("its values lie in each other")
@@ -318,7 +318,7 @@ def string_bytes(raw: bytes) -> bytes:
 
 
 def object_head(ids: Sequence[int], width: int) -> bytes:
-    """Return what is before the offsets of an object, whose fields are in the order of their names."""
+    """Write the part of an object before its offsets; fields are in the order of their names."""
     is_large = len(ids) >= _MANY
     id_width = width_of(max(ids, default=0))
     header = (is_large << 4 | (id_width - 1) << 2 | (width - 1)) << 2 | Basic.OBJECT
@@ -326,7 +326,7 @@ def object_head(ids: Sequence[int], width: int) -> bytes:
 
 
 def array_head(count: int, width: int) -> bytes:
-    """Return what is before the offsets of an array."""
+    """Write the part of an array before its offsets."""
     is_large = count >= _MANY
     header = (is_large << 2 | (width - 1)) << 2 | Basic.ARRAY
     return bytes([header]) + count.to_bytes(4 if is_large else 1, "little")
@@ -353,7 +353,7 @@ def _laid_out(values: Sequence[bytes]) -> tuple[bytes, bytes]:
 
 
 def merged_objects(metadata: bytes, one: bytes, other: bytes, not_in_other: frozenset[str]) -> bytes:
-    """Return an object with the fields of two objects, of which the second may not have certain names."""
+    """Merge the fields of two objects; the second one may not have certain names."""
     names = read_names(metadata)
     if basic_at(other, 0) is not Basic.OBJECT:
         raise DamagedVariantError("it has shredded fields, and a value that is no object")

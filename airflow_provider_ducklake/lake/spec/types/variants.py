@@ -76,7 +76,7 @@ def split_variant(blob: bytes) -> tuple[bytes, bytes]:
 
 
 def _end_of_metadata(blob: bytes) -> int:
-    """Return where the names of fields end: after a header, their count and the offset of each name."""
+    """Return the end of the names of fields: after a header, their count and the offset of each name."""
     if not blob or blob[0] & 0x0F != _VERSION:
         raise ValueError("it does not begin with version 1")
     width = (blob[0] >> 6) + 1

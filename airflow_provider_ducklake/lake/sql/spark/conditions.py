@@ -1,8 +1,8 @@
-"""What a condition in Spark SQL certainly says, before Spark is asked: a filter, and unknown columns.
+"""What a condition in Spark SQL certainly means, before Spark analyses it: a filter, and unknown columns.
 
 Our filter leaves out files without rows for the condition. The two languages differ in what a text in
 quotes is, in casts, in times and zones: parts that Spark could read in another way are left out. The filter
-may let too many rows pass, never too few. Of the columns too only what is certain is said: names below a
+may let too many rows pass, never too few. Of the columns too only certain errors are reported: names below a
 query, in a lambda, of a unit of time, and whatever sqlglot does not read, are left to Spark.
 """
 
@@ -118,7 +118,7 @@ def _spelled(condition: str, token: Token) -> str:
 def _says_the_same(
     text: str, condition: str, words: Sequence[Token], schema: TableSchema, table: str
 ) -> bool:
-    """Whether Spark means what our filter means by a text."""
+    """Return True if Spark means what our filter means by a text."""
     try:
         predicate = read_predicate(text, schema, table)
     except (InvalidPredicateError, ColumnNotFoundError):
@@ -242,7 +242,7 @@ def check_expression(text: str, what: str) -> None:
 
 
 def compares_boxes(text: str) -> bool:
-    """Whether a condition has ``&&``: it is a filter of ours then, as Spark SQL has no such operator.
+    """Return True if a condition has ``&&``: it is a filter of ours then, as Spark SQL has no such operator.
 
     >>> compares_boxes("id < 5 AND g && 'POINT(1 2)'"), compares_boxes("name = 'a && b'")
     (True, False)
@@ -254,7 +254,7 @@ def compares_boxes(text: str) -> bool:
 
 
 def _is_query(words: Sequence[str], place: int) -> bool:
-    """Whether the word behind a parenthesis begins a query: other words are functions' or columns' names."""
+    """Return True if the word after a parenthesis begins a query: others name functions or columns."""
     following = words[place + 1] if place + 1 < len(words) else ""
     is_call = following == "(" and words[place] != "VALUES"
     return words[place] == "SELECT" or not (is_call or following in {")", ",", ".", "=", "<", ">", ""})
@@ -315,7 +315,7 @@ def _without_parentheses(condition: str, tokens: Sequence[Token]) -> Sequence[To
 
 
 def _depths(words: Sequence[str]) -> list[int]:
-    """Return how many parentheses each word lies in; a parenthesis lies in those around it."""
+    """Return the depth of parentheses around each word; a parenthesis lies in those around it."""
     depths, depth = [], 0
     for word in words:
         depth -= word in _CLOSING
@@ -346,7 +346,7 @@ def _name(condition: str, tokens: Sequence[Token]) -> Name | None:
 
 
 def may_look_at(text: str, columns: Collection[str], *, alias: str, other: str) -> bool:
-    """Whether an expression may need the columns of a table that it calls ``alias``.
+    """Return True if an expression may need the columns of a table that it calls ``alias``.
 
     What it says behind the name of the ``other`` table is that one's.
 
@@ -374,7 +374,7 @@ def may_look_at(text: str, columns: Collection[str], *, alias: str, other: str) 
     return False
 
 
-# From which columns of which tables each column of a Spark SQL query is made.
+# The columns of tables from which each column of a Spark SQL query is made.
 #
 # For lineage, not for execution: what sqlglot cannot follow is left out.
 
@@ -387,12 +387,12 @@ _DIALECT = "spark"
 def column_lineage(
     query: str, relations: Mapping[str, Sequence[str]], views: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Origins]:
-    """Return the origins of each column of a query, in its order; nothing where it cannot be read.
+    """Return the origins of each column of a query, in its order; empty if it cannot be parsed.
 
     A column's origins are sorted, since sqlglot has them in another order in each process.
 
-    ``relations`` are what the query reads, by the names it uses, with their columns, none where they are not
-    known; ``views`` are queries that it names.
+    ``relations`` are what the query reads, by the names it uses, with their columns, none if they are
+    unknown; ``views`` are queries that it names.
 
     >>> column_lineage("SELECT a.x + b.y AS z FROM a JOIN b USING (k)", {"a": ["x", "k"], "b": ["y", "k"]})
     {'z': (('a', 'x'), ('b', 'y'))}
@@ -416,7 +416,7 @@ def column_lineage(
 
 
 def _nodes(query: exp.Query, schema: dict[str, object]) -> dict[str, Node]:
-    """Return where each column of a query comes from."""
+    """Trace the origin of each column of a query."""
     known = MappingSchema(schema, dialect=_DIALECT)
     tree = qualify(query, dialect=_DIALECT, schema=known, validate_qualify_columns=False, identify=False)
     assert isinstance(tree, exp.Query)

@@ -238,7 +238,7 @@ class _View:
 
 
 def _defined_at(tree: exp.Expr) -> frozenset[int]:
-    """Return where names begin that a query gives to tables, ``t`` in ``AS t(a, b)``."""
+    """Return the positions of names that a query gives to tables, ``t`` in ``AS t(a, b)``."""
     names = (one.this for one in tree.find_all(exp.TableAlias))
     return frozenset(int(name.meta["start"]) for name in names if name is not None and "start" in name.meta)
 

@@ -1,7 +1,7 @@
 """The bodies of DuckDB's macros as Spark SQL that gives the same, or an error.
 
 Only what means the same in both engines is written: a list of operators and functions, each with the Spark
-types for which that holds. Spark knows the types and we do not, so a body comes with conditions on
+types for which that holds. The types are known only to Spark, so a body comes with conditions on
 ``typeof(…)``, which Spark evaluates when it plans: where one does not hold, rows fail instead of being wrong.
 *Source:* tests compare with the reference over drawn values.
 """
@@ -63,7 +63,7 @@ _SPECIAL = frozenset(
 
 @dataclass
 class Written:
-    """What the calls of macros of one statement came to so far, those within others, too."""
+    """The total cost so far of one statement's macro calls, nested ones included."""
 
     calls: int = 0
     characters: int = 0
@@ -80,17 +80,17 @@ class Written:
 
 
 class NestedCalls(Protocol):
-    """How calls of other macros within a body are written."""
+    """Writes calls of other macros within a body."""
 
     @property
     def written(self) -> Written:
-        """What the statement's calls came to so far."""
+        """The total cost of the statement's calls so far."""
 
     def __call__(self, call: Call, arguments: Sequence[str], body: Body) -> str | None:
         """Return the text of a call; None: it is no macro."""
 
     def shadows(self, function: str) -> bool:
-        """Whether a macro has the name of a function or an operator, which DuckDB would then call."""
+        """Return True if a macro has the name of a function or an operator, which DuckDB would then call."""
 
 
 @dataclass
@@ -105,11 +105,11 @@ class Body:
     nested: NestedCalls
     has_columns: bool = False
     conditions: list[str] = field(default_factory=list)
-    seen: list[str] = field(default_factory=list)  # texts whose types an error tells
+    seen: list[str] = field(default_factory=list)  # texts whose types an error shows
     _texts: dict[int, tuple[Expression, str]] = field(default_factory=dict)  # by the expression's identity
 
     def refuse(self, what: str) -> UnsupportedFeatureError:
-        """Return the error for what is not known to mean the same in Spark."""
+        """Return the error for an expression that may mean something else in Spark."""
         return UnsupportedFeatureError(
             f"{self.where}: {what} Run the query in DuckDB, or write the expression out in Spark SQL."
         )
@@ -128,7 +128,7 @@ class Body:
         return f"(CASE WHEN {holds} THEN {text} ELSE raise_error(concat({problem}, {types})) END)"
 
     def check(self, condition: str, *texts: str) -> None:
-        """Note what has to hold for operands of those texts."""
+        """Add the conditions for operands of those texts."""
         self._count(condition)
         self.conditions.append(condition)
         self.seen.extend(texts)
@@ -226,7 +226,7 @@ class Body:
         return f"({one} {operator} {other})"
 
     def comparable(self, left: Expression, right: Expression, one: str, other: str) -> None:
-        """Note that two values are compared; texts only with a literal that is only ever a text."""
+        """Add the condition of a comparison; strings only with a literal that is always a string."""
         literals = [side for side in (left, right) if _is_string(side)]
         alike = [type_ for type_ in _ALIKE if type_ != "string" or literals]
         for literal in literals:
@@ -279,7 +279,7 @@ class Body:
         return f"(CASE {' '.join(branches)} ELSE {default} END)"
 
     def of_one_type(self, values: Sequence[Expression]) -> list[str]:
-        """Note that values have one type, or are integers; NULL is of any."""
+        """Add the condition that values have one type, or are integers; NULL has any."""
         texts = [self.text(one) for one in values]
         known = [text for one, text in zip(values, texts, strict=True) if not _is_null(one)]
         for text in known[1:]:

@@ -58,9 +58,9 @@ _CONSTANT = re.compile(r"\((-? *[\d.]\w*(\.\w*)?|(DATE *)?'[^'\\]*'|NULL|TRUE|FA
 
 @dataclass(frozen=True)
 class LakeMacros:
-    """The macros of a lake at a snapshot, and what else names in their bodies can mean.
+    """The macros of a lake at a snapshot, and what other names in their bodies can mean.
 
-    ``columns_of`` tells the columns of a table; none for a view, None where there is neither.
+    ``columns_of`` looks up the columns of a table; none for a view, None if there is neither.
     """
 
     macros: Sequence[Macro]
@@ -91,11 +91,11 @@ class LakeMacros:
 
 
 def may_call_macros(text: str) -> bool:
-    """Whether a text calls something by a name with a schema."""
+    """Return True if a text calls something by a name with a schema."""
     try:
         return next(_sites(Spark().tokenize(text)), None) is not None
     except TokenError:
-        return False  # whoever parses it says so
+        return False  # the parser raises it
 
 
 def with_macros(text: str, lake: LakeMacros) -> str:
@@ -105,7 +105,7 @@ def with_macros(text: str, lake: LakeMacros) -> str:
     try:
         return _Expansion(lake, _table_calls(text)).text(text)
     except TokenError:
-        return text  # whoever parses it says so
+        return text  # the parser raises it
     except (RecursionError, trees.TooDeepError):
         raise UnsupportedFeatureError(
             f"What calls macros is nested too deeply in {text[:40]!r}…. Write a part of the query into a "
@@ -114,13 +114,13 @@ def with_macros(text: str, lake: LakeMacros) -> str:
 
 
 def _table_calls(text: str) -> dict[int, bool]:
-    """Return where functions in FROM begin, and whether they have an alias."""
+    """Return the positions of functions in FROM, each with whether it has an alias."""
     try:
         tree = trees.parse_one(text, "spark")
     except trees.TooDeepError:
         raise
     except SqlglotError:
-        return {}  # whoever parses it says so
+        return {}  # the parser raises it
     return {
         int(table.parts[0].meta["start"]): bool(table.alias)
         for table in tree.find_all(exp.Table)
@@ -190,7 +190,7 @@ def _is_name(token: Token) -> bool:
 
 
 def _closings(tokens: Sequence[Token]) -> dict[int, int]:
-    """Return where each parenthesis that opens is closed."""
+    """Map each opening parenthesis to its closing one."""
     found: dict[int, int] = {}
     opened: list[int] = []
     for place, token in enumerate(tokens):
@@ -251,7 +251,7 @@ class _Expansion:
         return text
 
     def _outermost(self, macro: Macro, given: Sequence[str], named: Mapping[str, str]) -> str:
-        """Return what a call stands for; in a long text, a lambda binds the arguments to keep one copy.
+        """Expand a call; in a long text, a lambda binds the arguments to keep one copy.
 
         A body repeats its parameters, above all in its conditions, so calls within calls would grow without
         bound. A lambda cannot bind queries, and Spark does not find one in ORDER BY that it has grouped by.
@@ -288,7 +288,7 @@ class _Expansion:
         return given, named
 
     def scalar(self, macro: Macro, given: Sequence[str], named: Mapping[str, str], outer: Body | None) -> str:
-        """Return what a call of a scalar macro stands for; within another body, ``outer`` checks it."""
+        """Expand a call of a scalar macro; within another body, ``outer`` checks it."""
         if macro.name.folded in self.calling:
             raise _refused(macro, "it calls itself.")
         for argument in given:
@@ -334,7 +334,7 @@ class _Nested:
         return None if macro is None else self.expansion.scalar(macro, arguments, {}, body)
 
     def shadows(self, function: str) -> bool:
-        """Whether a macro has that name where DuckDB looks for functions without a schema."""
+        """Return True if a macro has that name where DuckDB looks for functions without a schema."""
         return self.expansion.lake.meant((function,)) is not None
 
 
@@ -344,7 +344,7 @@ def _has_query(value: str) -> bool:
     except trees.TooDeepError:
         raise
     except SqlglotError:
-        return False  # whoever parses it says so
+        return False  # the parser raises it
 
 
 def _refused(macro: Macro, problem: str) -> UnsupportedFeatureError:
@@ -506,7 +506,7 @@ class _TableBody:
         return table
 
     def _check_columns(self, source: Source) -> None:
-        """Refuse a parameter that has the name of a column: DuckDB could not tell them apart."""
+        """Refuse a parameter that has the name of a column: in DuckDB it would be ambiguous."""
         table = self._table(source)
         for column in self.lake.columns_of(table) or ():
             if fold(column) in self.names:

@@ -169,7 +169,7 @@ class _Reader:
         self._nested_schemas = nested_schemas
 
     def statement(self) -> SparkStatement:
-        """Return what the statement says."""
+        """Return the parsed statement."""
         return self._typed(self._statement)
 
     def query_alone(self) -> SparkQuery:
@@ -259,7 +259,7 @@ class _Reader:
         return SparkQuery(before + rest, tuple(references))
 
     def _with_text(self) -> str:
-        """Return what stands before INSERT."""
+        """Return the text before INSERT."""
         depth = 0
         for token in _tokens(self._sql, self._number):
             depth += _depth(token)
@@ -365,7 +365,7 @@ class _Reader:
             yield _moved(one, shift)
 
     def _check_laterals(self, tree: exp.Expr) -> None:
-        """Refuse a name behind LATERAL: it is no table for sqlglot, and one of its own for Spark."""
+        """Refuse a name behind LATERAL: sqlglot does not see a table in it, but Spark one of its own."""
         for lateral in tree.find_all(exp.Lateral):
             last = lateral.this.expression if isinstance(lateral.this, exp.Dot) else lateral.this
             if isinstance(last, exp.Identifier):
@@ -377,7 +377,7 @@ class _Reader:
                 )
 
     def _is_local(self, table: exp.Table, scopes: Scopes) -> bool:
-        """Whether a name is that of a common table expression, or of a view that the user made."""
+        """Return True if a name is that of a common table expression, or of a view that the user made."""
         is_view = not table.db and fold(table.name) in self._views
         return is_view or scopes.common(table) is not None
 
@@ -394,7 +394,7 @@ def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
 
 
 def _is_named(table: exp.Table) -> bool:
-    """Whether a table is a name, and nothing that is called."""
+    """Return True if a table is a name, and nothing that is called."""
     return all(isinstance(part, exp.Identifier) for part in table.parts)
 
 
@@ -413,7 +413,7 @@ def _path(named: exp.Expr) -> tuple[str, ...]:
 
 
 class _Names:
-    """What a query names: columns with the schema of their table, and what goes by a table's name."""
+    """The names in a query: columns with the schema of their table, and relations by a table's name."""
 
     def __init__(self, tree: exp.Expr) -> None:
         tables = list(tree.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral))
@@ -435,7 +435,7 @@ class _Names:
                 self._columns.setdefault(path, []).append(place)
 
     def in_columns(self, table: exp.Table) -> tuple[tuple[int, int], ...]:
-        """Return where columns are named with the table's schema before it, which its view does not have.
+        """Return the places of columns that are named with the table's schema, which its view does not have.
 
         The first of the tables with a name has them all.
         """
@@ -444,7 +444,7 @@ class _Names:
         return tuple(self._columns.pop(_path(table), ()))
 
     def is_ambiguous(self, table: exp.Table) -> bool:
-        """Whether something else goes by the table's name: a column's schema tells them apart."""
+        """Return True if another relation has the table's name: a column's schema then separates them."""
         path = _path(table)
         return bool(self._paths.get(path[-1], set()) - {path})
 
@@ -460,7 +460,7 @@ def _column_parts(column: exp.Column) -> list[exp.Expr]:
 
 
 def _is_written(named: exp.Expr) -> bool:
-    """Whether a table is the one that the statement writes."""
+    """Return True if a table is the one that the statement writes."""
     return named.arg_key == "this" and isinstance(named.parent, exp.Insert | exp.Create | exp.Schema)
 
 

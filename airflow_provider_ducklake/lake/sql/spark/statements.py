@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class WriteMode(Enum):
-    """What becomes of a table with the rows of a query."""
+    """How the rows of a query are written to a table."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -33,13 +33,13 @@ class WriteMode(Enum):
 
     @property
     def creates(self) -> bool:
-        """Whether the query's own names become the table's."""
+        """Return True if the query's own names become the table's."""
         return self in (WriteMode.CREATE, WriteMode.CREATE_IF_MISSING, WriteMode.REPLACE)
 
 
 @dataclass(frozen=True, slots=True)
 class RowCondition:
-    """What a query says of each row of a table that counts in it: texts that are all true.
+    """Conditions that each relevant row of a table meets in a query: texts that are all true.
 
     They call the table ``alias``; ``names`` are what they call all tables.
     """
@@ -136,8 +136,8 @@ def quoted(name: str) -> str:
 
 # What holds for each row of a table that can count in a query: its WHERE, and the ON of its join.
 #
-# Only what is certain is said: the condition as it is written, where sqlglot reads the very text as the
-# tree has it, and of a query in which a row that does not satisfy it cannot change a thing.
+# Only certain conditions are returned: the condition as it is written, where sqlglot reads the text as the
+# tree has it, and of a query in which a row that does not satisfy it cannot change the result.
 
 
 # Parts of a query, a table and a join beside which a condition says what it says alone.
@@ -167,7 +167,7 @@ class ReadConditions:
         self._texts: dict[int, str | None] = {}
 
     def of(self, table: exp.Table, end: int) -> RowCondition | None:
-        """Return what holds for the rows of a table whose name ends there; None: nothing certain."""
+        """Return the condition for the rows of a table whose name ends there; None: none is certain."""
         place, query = table.parent, table.parent and table.parent.parent
         if not isinstance(query, exp.Select) or not isinstance(place, exp.From | exp.Join):
             return None
@@ -188,7 +188,7 @@ class ReadConditions:
         return self._texts[id(node)]
 
     def _between(self, word: str, behind: frozenset[str], end: int) -> str | None:
-        """Return what stands behind a word that follows a name, up to where another part begins."""
+        """Return the text behind a word that follows a name, up to where another part begins."""
         depth, start = 0, None
         for token in self._tokens[bisect_left(self._starts, end) :]:
             kind = token.token_type.name
@@ -202,7 +202,7 @@ class ReadConditions:
 
 @dataclass(frozen=True)
 class _Query:
-    """What a query calls its tables, its WHERE, and whether it keeps rows for which a join finds none.
+    """The names of a query's tables, its WHERE, and whether its joins are outer ones.
 
     It has no names where it has parts that may change what a condition says.
     """
@@ -288,13 +288,13 @@ class Scopes:
         return None
 
     def times(self, table: exp.Table) -> int:
-        """Return how often a table is read where it stands."""
+        """Count how often a table is read at its place."""
         around = table.find_ancestor(exp.CTE)
         return 1 if around is None else self._count(around)
 
     @property
     def reads(self) -> int:
-        """How often common table expressions are read."""
+        """The number of reads of each common table expression."""
         return sum(self.times(table) for tables in self._named_by.values() for table in tables)
 
     def _count(self, common: exp.CTE) -> int:

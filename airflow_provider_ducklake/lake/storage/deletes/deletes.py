@@ -1,7 +1,7 @@
 """Delete files: the positions of a data file's deleted rows, with the snapshots that deleted them.
 
 *Source:* what the reference writes and reads (docs/sources.md, deletes). The columns that name rows have the
-ids and the nullability that Iceberg's specification gives them. The reference writes other ids, by which
+ids and the nullability that Iceberg's specification gives them. The reference writes other ids, with which
 Iceberg finds no column (its issue 378), and reads columns by their place.
 """
 
@@ -49,10 +49,10 @@ _STAMPED_SCHEMA = _SCHEMA.append(_field(_SNAPSHOT_ID, pa.int64(), 2147483539))
 
 
 def write_delete_file(location: Location, data_file_path: str, deleted: pa.Table) -> Written:
-    """Write a delete file and return what the catalog is to know of it.
+    """Write a delete file and return its entry for the catalog.
 
-    ``deleted`` has the columns ``pos`` (int64, ascending, unique) and, where the file is to say which
-    snapshot deleted each row, ``snapshot_id`` (int64).
+    ``deleted`` has the columns ``pos`` (int64, ascending, unique) and, if the file is to record the
+    snapshot that deleted each row, ``snapshot_id`` (int64).
     """
     zeros = pa.repeat(pa.scalar(0, pa.int32()), deleted.num_rows)
     paths = pa.DictionaryArray.from_arrays(zeros, pa.array([data_file_path], pa.string()))
@@ -70,7 +70,7 @@ def write_delete_file(location: Location, data_file_path: str, deleted: pa.Table
 
 
 def row_count_of(file: LiveDataFile, locate: Callable[[str], Location]) -> int:
-    """Return how many rows of a data file there are to delete.
+    """Count the rows of a data file that can be deleted.
 
     A vector of a few bytes deletes millions of rows, so that a count of the catalog beyond those is compared
     with the data file's own.
@@ -85,10 +85,10 @@ _MOST_UNCHECKED = 2**24  # positions of so many rows take 128 MiB
 
 
 def deleted_rows(location: Location, file_format: str, default_snapshot_id: int, row_count: int) -> pa.Table:
-    """Return the columns ``pos`` and ``snapshot_id`` (both int64): what was deleted, and by which snapshot.
+    """Read the columns ``pos`` and ``snapshot_id`` (both int64): deleted rows and the snapshots that did it.
 
-    Positions without an id were deleted by ``default_snapshot_id``. ``row_count`` is how many rows the data
-    file has: a delete file that has more is not read.
+    Positions without an id were deleted by ``default_snapshot_id``. ``row_count`` counts the rows of the data
+    file: a delete file that has more is not read.
     """
     match file_format:
         case "parquet":
@@ -194,7 +194,7 @@ def live_positions(
     places: Collection[int],
     locate: Callable[[str], Location],
 ) -> Positions:
-    """Return positions of a data file that somebody gave, checked; ``marks`` are its inlined deletes."""
+    """Check positions of a data file that a user gave; ``marks`` are its inlined deletes."""
     chosen = pa.array(sorted(set(places)), pa.int64())
     outside = chosen.filter(pc.or_(pc.less(chosen, 0), pc.greater_equal(chosen, file.record_count)))
     if len(outside):
@@ -211,7 +211,7 @@ def live_positions(
 def write_deletes(
     deletes: UnwrittenDeletes, path: str, snapshot_id: SnapshotId, locate: Callable[[str], Location]
 ) -> FileDeletes:
-    """Write a delete file as that snapshot is to have it."""
+    """Write the delete file of a data file for that snapshot."""
     new = read_positions(deletes.positions, locate)
     rows, begin, newest = pa.table({"pos": new}), None, None
     if deletes.holds_ids:

@@ -2,9 +2,9 @@
 
 A vector is a ``deletion-vector-v1`` blob of Iceberg's: length (4 bytes, big-endian) of magic and payload,
 magic, payload, CRC-32 of magic and payload (4 bytes, big-endian). The payload is a 64-bit Roaring bitmap in
-the portable layout. The file is one bare vector, or since DuckLake 1.1 a Puffin container of several; its
-first bytes tell. *Source:* files that the reference writes (docs/sources.md, deletes and deletion vectors);
-the Puffin specification.
+the portable layout. The file is one bare vector, or since DuckLake 1.1 a Puffin container of several: the
+first bytes show it. *Source:* files of the reference (docs/sources.md, deletes and deletion vectors); the
+Puffin specification.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def footer_bytes(data: bytes) -> int:
 
 
 def _document(data: bytes) -> tuple[int, dict[str, Any]]:
-    """Return where the vectors end, and what is said of them."""
+    """Return the end of the vectors, and the JSON document about them."""
     if len(data) < len(MAGIC) + FOOTER_BYTES or not data.startswith(MAGIC):
         raise ValueError("it is truncated")
     length, flags, magic = _END.unpack(data[-_END.size :])
@@ -159,7 +159,7 @@ _HIGHEST = 2**31  # of the high bits: a row of a file has a number of 63 bits
 
 
 def positions(data: bytes, most: int) -> pa.ChunkedArray:
-    """Return the numbers (int64) of a 64-bit bitmap, of which there are ``most`` at most.
+    """Return the numbers (int64) of a 64-bit bitmap, at most ``most`` of them.
 
     Nothing is allocated for a count that the bytes do not have: a run of 65,536 numbers takes four bytes.
     """
@@ -322,7 +322,7 @@ def vector_of(positions: pa.Array) -> bytes:
 
 
 def write_vectors(location: Location, data_file_path: str, deleted: pa.Table) -> Written:
-    """Write the deleted rows of a data file and return what the catalog is to know of it.
+    """Write the deleted rows of a data file and return the file's entry for the catalog.
 
     ``deleted`` has the column ``pos`` (int64, ascending, unique), and ``snapshot_id`` (int64) where the file
     is to have a vector for each snapshot.

@@ -40,7 +40,7 @@ def make_parents(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Have the names of a directory's files last."""
+    """Make the names of a directory's files durable."""
     try:
         _sync(path, os.O_DIRECTORY)
     except OSError as error:
@@ -49,7 +49,7 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_added(paths: Iterable[str], data_path: str) -> None:
-    """Have files last that a commit is to name, whoever wrote them, with their directories in the data path.
+    """Make files that a commit is to name durable, with their directories in the data path.
 
     Files in object stores last already. What is missing, or not for this process, is left alone.
     """
@@ -65,7 +65,7 @@ def sync_added(paths: Iterable[str], data_path: str) -> None:
 
 
 def _sync_changed(directory: Path) -> None:
-    """Have the names of a directory's entries last, unless they do since an earlier commit."""
+    """Make the names of a directory's entries durable, unless they are since an earlier commit."""
     found = directory.stat()
     state = found.st_ino, found.st_mtime_ns
     if _SYNCED.get(directory) == state:

@@ -58,7 +58,7 @@ def as_environment(storage_options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def address_as_environment(storage_options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variable that tells a process where a store is; nothing where its options do not say.
+    """Return the variable that holds a store's address for a process; none if its options lack it.
 
     Its value has no quotes: YARN's scripts would take them for their own.
 
@@ -100,13 +100,13 @@ def process_options() -> dict[str, Any]:
 
 
 def has_secrets() -> bool:
-    """Whether this process was started with all options of the store."""
+    """Return True if this process was started with all options of the store."""
     return VARIABLE in os.environ
 
 
 @contextmanager
 def options_of_task(options: Mapping[str, Any]) -> Iterator[None]:
-    """Have the process know options as long as a task of Spark Connect runs: it outlives the session."""
+    """Give the process options as long as a task of Spark Connect runs: it outlives the session."""
     _of_tasks.append(dict(options))
     try:
         yield
@@ -207,7 +207,7 @@ _NOT_FOUND = Refusal("there is no such file, directory or bucket", "Check the pa
 
 
 def explained(error: BaseException) -> str:
-    """Return why a file system refused and what to do, as sentences without the last full stop."""
+    """Explain why a file system refused and what to do, as sentences without the last full stop."""
     refusal, operation = _refusal(error)
     if refusal is None:
         return f"{_first_line(error)}. Check the path, and your permissions for it"
@@ -215,7 +215,7 @@ def explained(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error of a file system says, in a line."""
+    """Summarize an error of a file system in a line."""
     refusal, operation = _refusal(error)
     if refusal is None:
         return _first_line(error)
@@ -306,7 +306,7 @@ class Location:
     """A place in a file system: ``uri`` is the lake path, ``path`` the same place inside ``filesystem``.
 
     A Parquet file that is there is encrypted with ``key``; one that is made there gets a key of ``key_bytes``
-    bytes: 0 in a lake that is not encrypted, None where nobody said what the lake is.
+    bytes: 0 in a lake that is not encrypted, None if it is unknown.
     """
 
     filesystem: pafs.FileSystem
@@ -317,7 +317,7 @@ class Location:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether a Parquet file that is there is encrypted."""
+        """Return True if a Parquet file that is there is encrypted."""
         return self.key is not None or bool(self.key_bytes)
 
     def with_key(self, key: FileKey | None) -> Location:
@@ -330,7 +330,7 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """Whether the place is on this machine's own file system."""
+        """Return True if the place is on this machine's own file system."""
         return isinstance(self.filesystem, pafs.LocalFileSystem)
 
 
@@ -369,7 +369,7 @@ def _fsspec_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem 
         # Others write too: a remembered listing would hide their files.
         options = {"use_listings_cache": False, **options}
         filesystem = fsspec.filesystem(_FSSPEC_NAMES.get(scheme, scheme), **options)
-    except (ImportError, ValueError):  # the driver is not installed, or fsspec does not know the scheme
+    except (ImportError, ValueError):  # the driver is not installed, or fsspec lacks the scheme
         return None
     return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
 
@@ -421,7 +421,7 @@ def child(location: Location, name: str) -> Location:
 
 
 def exists(path: str, storage_options: StorageOptions | None = None) -> bool:
-    """Whether a file or directory exists."""
+    """Return True if a file or directory exists."""
     location = open_filesystem(path, storage_options)
     with naming_errors(path, "look at"):
         return bool(location.filesystem.get_file_info(location.path).type != pafs.FileType.NotFound)
@@ -503,7 +503,7 @@ def delete_file_at(location: Location) -> bool:
 
 
 def remover_of(location: Location) -> Callable[[str], object]:
-    """Return what deletes one file of a file system; fsspec's for several may keep silent about failures."""
+    """Return a function that deletes one file of a file system; fsspec's for several may hide failures."""
     filesystem = fsspec_of(location)
     if filesystem is not None:
         return filesystem.rm_file  # type: ignore[no-any-return]
@@ -579,9 +579,9 @@ def _open_input(location: Location) -> pa.NativeFile:
 
 @contextmanager
 def regular_file(path: str) -> Iterator[str]:
-    """Yield another path of a local file, which opens the same file whatever takes its place meanwhile.
+    """Yield another path of a local file, which opens the same file even if the name is given to another.
 
-    Whoever opens a FIFO waits for a writer, and who reads a device may never reach its end.
+    Opening a FIFO waits for a writer, and reading a device may never reach its end.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:

@@ -66,7 +66,7 @@ class Listing:
     root: str = ""
 
     def is_linked(self, name: str) -> bool:
-        """Whether a link found so far leads to a file, or to a directory above it: it has two names then."""
+        """Return True if a link leads to the file, or to a directory above it: it then has two names."""
         if not self.link_targets:
             return False
         path = Path(os.path.realpath(os.path.join(self.root, name)))  # noqa: PTH118 - as it is below
@@ -121,7 +121,7 @@ def _files(location: Location, listing: Listing) -> Iterator[FoundFile]:
 
 def _local(root: str, listing: Listing) -> Iterator[FoundFile]:
     def note(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # gone meanwhile, or never there
+        if not isinstance(error, FileNotFoundError):  # deleted in the meantime, or never there
             listing.unreadable[str(error.filename)] = reason_of(error)
 
     for folder, folders, names in os.walk(root, onerror=note):
@@ -235,7 +235,7 @@ _AT_ONCE = 1000  # objects in one request to S3
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What became of one file: ``was_there`` None: the store did not say; ``error`` None: it is gone."""
+    """The result of deleting one file: ``was_there`` None: unknown; ``error`` None: it is gone."""
 
     path: str
     was_there: bool | None = None
@@ -300,7 +300,7 @@ def _delete(locations: Sequence[Location]) -> dict[str, Deletion]:
 
 
 def _is_s3(location: Location) -> bool:
-    """Whether it is s3fs that reaches a place; it alone is silent about what it could not delete."""
+    """Return True if it is s3fs that reaches a place; it alone is silent about what it could not delete."""
     return hasattr(fsspec_of(location), "call_s3")
 
 

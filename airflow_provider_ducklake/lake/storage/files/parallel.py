@@ -19,7 +19,7 @@ _THREADS = 8
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Return what ``work`` makes of each item, in their order; after an error no further item is begun."""
+    """Apply ``work`` to each item in threads, in their order; after an error no further item is begun."""
     given = list(items)
     if len(given) <= 1:
         return [work(item) for item in given]
@@ -45,7 +45,7 @@ def in_threads_ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> I
 
 
 def within(seconds: float, work: Callable[[], Result]) -> Result:
-    """Return what ``work`` returns; a thread does it, which goes on alone when it is late.
+    """Run ``work`` in a thread and return its result; a late thread goes on alone.
 
     Use it for what a driver asks of a server, where the driver has a limit for each read, or none.
     """
@@ -54,7 +54,7 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
     def run() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as error:  # noqa: BLE001 - the waiting thread gets it
             done.set_exception(error)
 
     Thread(target=run, name="ducklake_within", daemon=True).start()

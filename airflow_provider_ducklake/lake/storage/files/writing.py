@@ -112,7 +112,7 @@ def _discard(stream: Any) -> None:  # noqa: ANN401
         stream.close()
 
 
-# Uploads in parts that nobody finished: S3 keeps their parts, and charges for them, and lists no file.
+# Uploads in parts that were never finished: S3 keeps their parts, and charges for them, and lists no file.
 #
 # *Source:* "Aborting a multipart upload" in the user guide of Amazon S3.
 
@@ -152,7 +152,7 @@ def _pages(filesystem: Any, bucket: str, prefix: str) -> Iterator[dict[str, Any]
 
 
 def abort_upload(path: str, upload: Upload, storage_options: StorageOptions | None = None) -> str | None:
-    """Have the store drop the parts of an upload below ``path``; return why it does not, None if it does."""
+    """Drop the parts of an upload below ``path``; return why the store refuses, None if it does not."""
     location = open_filesystem(path, storage_options)
     filesystem = fsspec_of(location)
     bucket, prefix = bucket_and_key(filesystem, location.path)
@@ -160,7 +160,7 @@ def abort_upload(path: str, upload: Upload, storage_options: StorageOptions | No
         filesystem.call_s3(
             "abort_multipart_upload", Bucket=bucket, Key=prefix + upload.name, UploadId=upload.id
         )
-    except FileNotFoundError:  # it ended meanwhile
+    except FileNotFoundError:  # it ended in the meantime
         return None
     except Exception as error:  # noqa: BLE001 - each store has its own; the caller names them all
         return reason_of(error)
@@ -235,7 +235,7 @@ def _copy_through(source: Location, target: Location) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """Where it is copied from, and its size; None: the catalog does not know."""
+    """The source of a copy, and its size; None: the catalog has none."""
 
     source: str
     size: int | None
@@ -262,7 +262,7 @@ class _Known:
 
     @property
     def id(self) -> bytes:
-        """What a document names its key by."""
+        """The id of its key in documents."""
         return hashlib.sha256(b"ducklake document key" + self.key).digest()[:_ID_BYTES]
 
 
@@ -291,7 +291,7 @@ def new_key() -> str:
 
 
 def learn(directory: str, text: str | None, file: str | None = None) -> None:
-    """Have this process seal what it writes below a directory, and open what it reads; None: it has no key.
+    """Give this process a key to seal and open documents below a directory; None: it has none.
 
     ``file`` is where the key was read, which drivers on other machines read, too.
     """
@@ -352,7 +352,7 @@ def _known_for(uri: str) -> _Known | None:
 
 
 def sealed(uri: str, content: bytes) -> bytes:
-    """Return what is to lie at ``uri``."""
+    """Return the bytes to write at ``uri``: sealed if there is a key."""
     known = _known_for(uri)
     if known is None:
         return content
@@ -362,15 +362,15 @@ def sealed(uri: str, content: bytes) -> bytes:
 
 
 def lacks_seal(uri: str, content: bytes) -> bool:
-    """Whether a document is not sealed, although this process has the key for its place."""
+    """Return True if a document is not sealed, although this process has the key for its place."""
     return _known_for(uri) is not None and not content.startswith((_MAGIC, _UNBOUND))
 
 
 def opened(uri: str, content: bytes, *, names_its_place: bool = False, is_proven: bool = False) -> bytes:
     """Return the document that lies at ``uri``.
 
-    ``names_its_place``: the document itself says for what it is, which the caller compares; it may be one
-    that an older release sealed. ``is_proven``: the caller tells it from every other by other means, so that
+    ``names_its_place``: the document itself names its purpose, which the caller compares; it may be one
+    that an older release sealed. ``is_proven``: the caller identifies it by other means, so that
     it needs no seal.
     """
     if not content.startswith((_MAGIC, _UNBOUND)):

@@ -1,7 +1,7 @@
-"""A Delta table at a version: what its log says, or why it cannot be taken.
+"""A Delta table at a version: the content of its log, or why it cannot be added.
 
-*Source:* Delta's protocol. What a reader has to know stands in the protocol action: only features known here
-are taken. Those of writers alone (constraints, generated columns, identities, change data feeds) change no
+*Source:* Delta's protocol. The protocol action lists what a reader must support: only features known here
+are accepted. Those of writers alone (constraints, generated columns, identities, change data feeds) change no
 row that is there, and the lake does not go on with them.
 """
 
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 
 _LOG, _SIDECARS = "_delta_log", "_sidecars"
 _VERSION = r"([0-9]{20})"
-_WHOLE_CHECKPOINT = re.compile(  # of its several forms those that nobody passes over
+_WHOLE_CHECKPOINT = re.compile(  # of its several forms those that every reader uses
     rf"{_VERSION}\.checkpoint\.(?:parquet|[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\.(?:json|parquet))"
 )
 _FILE = re.compile(rf"{_VERSION}(?:\.[0-9A-Za-z.-]+)?\.(?:json|parquet)")
@@ -134,7 +134,7 @@ def _check_named(name: str, places: Places, log: Location) -> None:
     for storage, text in _named(child(log, name)):
         if storage is not None:
             _check_vector(storage, text, places)
-        if storage is not None or name.startswith(_SIDECARS):  # nobody looks for parts in a part
+        if storage is not None or name.startswith(_SIDECARS):  # a part has no parts
             continue
         sidecar = _checked(text, f"{_LOG}/{_SIDECARS}/", places)
         folder, _, inner = sidecar.rpartition("/")
@@ -310,7 +310,7 @@ def delta_table(
     storage_options: Mapping[str, str] | None = None,
     allowed_paths: tuple[str, ...] = (),
 ) -> SourceTable:
-    """Return what a lake is to have of a Delta table; None: at its newest version."""
+    """Read the metadata of a Delta table; ``version`` None: the newest one."""
     folder = spelled(source)
     if not is_absolute(folder):
         raise InvalidInputError(f"The source {source!r} is relative; give an absolute path or a URI.")

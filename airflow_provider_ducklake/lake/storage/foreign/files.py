@@ -1,7 +1,7 @@
 """The data files of a table of another format as those of a lake's table: mapped by their own keys.
 
-The metadata says which file has which rows, and is not believed where a footer tells: a file whose size, rows
-or partition values are others is none of the table's.
+The metadata lists the files and their rows, and is checked against the footers: a file with another size,
+number of rows or partition values is refused.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def data_file(source: SourceTable, target: Target, file: SourceFile, location: L
 
 
 def _constants(target: Target, file: SourceFile) -> dict[ColumnId, str | None]:
-    """Return the values of the columns by which the source is partitioned as they are."""
+    """Return the values of the columns that partition the source by identity."""
     by_key: dict[FieldKey, str | None] = {
         key: text for (key, transform), text in file.partition.items() if transform == IDENTITY
     }
@@ -132,7 +132,7 @@ def _folders(
 
 
 def _is_said(column: Column, folder: str | None, text: str | None) -> bool:
-    """Whether a folder has a value; one of a time with a zone depends on the reader's session."""
+    """Return True if a folder has a value; one of a time with a zone depends on the reader's session."""
     if column.type.facts.zoned:
         return folder is None and text is None
     try:
@@ -220,7 +220,7 @@ def _other_value(made: DataFile, key: str, found: str | None, said: str | None) 
 
 
 def _partition_values(target: Target, file: SourceFile, made: DataFile) -> tuple[str | None, ...]:
-    """Return a value for each partition key of the lake's table; none at all where one is not known."""
+    """Return a value for each partition key of the lake's table; none at all if one is unknown."""
     values: list[str | None] = []
     for key in target.partition_by:
         found = footer_value(made, key, target.schema)

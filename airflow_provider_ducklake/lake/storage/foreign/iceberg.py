@@ -1,7 +1,7 @@
-"""An Iceberg table at a snapshot: what its metadata says, or why it cannot be taken.
+"""An Iceberg table at a snapshot: the content of its metadata, or why it cannot be added.
 
 *Source:* Iceberg's specification, versions 1 to 3. What version 3 adds without changing a row is passed over:
-row lineage, since the lake gives rows ids of its own.
+row lineage, since the lake assigns its own row ids.
 """
 
 from __future__ import annotations
@@ -409,7 +409,7 @@ def iceberg_table(
     catalog: Mapping[str, str] | None = None,
     allowed_paths: tuple[str, ...] = (),
 ) -> SourceTable:
-    """Return what a lake is to have of an Iceberg table; None: at its current snapshot."""
+    """Read the metadata of an Iceberg table; ``snapshot_id`` None: the current one."""
     table, places = load_table(source, locate, catalog, allowed_paths)
     with naming_errors(f"the metadata of {source}", "read"):  # whatever pyiceberg says of odd metadata
         return _at_snapshot(table, places, snapshot_id, source, locate)
@@ -489,7 +489,7 @@ def _check_count(manifest: ManifestFile, found: int) -> None:
 
 
 def _content(file: DataFile) -> DataFileContent:
-    """Return what a file has; manifests of version 1 do not say it, since they have data only."""
+    """Return the content of a file; manifests of version 1 lack it, since they have data files only."""
     return DataFileContent(file.content or 0)
 
 

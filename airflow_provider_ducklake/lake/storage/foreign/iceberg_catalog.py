@@ -1,4 +1,4 @@
-"""Ask an Iceberg catalog where a table's metadata is, and believe nothing else that it says.
+"""Ask an Iceberg catalog for the place of a table's metadata, and ignore the rest of its answer.
 
 pyiceberg imports and calls classes that properties name: those that a user gives, those that a REST server
 answers with, and those of a table's metadata. Only the place of the metadata file is wanted here.

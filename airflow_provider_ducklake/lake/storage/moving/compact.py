@@ -76,7 +76,7 @@ class Merging:
         return TableSchema((*files.schema.columns, ROW_ID, *snapshots))
 
     def compacted(self, files: Bin, written: DataFile) -> MergedFile:
-        """Return what the catalog is to know of the file that a bin became, whose rows say their ids."""
+        """Build the catalog entry of the file that a bin became, whose rows carry their ids."""
         return MergedFile(
             _known_by_catalog(written, files),
             tuple(file.id for file in files.files),
@@ -132,7 +132,7 @@ class Merging:
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """How bins of a table become files without the rows that were deleted, which ``plan`` knows."""
+    """How bins of a table become files without the deleted rows of ``plan``."""
 
     plan: ScanPlan
     settings: ParquetSettings
@@ -164,7 +164,7 @@ class Rewriting:
         yield from merging.numbered_rows(file, schema, is_live if len(gone) else None)
 
     def compacted(self, files: Bin, written: DataFile | None) -> RewrittenFile:
-        """Return what the catalog is to know of the file that a bin became; None: no row was live."""
+        """Build the catalog entry of the file that a bin became; None: no row was live."""
         new = None if written is None else _known_by_catalog(written, files)
         origins = tuple(self._origin(file) for file in files.files)
         return RewrittenFile(new, origins, self.plan.table.snapshot.id, files.partition_id)
@@ -175,7 +175,7 @@ class Rewriting:
 
 
 def compactor(compaction: Compaction, settings: ParquetSettings) -> Merging | Rewriting:
-    """Return what makes files of the bins."""
+    """Choose how to make files of the bins: merge or rewrite."""
     table = compaction.table
     if not compaction.is_rewrite:
         return Merging(str(table.name), table.snapshot.id, settings)
@@ -202,7 +202,7 @@ def rows_of_files(
 
 
 def in_one_file(settings: ParquetSettings) -> ParquetSettings:
-    """Return settings by which a writer never begins another file."""
+    """Return settings with which a writer never begins another file."""
     limit = min(settings.row_group_bytes, settings.target_file_size_bytes)
     return replace(settings, row_group_bytes=limit, target_file_size_bytes=_ENDLESS)
 
@@ -261,7 +261,7 @@ def _consecutive(found: Iterator[pa.Table], start: int) -> Generator[pa.Table]:
 
 
 _WINDOW = 2**24
-_FEW = 1_000_000  # rows of a file of which several are read at a time
+_FEW = 1_000_000  # rows of a file; several such files are read at a time
 
 Result = TypeVar("Result")
 
@@ -291,7 +291,7 @@ class _Source:
 def shared_row_ids(
     plan: ScanPlan, in_catalog: Sequence[int], locate: Locate, *, below: int
 ) -> list[SharedRowIds]:
-    """Return which ids below a number are those of several live rows: of the plan's files or the catalog.
+    """Find ids below a number that several live rows have, in the plan's files or the catalog.
 
     Files that number their rows are compared with those that store ids, not with each other. A file that
     cannot be read is passed over.
@@ -330,7 +330,7 @@ def _windows_of(file: LiveDataFile, windows: Sequence[int]) -> Sequence[int]:
 
 
 def _of_each(work: Callable[[LiveDataFile], Result], files: Sequence[LiveDataFile]) -> list[Result]:
-    """Return what ``work`` makes of the files, in their order; large ones are worked on one at a time."""
+    """Apply ``work`` to the files, in their order; large ones one at a time."""
     results: list[Result] = []
     for is_small, found in groupby(files, key=lambda file: file.record_count <= _FEW):
         alike = list(found)
@@ -376,14 +376,14 @@ class _Reader:
     below: int
 
     def stores_ids(self, file: LiveDataFile) -> bool | None:
-        """Whether a file says itself which ids its rows have; None: it cannot be read."""
+        """Return True if a file says itself which ids its rows have; None: it cannot be read."""
         try:
             return stores_row_ids(self.locate(file.path).with_key(file.encryption_key))
         except (StorageError, UnsupportedFeatureError):
-            return None  # a finding of its own
+            return None  # a separate finding
 
     def source(self, file: LiveDataFile) -> _Source:
-        """Return where the ids lie that a file stores."""
+        """Return the ranges of the ids that a file stores."""
         ids = self.ids(file)
         return _Source(file, _windows(ids), is_mixed=bool(len(_doubled(ids))))
 

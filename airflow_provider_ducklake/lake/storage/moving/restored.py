@@ -90,7 +90,7 @@ class Restoring:
         return _unique(gone_positions(self.then, file, self.locate))
 
     def _later(self, file: LiveDataFile) -> pa.Array:
-        """Return where the rows lie that came after the snapshot."""
+        """Return the positions of rows that were inserted after the snapshot."""
         at = self.then.table.snapshot.id
         if not has_later_rows(file, at):
             return _NONE
@@ -215,7 +215,7 @@ _BATCH_ROWS = 122_880
 
 
 def is_stamped(source: Location, counts: Sequence[tuple[int, int]]) -> bool:
-    """Whether a file says already of each row which snapshot it came by, and says what ``counts`` says."""
+    """Return True if a file already stores the snapshot of each row, and these equal ``counts``."""
     with naming_errors(source.uri, "read"), open_parquet(source) as stream:
         footer_length(stream.read_at(TAIL_BYTES, max(0, stream.size() - TAIL_BYTES)), source.uri)
         file = pq.ParquetFile(stream)
@@ -243,7 +243,7 @@ def check_copyable(source: Location) -> None:
 
 
 def write_stamped(source: Location, target: Location, counts: Sequence[tuple[int, int]]) -> Written:
-    """Write the copy and return what the catalog is to know of it.
+    """Write the copy and return its entry for the catalog.
 
     ``counts`` are snapshots, each with the number of rows up to it; the last one has all.
     """
@@ -380,7 +380,7 @@ def _last(stream: pa.NativeFile, size: int) -> bytes:
 
 
 def is_there(path: str, options: StorageOptions) -> bool:
-    """Whether a file is there."""
+    """Return True if a file is there."""
     return exists(path, options)
 
 
@@ -403,7 +403,7 @@ def publish(made: Path, path: str, options: StorageOptions, *, mode: int, replac
 
 
 def _linked(made: Path, target: Path) -> bool:
-    """Give a file its name where nothing has it, and return whether that was so."""
+    """Give a file its name if that is free; return False if it is taken."""
     try:
         target.hardlink_to(made)  # unlike a rename it fails where something is
     except FileExistsError:

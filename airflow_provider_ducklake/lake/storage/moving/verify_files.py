@@ -45,9 +45,9 @@ _MAY_BE_CUT = 60  # bytes: writers shorten statistics of longer texts
 
 @dataclass(frozen=True, slots=True)
 class FileToVerify:
-    """A data file with what is needed to judge it; ``table`` is for sentences.
+    """A data file with the data to check it; ``table`` is for messages.
 
-    ``schema`` are the columns when the file began (None: not known), ``types`` all types that a column had.
+    ``schema`` are the columns when the file began (None: unknown), ``types`` all types that a column had.
     """
 
     file: LiveDataFile
@@ -60,7 +60,7 @@ class FileToVerify:
 
 @dataclass(frozen=True, slots=True)
 class DeletesToVerify:
-    """A delete file with the number of rows of its data file (None: not known).
+    """A delete file with the number of rows of its data file (None: unknown).
 
     ``may_be_container``: the lake's version has deletion vectors of several snapshots in one file.
     """
@@ -73,7 +73,7 @@ class DeletesToVerify:
 
 
 def verify_data_file(location: Location, asked: FileToVerify) -> list[Finding]:
-    """Return what is wrong with a data file, from its footer."""
+    """Check a data file by its footer, and list the findings."""
     file = asked.file
     about = _About(
         f"Data file {file.id} of {asked.table} ({file.path})",
@@ -92,7 +92,7 @@ def verify_data_file(location: Location, asked: FileToVerify) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """How a file is called, and by which ids it is found."""
+    """The name of a file in messages, and the ids that identify it."""
 
     name: str
     objects: Mapping[str, Named]
@@ -194,7 +194,7 @@ def _statistics(
 
 
 def _wrongly_exact(recorded: ColumnStats, actual: ColumnStats, types: tuple[DuckLakeType, ...]) -> str | None:
-    """Return a bound that is called exact and is not the file's; None: there is none, or nobody knows."""
+    """Return a bound that is recorded as exact and is not the file's; None: none, or it is unknown."""
     if len(types) != 1:
         return None  # bounds of another type may be spelled otherwise
     ends = (
@@ -227,10 +227,10 @@ def _value_counts(
 def _partition(
     about: _About, found: Mapping[ColumnId, ColumnStats], asked: FileToVerify
 ) -> Iterator[Finding]:
-    """Yield the partition keys of which some row has another value: the bounds are values of rows."""
+    """Check that no row has other values of the partition keys: the bounds are values of rows."""
     fields = asked.spec.fields if asked.spec is not None else ()
     if len(fields) != len(asked.file.partition_values):
-        return  # a finding of its own
+        return  # a separate finding
     for field, told in zip(fields, asked.file.partition_values, strict=True):
         stats, types = found.get(field.column_id), asked.types.get(field.column_id, ())
         if stats is None or len(types) != 1 or not _is_exact(stats, types[0]):
@@ -243,7 +243,7 @@ def _partition(
         if stats.null_count and field.transform.kind is TransformKind.IDENTITY:
             values.add(None)
         if is_local(field.transform, types[0]) and None not in {told, *values}:
-            continue  # the value is that of the writer's time zone, which nobody knows
+            continue  # the value is in the writer's time zone, which is unknown
         if values - {told}:
             words = (
                 f"has rows with {field.transform} of column {field.column_id} in {sorted(values, key=str)}, "
@@ -260,7 +260,7 @@ def _is_exact(stats: ColumnStats, type_: DuckLakeType) -> bool:
 
 
 def verify_delete_file(location: Location, asked: DeletesToVerify, newest: int) -> list[Finding]:
-    """Return what is wrong with a delete file, which is read whole; ``newest`` is the newest snapshot."""
+    """Check a delete file, which is read whole, and list the findings; ``newest`` is the newest snapshot."""
     file = asked.file
     about = _About(
         f"Delete file {file.id} of {asked.table} ({file.path})",
@@ -316,6 +316,6 @@ def _are_ascending(positions: pa.Array) -> bool:
 
 
 def stores_row_ids(location: Location) -> bool:
-    """Whether a data file says itself which row ids it has."""
+    """Return True if a data file says itself which row ids it has."""
     metadata, *_ = read_metadata(location)
     return row_id_column(metadata.schema.to_arrow_schema()) is not None

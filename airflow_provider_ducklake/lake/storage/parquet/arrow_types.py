@@ -173,7 +173,7 @@ def _struct_fields(type_: pa.StructType, where: str) -> tuple[Field, ...]:
 
 
 def check_and_cast(table: pa.Table, schema: TableSchema, table_name: str) -> pa.Table:
-    """Return ``table`` as ``schema`` has it: columns matched by name and cast where no value changes."""
+    """Bring ``table`` to ``schema``: match columns by name, and cast where no value changes."""
     pairs, differences = _pair(table, schema)
     for column, values in pairs:
         if not pa.types.is_null(values.type):
@@ -207,7 +207,7 @@ def _pair(table: pa.Table, schema: TableSchema) -> tuple[list[tuple[Column, pa.C
 
 
 def type_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
-    """Return what keeps values of an Arrow type from being stored in ``column``; nested fields one by one."""
+    """Explain why values of an Arrow type cannot be stored in ``column``, each nested field by itself."""
     given = _value_type(given)
     if pa.types.is_null(given):
         return []
@@ -247,7 +247,7 @@ def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[
 
 
 def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
-    """Whether values are cast, and the cast fails where one would change: times, texts, WKB, integers."""
+    """Return True if values are cast, with an error if one would change: times, strings, WKB, integers."""
     rows = (found.facts, wanted.facts)
     if all(row.kind is Kind.TIMESTAMP for row in rows):
         return rows[0].zoned == rows[1].zoned
@@ -259,7 +259,7 @@ def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
 
 
 def _is_whole(given: pa.DataType) -> bool:
-    """Whether a type is that of decimals without a fraction."""
+    """Return True if a type is that of decimals without a fraction."""
     return bool(pa.types.is_decimal(given) and given.scale == 0)
 
 

@@ -106,7 +106,7 @@ class DecryptedFile(io.RawIOBase):
         return self._size
 
     def tell(self) -> int:
-        """Return where the next read begins."""
+        """Return the position of the next read."""
         return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -155,7 +155,7 @@ class DecryptedFile(io.RawIOBase):
         return bytes(out)
 
     def _whole_chunk(self, start: int, stop: int) -> bytes | None:
-        """Return what is asked for without a copy, where it is just one chunk, as it mostly is."""
+        """Return the requested bytes without a copy, if they are exactly one chunk, the usual case."""
         index = bisect_right(self._starts, start) - 1
         if index < 0 or self._chunks[index].start != start or stop != start + self._chunks[index].size:
             return None
@@ -241,7 +241,7 @@ def _chunk(chunk: Struct, row_group: int, column: int, where: str) -> _Chunk:
 
 
 def _without_encryption(footer: Struct) -> Struct:
-    """Return a footer of which no reader learns that the file is encrypted, nor where other modules lie."""
+    """Remove all signs of encryption from a footer, and the places of other modules."""
     for number in (_ALGORITHM, _SIGNING_KEY):
         footer.pop(number, None)
     for group in footer[_ROW_GROUPS].value.values:

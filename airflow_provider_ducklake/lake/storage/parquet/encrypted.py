@@ -1,6 +1,6 @@
-"""What a Parquet writer says, encrypted as it comes: each page's header and body becomes a module.
+"""Encrypt the output of a Parquet writer while it is written: each page's header and body becomes a module.
 
-The writer knows nothing of it. Where its footer says where something lies, that is changed at the end.
+The writer is not involved. The positions in its footer are changed at the end.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class EncryptedOutput:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more may be written."""
+        """Return True if nothing more may be written."""
         return self._output.closed
 
     @property
@@ -94,7 +94,7 @@ class EncryptedOutput:
         self._needed = max(0, self._needed - start)
 
     def _page(self, waiting: memoryview, start: int) -> tuple[int, int] | None:
-        """Return where the header of the page at ``start`` ends, and its body; None: it is not whole yet."""
+        """Return the ends of the header of the page at ``start`` and of its body; None: not whole yet."""
         self._needed = 0
         try:
             header, header_end = read_struct(waiting[start : start + _LONGEST_HEADER])
@@ -171,7 +171,7 @@ def _is_place(field: Field | None) -> bool:
 
 
 def _is_footer(start: memoryview) -> bool:
-    """Whether bytes begin a footer: its second field is a list, that of a page's header a number."""
+    """Return True if bytes begin a footer: its second field is a list, that of a page's header a number."""
     place = 1
     while place < len(start) and start[place] & 0x80:
         place += 1

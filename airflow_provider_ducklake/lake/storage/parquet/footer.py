@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 # What the footer of a file that shreds its variants says of the paths in them.
 #
-# Of a path something is known where no value in the file lies there in one piece, nor around it. A variant
+# A path has statistics if no value in the file lies there in one piece, nor around it. A variant
 # that is null may: it counts as NULL.
 
 
@@ -101,9 +101,9 @@ _METADATA = "\0metadata"
 def path_stats(
     metadata: pq.FileMetaData, group: pa.DataType, columns: Sequence[int], stats_of: StatsOf
 ) -> tuple[PathStats, ...]:
-    """Return what is known of the paths in the variants of a group, whose Parquet columns are given.
+    """Collect the statistics of the paths in the variants of a group, whose Parquet columns are given.
 
-    ``stats_of`` merges what all row groups say of one of them, read as a column.
+    ``stats_of`` merges the statistics of all row groups of one of them, read as a column.
     """
     if not pa.types.is_struct(group) or "typed_value" not in [field.name for field in group]:
         return ()
@@ -137,7 +137,7 @@ def _slots(metadata: pq.FileMetaData, column: int) -> int:
 
 
 def _is_empty(metadata: pq.FileMetaData, column: int) -> bool:
-    """Whether a Parquet column of values in one piece has none but nulls."""
+    """Return True if a Parquet column of values in one piece has none but nulls."""
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
         statistics = chunk.statistics if chunk.is_stats_set else None
@@ -151,7 +151,7 @@ def _is_empty(metadata: pq.FileMetaData, column: int) -> bool:
 
 
 def _of_path(leaf: _Leaf, stats: ColumnStats, slots: int) -> PathStats | None:
-    """Return what is known of a path; None: the footer does not even count its values."""
+    """Build the statistics of a path; None: the footer does not even count its values."""
     values = stats.value_count
     if values is None:
         return None
@@ -173,7 +173,7 @@ FIRST_RESERVED_FIELD_ID = 2**31 - 201  # Iceberg's; row ids and the like lie abo
 class NanRule(Enum):
     """What a writer's float statistics say about NaN."""
 
-    GREATEST = "greatest"  # parquet-mr (Spark): NaN sorts above all numbers, so the bounds tell
+    GREATEST = "greatest"  # parquet-mr (Spark): NaN sorts above all numbers, so the bounds show it
     UNKNOWN = "unknown"  # pyarrow, DuckDB and others leave NaN out of the bounds
 
     @classmethod
@@ -184,7 +184,7 @@ class NanRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChunkFacts:
-    """What is known of one leaf column in one row group; None is unknown.
+    """The facts of one leaf column in one row group; None is unknown.
 
     ``slot_count`` counts values and nulls, as Parquet does. Bounds are physical values and leave NaN out.
     """
@@ -213,7 +213,7 @@ KnownChunks: TypeAlias = Mapping[
 def read_footer(
     location: Location, schema: TableSchema, nan_rule: NanRule | None = None, *, match: Matcher = by_field_id
 ) -> DataFile:
-    """Return what a finished file's footer says; partition values are for the caller to add.
+    """Read the footer of a finished file; the caller adds partition values.
 
     Without ``nan_rule`` the writer's name in the footer decides. Files registered by name need another
     ``match``.
@@ -275,7 +275,7 @@ def _end_of(plain: pa.NativeFile, where: str) -> bytes:
 
 
 def _parsed(tail: bytes, where: str) -> tuple[pq.FileMetaData, FooterLayout]:
-    """Return what the last bytes of a plain file say; pyarrow goes first, since it names damage better."""
+    """Parse the last bytes of a plain file; pyarrow goes first, since its errors describe damage better."""
     footer = tail[-TAIL_BYTES - footer_length(tail[-TAIL_BYTES:], where) : -TAIL_BYTES]
     try:
         metadata = pq.read_metadata(pa.BufferReader(tail))
@@ -291,7 +291,7 @@ def _parsed(tail: bytes, where: str) -> tuple[pq.FileMetaData, FooterLayout]:
     return metadata, scan(footer, where)
 
 
-def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
+def footer_stats(  # noqa: PLR0913 - two are rules, two are further facts
     metadata: pq.FileMetaData,
     schema: TableSchema,
     nan_rule: NanRule,
@@ -304,7 +304,7 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
 
     Columns with reserved field ids, such as stored row ids, have none.
 
-    ``known`` replaces single chunks of the footer by what the writer itself knows.
+    ``known`` replaces single chunks of the footer by the writer's own facts.
     """
     file_schema = metadata.schema.to_arrow_schema()
     if match is by_field_id:
@@ -349,7 +349,7 @@ def footer_stats(  # noqa: PLR0913 - two say how, two what else is known
 
 
 def _are_whole(metadata: pq.FileMetaData) -> bool:
-    """Whether the writer never cuts the bounds of texts; that of another file nobody tells us."""
+    """Return True if the writer never cuts the bounds of strings; of other writers it is unknown."""
     return (metadata.created_by or "").startswith("parquet-cpp-arrow")
 
 
@@ -396,7 +396,7 @@ def children_of_field(type_: pa.DataType) -> tuple[pa.Field, ...]:
 
 
 def is_without_zone(leaf: pq.ColumnSchema) -> bool:
-    """Whether the reference reads a leaf as a timestamp without zone, and others as an instant.
+    """Return True if the reference reads a leaf as a timestamp without zone, and others as an instant.
 
     That is INT96, and what old writers annotated with nothing but a converted type.
     """
@@ -440,10 +440,10 @@ def _leaves_of(
 
 
 def decoder(type_: DuckLakeType, file_type: pa.DataType) -> Decoder | None:
-    """Return how raw statistics of a Parquet column become physical values of ``type_``.
+    """Return the decoder from raw statistics of a Parquet column to physical values of ``type_``.
 
-    A file's type may be narrower than the column's, and may count time in other units. None where no value of
-    the column can be told from the statistics.
+    A file's type may be narrower than the column's, and may count time in other units. None if the
+    statistics give no value of the column.
     """
     if isinstance(type_, DecimalType):
         return _decimal_decoder(type_.scale, file_type)
@@ -466,7 +466,7 @@ def chunk_facts(
     *,
     of_geometries: bool = False,
 ) -> ChunkFacts:
-    """Return what the footer says of one column chunk, or what is known better."""
+    """Read one column chunk's statistics from the footer, or from ``known``, which is better."""
     facts = _told(chunk, decode, nan_rule) if known is None else _in_chunk(known, chunk)
     return replace(facts, geometries=geometry_stats(chunk)) if of_geometries else facts
 
@@ -505,7 +505,7 @@ def merge_chunks(column: Column, chunks: Sequence[ChunkFacts], *, are_whole: boo
 
     ``are_whole``: bounds of texts and bytes are values, however long.
     """
-    if column.type.facts.kind is Kind.NULL:  # of which writers keep no statistics
+    if column.type.facts.kind is Kind.NULL:  # writers keep no statistics of it
         chunks = [replace(chunk, null_count=chunk.slot_count) for chunk in chunks]
     nulls = [chunk.null_count for chunk in chunks]
     null_count = None if None in nulls else sum(count for count in nulls if count is not None)
@@ -529,7 +529,7 @@ def merge_chunks(column: Column, chunks: Sequence[ChunkFacts], *, are_whole: boo
 
 
 def _geometries(chunks: Sequence[ChunkFacts]) -> str | None:
-    """Return what all row groups say of geometries; None: one that has some says nothing."""
+    """Merge the statistics of geometries of all row groups; None: one with values has none."""
     found = GeometryStats()
     for chunk in chunks:
         if chunk.value_count != 0:

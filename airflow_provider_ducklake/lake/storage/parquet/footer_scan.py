@@ -67,7 +67,7 @@ class ChunkLayout:
 
 @dataclass(frozen=True, slots=True)
 class FooterLayout:
-    """What a footer says of its schema and of how columns are stored; ``layouts`` has a set for each leaf."""
+    """A footer's schema, and how columns are stored; ``layouts`` has a set for each leaf."""
 
     root: SchemaNode
     leaves: tuple[Leaf, ...]
@@ -270,7 +270,7 @@ class _Scan:
 
 
 def _check_order(number: int, last: int = -1) -> None:
-    """Refuse ids of fields that no writer has, and of which readers make different things."""
+    """Refuse ids of fields that no writer writes, and that readers interpret differently."""
     if not last < number <= _LAST_ID:
         raise ValueError("fields are not in order")
 

@@ -91,7 +91,7 @@ def as_duckdb_reads(node: SchemaNode, type_: pa.DataType) -> pa.DataType:
 
 
 def _is_plain(node: SchemaNode) -> bool:
-    """Whether DuckDB sees numbers or bytes in a column: it passes most logical types over."""
+    """Return True if DuckDB sees numbers or bytes in a column: it passes most logical types over."""
     return node.converted is None and node.logical not in _READ_ALONE
 
 
@@ -157,7 +157,7 @@ _BY_CONVERTED = {_JSON: "json", _INTERVAL: "interval"}
 
 
 def fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:
-    """Whether each value of a file's type is read as that value; a date is not read as a timestamp."""
+    """Return True if each value of a file's type is read as that value; a date is not read as a timestamp."""
     if found is None:
         return False
     if found == wanted:
@@ -183,11 +183,11 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     names: FieldNames | None = None,
     folders: Mapping[ColumnId, tuple[str, str | None]] | None = None,
 ) -> DataFile:
-    """Return a file as a data file of a table, by its footer; partition values are for the caller to add.
+    """Build a data file of a table from a file's footer; the caller adds partition values.
 
     ``hive_values`` are those of the folders that it lies in; such a value is in force where the file has the
-    column too, and one that names no column is passed over. ``names`` says by which key fields are found;
-    default: by the names of the columns. ``folders`` are names and values of folders of columns that go by
+    column too, and one that names no column is passed over. ``names`` gives the keys of fields;
+    default: by the names of the columns. ``folders`` are names and values of folders of columns that have
     another name there.
     """
     try:
@@ -236,7 +236,7 @@ def _refuse_reserved(metadata: pq.FileMetaData, path: str) -> None:
 
 
 class FieldNames:
-    """By which key the fields of files are columns: here by name, in any letter case."""
+    """The keys that match fields of files to columns: here names, in any letter case."""
 
     def of_column(self, column: Column) -> Hashable:
         """Return the key of a column, or of a field of a struct."""
@@ -382,7 +382,7 @@ class _Reading:
         rule, decode = NanRule.of_writer(self.metadata.created_by), decoder(column.type, type_)
         of_geometries = node.logical == GEOMETRY  # a box on a sphere need not be around all vertices
         facts = [chunk_facts(chunk, decode, rule, of_geometries=of_geometries) for chunk in chunks]
-        if is_null:  # of which writers keep no statistics
+        if is_null:  # writers keep no statistics of it
             facts = [replace(one, null_count=one.slot_count) for one in facts]
         return merge_chunks(column, facts)
 
@@ -420,7 +420,7 @@ class _Reading:
                 self._forbid_nulls_in(column)
 
     def _forbid_nulls_in(self, column: Column) -> None:
-        """Note NULLs of a column; a nested one that is NULL makes all its leaves so."""
+        """Record NULLs of a column; a nested one that is NULL makes all its leaves so."""
         counts = [self.stats[leaf.id].null_count for leaf in column.leaves() if leaf.id in self.stats]
         if not counts or 0 in counts:
             return
@@ -433,7 +433,7 @@ class _Reading:
 
 
 def _value_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type behind what only Arrow knows: dictionaries, extensions, and large and viewed texts."""
+    """Unwrap types that only Arrow has: dictionaries, extensions, and large and viewed strings."""
     while isinstance(type_, pa.BaseExtensionType) or pa.types.is_dictionary(type_):
         type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_.value_type
     if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
@@ -444,7 +444,7 @@ def _value_type(type_: pa.DataType) -> pa.DataType:
 def _bad_bounds(
     chunks: Sequence[pq.ColumnChunkMetaData], column: Column, type_: pa.DataType, where: str
 ) -> list[str]:
-    """Return what is wrong with values that the footer shows; the file's own rows are not read."""
+    """List errors in the values that the footer shows; the file's own rows are not read."""
     known = [one.statistics for one in chunks if one.is_stats_set]
     bounds = [raw for one in known if one.has_min_max for raw in (one.min_raw, one.max_raw)]
     found = (bad_bound(raw, column.type, where) for raw in bounds if isinstance(raw, bytes))

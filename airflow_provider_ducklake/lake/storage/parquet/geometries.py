@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class WkbType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
-    """The type by which Arrow writes GEOMETRY, and keeps statistics of it; files do not name it."""
+    """The Arrow type that writes GEOMETRY, with statistics; it leaves no name in files."""
 
     def __init__(self) -> None:
         super().__init__(pa.binary(), "geoarrow.wkb")
 
     def __arrow_ext_serialize__(self) -> bytes:
-        """Return what the type says besides its name: nothing, as files of the reference have no CRS."""
+        """Serialize the type's parameters: none, as files of the reference have no CRS."""
         return b"{}"
 
     @classmethod
@@ -54,7 +54,7 @@ _WITH_MEMBERS = ("multi", "geometrycollection")
 
 
 def geometry_stats(chunk: pq.ColumnChunkMetaData) -> GeometryStats | None:
-    """Return what a footer says of the geometries in a column chunk; None: nothing."""
+    """Read the statistics of the geometries in a column chunk; None: the footer has none."""
     found = chunk.geo_statistics
     if found is None or found.geospatial_types is None:
         return None
@@ -68,7 +68,7 @@ def geometry_stats(chunk: pq.ColumnChunkMetaData) -> GeometryStats | None:
 
 
 def _is_wrapped(low: float | None, high: float | None) -> bool:
-    """Whether a range of longitudes is that across the antimeridian; what is empty ends in infinities."""
+    """Return True if a range of longitudes crosses the antimeridian; an empty one ends in infinities."""
     return low is not None and high is not None and math.inf > low > high > -math.inf
 
 
@@ -121,7 +121,7 @@ _MAY_BE_INFINITE = r"(?s)[\xf0-\xff][\x7f\xff]|[\x7f\xff][\xf0-\xff]"
 
 
 def have_box(values: pa.ChunkedArray) -> bool:
-    """Whether the box that Arrow finds is around all of the geometries: it leaves NaN out."""
+    """Return True if the box that Arrow finds is around all of the geometries: it leaves NaN out."""
     suspects = values.filter(pc.match_substring_regex(values, _MAY_BE_INFINITE))
     return all(is_finite(value) for value in suspects.to_pylist())
 
@@ -136,7 +136,7 @@ def meets(values: pa.ChunkedArray, box: Box) -> pa.Array:
         raise StorageError(NO_GEOMETRY.format(error)) from error
 
 
-# GeoParquet's metadata, the key ``geo`` of a footer, by which DuckDB reads bytes as geometries.
+# GeoParquet's metadata, the key ``geo`` of a footer, which makes DuckDB read bytes as geometries.
 #
 # *Source:* GeoParquet 1.1; which of it DuckDB 1.5.5 refuses, measured (tests/interop/test_geoparquet.py).
 
@@ -184,7 +184,7 @@ def _no_json(constant: str) -> None:
 
 
 def _refused(geo: Any) -> str | None:  # noqa: ANN401 - any JSON
-    """Return what DuckDB finds wrong with the metadata."""
+    """Explain why DuckDB refuses the metadata; None: it accepts it."""
     if not isinstance(geo, dict):
         return "is no object"
     version, columns = geo.get("version"), geo.get("columns")

@@ -55,7 +55,7 @@ class Cipher:
             raise StorageError(f"Cannot open {where}: {error}.") from None
 
     def opened(self, data: memoryview, start: int, additional: bytes = b"") -> tuple[bytes, int]:
-        """Return what the module at ``start`` holds, and where it ends."""
+        """Decrypt the module at ``start``, and return its content and its end."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as above
 
         body = start + _LENGTH_BYTES
@@ -169,8 +169,8 @@ def check_row_counts(metadata: pq.FileMetaData, where: str, most: int | None = N
 
 # Thrift's compact protocol as Parquet uses it: structs read as trees, changed, and written again.
 #
-# A struct is a dictionary of its fields by their ids. Nothing is known of names: what this release does not
-# know of a footer stays in it.
+# A struct is a dictionary of its fields by their ids, without names: what this release does not
+# support in a footer stays in it.
 # *Source:* Apache Thrift, "Thrift Compact protocol encoding".
 
 
@@ -212,7 +212,7 @@ Struct: TypeAlias = dict[int, Field]
 _DEEPEST = 64
 _MOST_VALUES = 2**25  # a byte may be one, and each takes a hundred in memory
 _DOUBLE_BYTES = 8
-_SHORT = 15  # a list's length, or the distance between two ids, that stands in a byte of its own from here on
+_SHORT = 15  # a list's length, or the distance between two ids, has its own byte from here on
 
 
 def read_struct(data: bytes | memoryview, start: int = 0) -> tuple[Struct, int]:
@@ -249,7 +249,7 @@ def list_head(data: bytes, place: int) -> tuple[int, int, int]:
 
 
 def skip(data: bytes, place: int, kind: int, depth: int = 0) -> int:
-    """Return where the value of a field ends that begins at ``place``; nothing is made of it."""
+    """Return the end of the value of a field that begins at ``place``, without parsing it."""
     if kind in _INTEGERS:
         while data[place] >= 0x80:  # noqa: PLR2004 - the bit that says that more follows
             place += 1

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.storage.parquet.modules import Struct
 
 
-# A Parquet file whose footer is changed on its way out: what pyarrow cannot say of a file is said here.
+# A Parquet file whose footer is changed on its way out: it adds what pyarrow cannot write.
 #
 # *Source:* Apache Parquet, ``parquet.thrift``: ``SchemaElement``, ``ConvertedType``, ``LogicalType``.
 
@@ -52,7 +52,7 @@ class Annotations:
     utc_times: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return True if there are any."""
         return bool(self.variants or self.intervals or self.utc_times)
 
 
@@ -72,7 +72,7 @@ class FooterEditedOutput:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more may be written."""
+        """Return True if nothing more may be written."""
         return self._sink.closed
 
     def write(self, data: bytes | memoryview) -> int:
@@ -178,7 +178,7 @@ def open_plain_parquet(location: Location) -> pa.NativeFile:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the catalog is to know of a file that was written, beside its rows."""
+    """The catalog's facts of a file that was written, besides its rows."""
 
     file_size_bytes: int
     footer_size: int
@@ -188,7 +188,7 @@ class Written:
 class ParquetOutput:
     """A new Parquet file, for a writer of plain ones; encrypted with a new key where its lake is.
 
-    ``annotations`` are types of columns of which a writer knows nothing.
+    ``annotations`` are types of columns that a writer does not have.
     """
 
     def __init__(self, location: Location, annotations: Annotations = NO_ANNOTATIONS) -> None:

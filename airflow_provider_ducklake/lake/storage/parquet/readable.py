@@ -57,7 +57,7 @@ _WAY_OUT = "rewrite the file, or insert its rows with Spark"
 
 
 def unread_chunks(leaf: Leaf, layouts: Iterable[ChunkLayout], where: str) -> list[str]:
-    """Return what of the storage of a column is not read by each of the two; ``where`` is its name."""
+    """List the codecs and encodings of a column that DuckDB does not read; ``where`` is its name."""
     physical = PHYSICAL_TYPES[leaf.physical]
     codecs = {CODECS[one.codec] for one in layouts} - READ_CODECS
     encodings = {ENCODINGS.get(number, str(number)) for one in layouts for number in one.encodings}
@@ -70,7 +70,7 @@ def unread_chunks(leaf: Leaf, layouts: Iterable[ChunkLayout], where: str) -> lis
 
 
 def unread_by_arrow(root: SchemaNode, error: str) -> str:
-    """Return what pyarrow refuses of a schema, for the ``error`` that it gives."""
+    """Explain why pyarrow refuses a schema, for the ``error`` that it gives."""
     for name, node in _nodes(root, ""):
         entries = node.children[0].children if node.is_map and node.children else ()
         if entries and not entries[0].is_required:
@@ -82,7 +82,7 @@ def unread_by_arrow(root: SchemaNode, error: str) -> str:
 
 
 def unread_by_duckdb(root: SchemaNode) -> str | None:
-    """Return what DuckDB refuses of a schema, in whichever column it is."""
+    """Explain why DuckDB refuses a schema, whichever column it reads; None: it accepts it."""
     for name, node in _nodes(root, ""):
         if node.physical < 0 and not node.children:
             return f"its group {name} has no fields. To have its rows in a lake, {_WAY_OUT}."
@@ -169,8 +169,8 @@ class Undecodable:
 def undecodable(metadata: pq.FileMetaData, leaves: Collection[int] | None = None) -> Iterator[Undecodable]:
     """Yield the leaf columns of a file that Spark's own reader cannot decode, in order, once each.
 
-    ``leaves`` are the indexes of those to look at; None: all. A logical type that Spark does not know is one
-    of the whole file, as is a key of the footer without a value: Spark cannot open it. What a footer leaves
+    ``leaves`` are the indexes of those to look at; None: all. An unknown logical type concerns
+    the whole file, as is a key of the footer without a value: Spark cannot open it. What a footer leaves
     out counts as not decodable. pyarrow ends the process over a plain footer of encrypted columns: the caller
     makes sure that there are none.
     """
@@ -189,11 +189,11 @@ def undecodable(metadata: pq.FileMetaData, leaves: Collection[int] | None = None
 
 
 _DICTIONARIES = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-_OF_SPARK = b"org.apache.spark."  # whose keys may have empty values, which pyarrow does not tell from none
+_OF_SPARK = b"org.apache.spark."  # these may have empty values, which pyarrow reads as none
 
 
 def is_in_old_calendar(metadata: pq.FileMetaData) -> bool:
-    """Whether Spark shifts dates and times of a file, which no other reader does.
+    """Return True if Spark shifts dates and times of a file, which no other reader does.
 
     *Source:* Spark's ``DataSourceUtils.datetimeRebaseSpec``.
     """

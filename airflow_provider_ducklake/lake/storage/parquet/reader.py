@@ -83,7 +83,7 @@ class _Names:
                 self._below.setdefault(one.parent, {})[fold(one.source_name)] = place
 
     def identified(self, field: pa.Field, parent: int | None) -> pa.Field:
-        """Return a field with its id, and with those of the fields below it; without where it is nobody's."""
+        """Add its id to a field, and theirs to the fields below it; unknown fields get none."""
         return self._at(field, self._below.get(parent, {}).get(fold(field.name)))
 
     def _at(self, field: pa.Field, place: int | None) -> pa.Field:
@@ -123,7 +123,7 @@ def _map_of(key: pa.Field, value: pa.Field) -> pa.DataType:
 
 
 NO_PATHS: Paths = MappingProxyType({})
-_SMALL = 2 * 2**20  # bytes of a file of which threads would cost more than they bring
+_SMALL = 2 * 2**20  # bytes of a file; below that threads cost more than they save
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def read_row_groups(
 
 @contextmanager
 def naming_file(file: LiveDataFile, table: str, snapshot_id: SnapshotId) -> Iterator[None]:
-    """Name the data file, its table and the snapshot in errors of whoever reads the file."""
+    """Name the data file, its table and the snapshot in errors of reading the file."""
     try:
         yield
     except DuckLakeError as error:
@@ -280,7 +280,7 @@ def _read(
     ]
     groups = list(range(source.num_row_groups)) if row_groups is None else row_groups
     rows = read_columns(source, wanted, groups, use_threads=file.file_size_bytes > _SMALL)
-    in_parts = {names[one] for one in paths if one in names}  # of which not all was read
+    in_parts = {names[one] for one in paths if one in names}  # these were read in part
     identified = pa.schema(
         [
             stored.field(one.name).with_type(one.type) if one.name in in_parts else stored.field(one.name)
@@ -322,7 +322,7 @@ def in_schema(
     ``as_stored`` keep the type that they have.
     """
     if not columns:
-        return rows.select([])  # still knows the number of rows
+        return rows.select([])  # keeps the number of rows
     places = by_field_id(list(rows.schema), columns)
     fields = [arrow_field(column) for column in columns]
     arrays: list[pa.ChunkedArray | pa.Array] = []
@@ -391,7 +391,7 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _is_cut(type_: pa.DataType, target: pa.TimestampType) -> bool:
-    """Whether instants of a file of others have more digits than their column."""
+    """Return True if instants of a file of others have more digits than their column."""
     return bool(pa.types.is_timestamp(type_) and type_.tz and (type_.unit, target.unit) == ("ns", "us"))
 
 

@@ -30,7 +30,7 @@ def field_id(field: pa.Field) -> int | None:
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """Whether an Arrow type is one of the list types."""
+    """Return True if an Arrow type is one of the list types."""
     return any(is_type(type_) for is_type in _LISTS)
 
 
@@ -187,7 +187,7 @@ _REQUIRED, _OPTIONAL, _REPEATED = 0, 1, 2
 _WITH_LEVELS = frozenset({_OPTIONAL, _REPEATED})
 _CONVERTED_MAP, _CONVERTED_ENTRY, _CONVERTED_LIST = 1, 2, 3
 _LOGICAL_MAP, _LOGICAL_LIST = 2, 3
-_DEEPEST = 100  # as pyarrow has it
+_DEEPEST = 100  # pyarrow's limit
 
 PHYSICAL_TYPES = (
     "BOOLEAN",
@@ -221,12 +221,12 @@ class SchemaNode:
 
     @property
     def is_required(self) -> bool:
-        """Whether it has exactly one value."""
+        """Return True if it has exactly one value."""
         return self.repetition == _REQUIRED
 
     @property
     def is_repeated(self) -> bool:
-        """Whether it has any number of values."""
+        """Return True if it has any number of values."""
         return self.repetition == _REPEATED
 
 

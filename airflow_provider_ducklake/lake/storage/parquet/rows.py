@@ -37,7 +37,7 @@ def split_by_partition(
     names = [f"k{number}" for number in range(len(keys))]
     groups = pa.table([*keys, pa.array(range(rows.num_rows), pa.int64())], names=[*names, "row"])
     found = groups.group_by(names, use_threads=False).aggregate([("row", "list")]).to_pylist()
-    for group in sorted(found, key=lambda group: group["row_list"][0]):  # Arrow's own order is nobody's
+    for group in sorted(found, key=lambda group: group["row_list"][0]):  # Arrow's own order is undefined
         yield tuple(group[name] for name in names), rows.take(group["row_list"])
 
 
@@ -198,7 +198,7 @@ def sorted_rows(
 ) -> pa.Table:
     """Return the rows, which have at least the columns of ``schema``, sorted by the keys.
 
-    Equal ones keep their order. ``table`` is for the log; ``told`` are keys that it has heard of.
+    Equal ones keep their order. ``table`` is for the log; ``told`` are keys that were logged before.
     """
     told = set() if told is None else told
     columns: dict[str, pa.ChunkedArray] = {}

@@ -140,7 +140,7 @@ def unstorable(array: pa.Array) -> list[tuple[int, str]]:
 
 
 def _counted(array: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array, int]:
-    """Return months, days, and the rest in units of which there are so many in a millisecond."""
+    """Return months, days, the rest in smaller units, and the number of these in a millisecond."""
     if array.type == ARROW_INTERVAL:
         return *_numbers(array), 10**6
     months, days, microseconds = (array.field(place) for place in range(3))
@@ -168,7 +168,7 @@ _UUID = pa.binary(16)
 
 
 def scaled(factor: int) -> Decoder:
-    """Return how integers of another unit, or the bytes of big decimals, are decoded."""
+    """Return a decoder for integers of another unit, or for the bytes of big decimals."""
 
     def decode(raw: int | bytes) -> int:
         unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
@@ -234,7 +234,7 @@ def _timestamps(row: Scalar, file_type: pa.DataType) -> Decoder | None:
 
 
 def _cut(factor: int) -> Decoder:
-    """Return how integers of a smaller unit are decoded: toward zero, as they are read."""
+    """Return a decoder for integers of a smaller unit: toward zero, as they are read."""
 
     def decode(raw: int) -> int:
         return raw // factor if raw >= 0 else -(-raw // factor)

@@ -1,4 +1,4 @@
-"""How a file shreds variants: parts that are of one type in all rows lie in columns of their own.
+"""How a file shreds variants: parts that are of one type in all rows lie in separate columns.
 
 A file has one shape, which its first rows decide. Of later values the parts that do not fit it stay together.
 *Source:* Apache Parquet, "Variant Shredding"; the types are those that DuckDB and Spark read so.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _MOST_LEAVES = 64
 _DEEPEST = 8
-_MOST_PLACES = 512  # that are looked at, of which each takes milliseconds
+_MOST_PLACES = 512  # that are examined; each takes milliseconds
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _PRECISIONS = (9, 18, 38)
 _OTHERS = frozenset(
@@ -70,12 +70,12 @@ class Shape:
 
     @property
     def is_whole(self) -> bool:
-        """Whether values stay in one piece."""
+        """Return True if values stay in one piece."""
         return self.scalar is None and not self.fields and self.element is None
 
     @property
     def leaves(self) -> int:
-        """How many columns there are for parts of the values."""
+        """The number of columns for parts of the values."""
         below = [shape for _, shape in self.fields] + ([self.element] if self.element else [])
         return sum(max(1, one.leaves) for one in below) if below else 1
 
@@ -99,7 +99,7 @@ WHOLE = Shape()
 
 @dataclass(slots=True)
 class _Places:
-    """How many more places in the values are looked at; beyond them values stay in one piece."""
+    """The limit of places in the values to examine; beyond it values stay in one piece."""
 
     left: int = _MOST_PLACES
 
@@ -149,7 +149,7 @@ def _shape_of_objects(metadata: pa.Array, values: pa.Array, depth: int, places: 
 
 
 def _can_name_columns(names: Sequence[str]) -> bool:
-    """Whether names of fields can be those of columns: DuckDB takes ``a`` and ``A`` there for one name.
+    """Return True if fields' names can be columns' names: DuckDB takes ``a`` and ``A`` for one there.
 
     It reads the second as ``A_1`` (observed on 1.5.5).
     """
@@ -223,7 +223,7 @@ def _scalars(values: pa.Array, kinds: pa.Array, type_: pa.DataType) -> tuple[pa.
 def _objects(
     metadata: pa.Array, values: pa.Array, kinds: pa.Array, shape: Shape
 ) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return which values are objects, their fields in a shape, and objects of the other fields.
+    """Split values: which are objects, their fields in a shape, and objects of the other fields.
 
     No object may stay in one piece: readers take a file for damaged that has one beside ``typed_value``.
     """
@@ -237,7 +237,7 @@ def _objects(
 
 
 def _others(metadata: pa.Array, objects: Objects, known: frozenset[str]) -> pa.Array:
-    """Return objects of the fields that have none of the known names; NULL where there are none."""
+    """Return objects of the fields outside the shape; NULL if there are none."""
     others = pa.nulls(len(metadata), VALUES)
     has_others = pc.invert(objects.has_only(known))
     if not pc.any(has_others).as_py():
@@ -279,14 +279,14 @@ def _is(kinds: pa.Array, kind: int) -> pa.Array:
 
 
 def _spread(there: pa.Array, is_there: pa.Array) -> pa.Array:
-    """Return what there is where it is, and NULL elsewhere."""
+    """Spread values over the rows that have one; the others are NULL."""
     if len(there) == len(is_there):
         return there
     places = pc.subtract(pc.cumulative_sum(is_there.cast(pa.int64())), 1)
     return there.take(pc.if_else(is_there, places, pa.scalar(None, pa.int64())))
 
 
-# Rows as a file has them that shreds their variants; of which shape, its first rows say.
+# Rows as a file has them that shreds their variants; its first rows decide the shape.
 
 
 _METADATA = pa.field("metadata", pa.binary(), nullable=False)
@@ -306,7 +306,7 @@ def shapes_of(rows: pa.Table, schema: TableSchema) -> dict[int, Shape]:
 def _shape(variants: pa.ChunkedArray) -> Shape:
     try:
         return shape_of(*_parts(variants.combine_chunks()))
-    except _DAMAGED:  # of rows that nobody looks at, as those of another's file
+    except _DAMAGED:  # of rows that are not checked, as those of an added file
         return WHOLE
 
 
@@ -469,7 +469,7 @@ def read_variants(array: pa.StructArray) -> pa.StructArray:
 
 
 def is_variant(type_: pa.DataType) -> bool:
-    """Whether an Arrow type is a struct of the two binaries, in any order."""
+    """Return True if an Arrow type is a struct of the two binaries, in any order."""
     if isinstance(type_, pa.BaseExtensionType):
         return is_variant(type_.storage_type)
     if not pa.types.is_struct(type_) or sorted(field.name for field in type_) != ["metadata", "value"]:

@@ -48,7 +48,7 @@ _WAYS_OUT = {
 class BadStrings:
     """Values of one column that break a rule; ``example`` is one of them, cut and escaped.
 
-    ``place`` is its row among those that are written together, from 0, where that is known.
+    ``place`` is its row within the batch, from 0, if that is known.
     """
 
     column: str
@@ -76,7 +76,7 @@ def error_of(found: Sequence[BadStrings], table: str) -> InvalidValueError:
 
 
 def bad_strings(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> list[BadStrings]:
-    """Return what is wrong with strings of any nesting."""
+    """Check strings of any nesting."""
     return [
         one
         for column, values in zip(schema.columns, rows.columns, strict=True)
@@ -86,7 +86,7 @@ def bad_strings(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> list[Ba
 
 
 def together(parts: Iterable[BadStrings]) -> list[BadStrings]:
-    """Return what was found in parts of the rows as of all of them."""
+    """Sum up the findings in parts of the rows."""
     found: dict[tuple[str, str], BadStrings] = {}
     for one in parts:
         key = (one.column, one.rule)
@@ -128,11 +128,11 @@ def shown(value: bytes) -> str:
     return repr(value[:SHOWN_BYTES]) + (" …" if len(value) > SHOWN_BYTES else "")
 
 
-_NO_BOUND_IS_CUT_BELOW = 64  # bytes: the shortest to which a Parquet writer cuts unless it is told to
+_NO_BOUND_IS_CUT_BELOW = 64  # bytes: the shortest default cut of any Parquet writer
 
 
 def bad_bound(bound: bytes, type_: DuckLakeType, where: str) -> BadStrings | None:
-    """Return what is wrong with a value that a Parquet footer gives as a bound; None where it may be cut."""
+    """Check a string that a Parquet footer gives as a bound; None if it may be cut."""
     if type_.facts.kind not in TEXTS or len(bound) >= _NO_BOUND_IS_CUT_BELOW:
         return None
     values = pa.chunked_array([pa.array([bound], pa.binary()).view(pa.string())])

@@ -177,7 +177,7 @@ def _in_a_row(fields: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
 
 
 def _object_head(key: bytes, names: Sequence[str]) -> bytes:
-    """Return what is before the offsets; a key is a count, a width, the fields' numbers, the metadata."""
+    """Write the part before the offsets; a key is a count, a width, the fields' numbers, the metadata."""
     end = _ID_BYTES + 1 + _ID_BYTES * int.from_bytes(key[:_ID_BYTES], "little")
     ids = ids_of_names(key[end:])
     places = range(_ID_BYTES + 1, end, _ID_BYTES)
@@ -215,14 +215,14 @@ def _laid_out(counts: pa.Array, values: pa.Array, heads: Callable[[pa.Array], pa
 
 
 def starts_of(counts: pa.Array, of_bytes: int = 1) -> pa.Array:
-    """Return where each run of ``counts`` begins, and where the last one ends."""
+    """Return the start of each run of ``counts``, and the end of the last one."""
     ends = pc.cumulative_sum(pc.fill_null(counts, 0).cast(pa.int64()))
     starts = pa.concat_arrays([pa.array([0], pa.int64()), ends])
     return starts if of_bytes == 1 else pc.multiply(starts, of_bytes)
 
 
 def ends_of(values: pa.Array) -> pa.Array:
-    """Return where each of large binaries begins in their bytes, and where the last one ends."""
+    """Return the start of each large binary in their bytes, and the end of the last one."""
     offsets = values.buffers()[1] or pa.py_buffer(bytes(8))
     return pa.Array.from_buffers(pa.int64(), len(values) + 1, [None, offsets], offset=values.offset)
 
@@ -401,7 +401,7 @@ class Objects:
     fields_at: pa.Array
 
     def has_only(self, known: frozenset[str]) -> pa.Array:
-        """Return of which objects all fields have one of these names."""
+        """Return for each object if all of its fields have one of these names."""
         return pa.array([known.issuperset(names) for names in self.names], pa.bool_()).take(self.layout)
 
     def field(self, name: str) -> pa.Array:
@@ -426,7 +426,7 @@ class Objects:
 
 
 def objects_of(metadata: pa.Array, values: pa.Array) -> Objects:
-    """Return what there is to know of values that are all objects."""
+    """Parse the layout of values that are all objects."""
     offsets_at, _, width, fields_at = _layout_of_objects(values)
     heads = between(values, always(0, values), offsets_at)
     keys = joined(heads.cast(pa.binary()), metadata.cast(pa.binary())).dictionary_encode()
@@ -438,7 +438,7 @@ _Layout: TypeAlias = tuple[pa.Array, pa.Array, pa.Array, pa.Array]  # int64 each
 
 
 def _layout_of_objects(values: pa.Array) -> _Layout:
-    """Return where the offsets of objects begin, their count and width, and where the fields begin."""
+    """Return the start of the offsets of objects, their count and width, and the start of the fields."""
     header = first_bytes(values)
     count_bytes = _numbered(pc.equal(bits(header, 6, 1), 1), COUNT_BYTES, 1)
     counts = numbers_at(values, always(1, values), count_bytes)
@@ -471,7 +471,7 @@ def _names(key: bytes) -> tuple[str, ...]:
 
 
 def elements_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return how many elements each of the arrays has (int64), and the elements of all, in a row."""
+    """Return the number of elements of each array (int64), and the elements of all, in a row."""
     offsets_at, counts, width, elements_at = _layout_of_arrays(values)
     if pc.any(pc.greater(elements_at, pc.binary_length(values))).as_py():  # or there were billions of them
         raise DamagedVariantError("its bytes are cut off")
@@ -497,7 +497,7 @@ def whole(values: pa.Array) -> pa.Array:
 
 
 def _ends(kind: int, values: pa.Array) -> pa.Array:
-    """Return how many bytes each of the values has, which are all of one kind."""
+    """Return the number of bytes of each value; all values are of one kind."""
     if kind in (OBJECT, ARRAY):
         layout = _layout_of_objects(values) if kind == OBJECT else _layout_of_arrays(values)
         offsets_at, counts, width, begin = layout

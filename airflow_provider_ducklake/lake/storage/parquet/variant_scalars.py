@@ -129,7 +129,7 @@ def _exceeds(unscaled: pa.Array, digits: int) -> bool:
 # Whether values that are to be written are variants, looked at by Arrow a column at a time.
 
 
-_MOST_NAMES = 200  # of which each costs a look at all objects
+_MOST_NAMES = 200  # each costs a pass over all objects
 _FEW_LOOKS, _BYTES_OF_A_LOOK = 256, 4096  # Python looks at as many bytes in the time of one of Arrow's looks
 _WITH_LIMITS = frozenset(
     map(int, (Primitive.STRING, Primitive.TIME, Primitive.DECIMAL4, Primitive.DECIMAL8, Primitive.DECIMAL16))
@@ -138,9 +138,9 @@ _KNOWN = frozenset({*map(int, Primitive), OBJECT, ARRAY}) - {int(Primitive.FALSE
 
 
 def are_sound(metadata: pa.Array, values: pa.Array) -> bool:
-    """Whether all of the values, of which none is NULL, are variants and nothing follows them.
+    """Return True if all of the values (none is NULL) are variants and nothing follows them.
 
-    False says nothing of any of them: ``check_variant`` does.
+    On False ``check_variant`` finds the wrong ones.
     """
     try:
         for one in pc.unique(metadata).to_pylist():
@@ -155,7 +155,7 @@ def are_sound(metadata: pa.Array, values: pa.Array) -> bool:
 
 @dataclass(slots=True)
 class _Left:
-    """How many bytes are left, of which each value has one unless they lie in each other; how many looks."""
+    """Limits: the bytes left (each value has one, unless they overlap), and the passes left."""
 
     bytes: int
     looks: int

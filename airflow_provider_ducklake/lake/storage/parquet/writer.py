@@ -100,12 +100,12 @@ class RollingWriter:
 
     @property
     def bytes_written(self) -> int:
-        """How many bytes have been written to the file that is open."""
+        """The number of bytes written to the open file."""
         return 0 if self._file is None else self._file.bytes_written
 
     @property
     def bytes_waiting(self) -> int:
-        """How much memory the rows take that wait for their row group to be full."""
+        """The memory of the rows that wait for their row group to be full."""
         return self._buffered_bytes
 
     def write_waiting(self) -> None:
@@ -120,7 +120,7 @@ class RollingWriter:
         return tuple(self.files)
 
     def abort(self) -> None:
-        """Give up: drop buffered rows and remove the unfinished file as far as possible."""
+        """Drop buffered rows, and remove the unfinished file as far as possible."""
         self._buffered, self._buffered_rows, self._buffered_bytes = [], 0, 0
         file, self._file = self._file, None
         if file is not None:
@@ -157,7 +157,7 @@ class RollingWriter:
         return pa.Table.from_arrays(columns, schema=self._parquet_schema)
 
     def _buffer_is_large(self) -> bool:
-        """Whether the rows waiting take so much memory that they had better make a row group of their own."""
+        """Return True if the buffered rows take enough memory for a separate row group."""
         if not self._buffered_rows:
             return False
         limit = min(self._settings.row_group_bytes, self._settings.target_file_size_bytes)
@@ -291,9 +291,9 @@ def _parquet_writer(
 def columns_with_statistics(schema: pa.Schema) -> list[str]:
     """Return the dotted paths of the columns whose statistics go into the footer: all but floats, intervals.
 
-    Arrow leaves NaN out of the bounds without a word; DuckDB takes them to cover NaN, which it orders above
-    all numbers, and skips row groups where ``c > max`` holds for a NaN. The catalog knows better. The bytes
-    of intervals are in no order.
+    Arrow leaves NaN out of the bounds silently; DuckDB takes them to cover NaN, which it orders above
+    all numbers, and skips row groups where ``c > max`` holds for a NaN. The catalog has exact bounds.
+    The bytes of intervals are in no order.
     """
     leaves = _leaf_types(schema)
     without = {path for path, type_ in leaves if pa.types.is_floating(type_) or type_ == STORED_INTERVAL}
@@ -428,7 +428,7 @@ def _of_geometries(values: pa.ChunkedArray) -> ChunkFacts:
 
 
 def _exact_facts(values: pa.ChunkedArray) -> ChunkFacts | None:
-    """Return what the footer will not say of a row group's values, or None where it says enough."""
+    """Compute facts of a row group's values that the footer will lack; None if it has all."""
     if pa.types.is_floating(values.type):
         return _float_facts(values.drop_null())
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):

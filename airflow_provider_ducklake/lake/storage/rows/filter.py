@@ -89,7 +89,7 @@ def _met(condition: PathCondition, variants: pa.StructArray, mask: Mask) -> pa.A
 
 
 def _met_by(condition: PathCondition, typed: pa.Array, mask: Mask) -> pa.Array:
-    """Return which values of one type meet a condition; NULL is nothing."""
+    """Return for each value of one type if it meets a condition; a NULL is a missing value."""
     if isinstance(condition, PathNullTest):
         return typed.is_valid() if condition.negated else typed.is_null()
     if typed.null_count == len(typed):  # of whichever type they would be
@@ -98,7 +98,7 @@ def _met_by(condition: PathCondition, typed: pa.Array, mask: Mask) -> pa.Array:
 
 
 def values_at(variants: pa.StructArray, path: Sequence[str]) -> pa.Array:
-    """Return what lies at a path in each variant, as large binaries; NULL: nothing, or what is null."""
+    """Return the value at a path in each variant, as large binaries; NULL: missing or null."""
     parts = dict(zip([field.name for field in variants.type], variants.flatten(), strict=True))
     metadata, values = parts["metadata"], parts["value"].cast(VALUES)
     for name in path:

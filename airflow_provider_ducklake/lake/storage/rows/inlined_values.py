@@ -60,12 +60,12 @@ if TYPE_CHECKING:
 
 
 def _is_native(row: Scalar, form: InlinedForm) -> bool:
-    """Whether a database has cells of the type's own values; the others are texts."""
+    """Return True if a database has cells of the type's own values; the others are texts."""
     return row.kind in form.native or (row.kind is Kind.INTEGER and row.physical_range[1] < 2**63)
 
 
 def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[str, object]]:
-    """Return what to bind for each row, by column name; ``rows`` have the Arrow types of ``schema``."""
+    """Return the parameters to bind for each row, by column name; ``rows`` have the types of ``schema``."""
     for column in schema.walk():
         if not column.type.facts.storable:
             raise _refused(column, f"type {column.type}")
@@ -88,7 +88,7 @@ def cells_again(
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-# texts that are the same everywhere, and would lose something: the offset of a time, or all that nobody reads
+# texts that are the same everywhere, and would lose the offset of a time, or all of an unknown type
 _AS_THEY_ARE = (Kind.TIME, Kind.OTHER)
 
 
@@ -103,7 +103,7 @@ def _again(column: Column, found: list[Any], form: InlinedForm) -> list[object]:
 
 
 def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
-    """Return cells of an inlined table, whoever wrote them, as a table with the types of ``schema``."""
+    """Convert the cells of an inlined table, by any client, to a table with the types of ``schema``."""
     rows = list(rows)
     arrays = [_array(column, [row[column.name] for row in rows]) for column in schema.columns]
     return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
@@ -137,7 +137,7 @@ def _is_taken_by_arrow(type_: DuckLakeType) -> bool:
 
 
 def _taken(cells: list[Any], target: pa.DataType) -> pa.Array:
-    """Return the cells as an array of ``target``; raises where Arrow does not know how."""
+    """Convert the cells to an array of ``target``; raises if Arrow cannot."""
     if pa.types.is_integer(target):
         return pa.array(cells, target)
     if pa.types.is_binary(target):
@@ -288,7 +288,7 @@ def _variant(cell: object) -> bytes:
 
 
 def inlined_stats(rows: pa.Table, schema: TableSchema) -> dict[ColumnId, TableColumnStats | None]:
-    """Return what inlined rows say of each leaf column; None where no bounds can cover the values.
+    """Compute statistics of inlined rows for each leaf column; None if no bounds can cover the values.
 
     Bounds of floats leave NaN out, which the reference takes for a bound. Booleans are ``true`` and
     ``false`` as the reference has them; blobs are hexadecimal as in the statistics of files, since the text

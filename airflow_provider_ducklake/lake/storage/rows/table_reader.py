@@ -53,7 +53,7 @@ def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Locati
 
 
 def wanted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
-    """Return where the rows that the plan wants lie in a data file: int64, ascending, from 0."""
+    """Find the positions of the rows that the plan wants in a data file: int64, ascending, from 0."""
     rows = visible_rows(plan, file, locate, numbered=True, paths=paths_to_read(plan))
     with naming_file(file, str(plan.table.name), plan.table.snapshot.id):
         return _matching(plan, rows)[POSITION].combine_chunks()
@@ -97,7 +97,7 @@ def _numbered(read: pa.Table, names: Sequence[str], places: pa.Array, row_id_sta
 
 
 def count_live_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> int:
-    """Return how many rows the plan's files have, with none of its columns read and no filter applied."""
+    """Count the live rows of the plan's files, with none of its columns read and no filter applied."""
     count = 0
     for file in plan.files:
         rows = _all_rows(plan, file, (), locate)
@@ -115,7 +115,7 @@ def _all_rows(  # noqa: PLR0913 - the last two have defaults
     numbered: bool = False,
     paths: Paths = NO_PATHS,
 ) -> StoredRows:
-    """Return all rows of a file, with the column that says of which snapshot each is, where there is one.
+    """Read all rows of a file, with the column of their snapshots, if there is one.
 
     ``numbered`` adds the column of stored row ids, NULL where the file has none.
     """
@@ -135,7 +135,7 @@ def _all_rows(  # noqa: PLR0913 - the last two have defaults
 def _live(
     plan: ScanPlan, file: LiveDataFile, rows: StoredRows, locate: Callable[[str], Location]
 ) -> pa.ChunkedArray | pa.Array | None:
-    """Return which rows of a file the plan's snapshot shows; None: all."""
+    """Return a mask of the rows of a file that the plan's snapshot shows; None: all."""
     keep = _visible(rows, plan.table.snapshot.id)
     gone = gone_positions(plan, file, locate)
     if len(gone):
@@ -209,7 +209,7 @@ def read_changes(plan: ChangeFeedPlan, locate: Callable[[str], Location]) -> pa.
     """Return the columns ``snapshot_id``, ``rowid``, ``change_type`` and the table's own at the end.
 
     ``change_type`` is ``insert``, ``delete``, or for a row that a snapshot changed ``update_preimage`` and
-    ``update_postimage``. A row that came and went by one snapshot is there as both, as the reference has it.
+    ``update_postimage``. A row that one snapshot inserted and deleted is there as both, as in the reference.
     Sorted by snapshot, row id, and what came first.
     """
     lives = pa.concat_tables([*_lives(plan, locate)])
@@ -349,7 +349,7 @@ ROW_ID_COLUMN = "_ducklake_internal_row_id"
 
 
 def stored_positions(location: Location, first: int, end: int) -> pa.Array | None:
-    """Return where a file has the row ids from ``first`` to before ``end`` (int64); None: it has none."""
+    """Find the positions of the row ids from ``first`` to before ``end`` (int64); None: the file has none."""
     with naming_errors(location.uri, "read"), open_parquet(location) as source:
         file = pq.ParquetFile(source)
         name = row_id_column(file.schema_arrow)

@@ -50,9 +50,9 @@ class AppendFiles(OfAnyTable):
 
     File paths are relative to the table's directory, or absolute where they lie outside it. ``schema`` is the
     table's at the commit; ``partition_id`` that of the files' partition values, None for keys that the same
-    transaction sets. ``root`` is the table's directory. The commit looks whether the lake has a file already
-    that is mapped by name: it was there before, so somebody else may add it too. With ``is_staged`` it looks
-    for each: documents name them, of which somebody may have made copies.
+    transaction sets. ``root`` is the table's directory. The commit checks that the lake has no file yet
+    that is mapped by name: it was there before, so another client may add it too. With ``is_staged`` it
+    checks each: documents name them, and there may be copies of these.
     ``is_partitioned``: the table has partition keys, and files without values belong to none of
     them.
     """
@@ -159,7 +159,7 @@ class InlineRows(OfAnyTable):
         )
 
     def lacks_layout(self, newest: int | None) -> bool:
-        """Whether no registered layout fits; one registered since fits the columns that we know."""
+        """Return True if no registered layout fits; a later one fits the columns of the plan."""
         return newest is None or (newest == self.layout.newest and not self.layout.fits)
 
 
@@ -232,7 +232,7 @@ class Positions:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of rows."""
         return len(self.data) // 8
 
 
@@ -272,7 +272,7 @@ class UnwrittenDeletes:
 
     @property
     def is_of_one_snapshot(self) -> bool:
-        """Whether one snapshot deleted all of the rows."""
+        """Return True if one snapshot deleted all of the rows."""
         return self.old is None and len(set(self.marks.values())) + bool(self.positions.count) <= 1
 
     @property
@@ -287,7 +287,7 @@ class UnwrittenDeletes:
 
     @property
     def holds_ids(self) -> bool:
-        """Whether the file says which snapshot deleted which row: earlier ones deleted some."""
+        """Return True if the file says which snapshot deleted which row: earlier ones deleted some."""
         return self.old is not None or bool(self.marks)
 
 
@@ -319,8 +319,9 @@ class AddDeletes(OfTable):
     """Deleted rows of data files, kept in delete files.
 
     ``folded_marks`` are data files whose inlined deletes the delete files repeat, so that they go.
-    ``of_earlier_commit``: the rows are those that one commit had added. What others add meanwhile is none of
-    them, but what they delete or move may be. ``of_rewrite``, ``of_flush``: all rows had been deleted before.
+    ``of_earlier_commit``: the rows are those that one commit had added. Rows that are added concurrently are
+    none of them, but rows that are deleted or moved may be. ``of_rewrite``, ``of_flush``: all rows had been
+    deleted before.
     """
 
     files: tuple[FileDeletes | UnwrittenDeletes, ...]

@@ -153,7 +153,7 @@ class ChangeColumns(OfTable):
     """Columns and fields that end and that begin; one that is changed does both under its id.
 
     ``unbounded`` are columns whose stored bounds do not hold for their new type; ``without_nulls`` those
-    that must not hold a NULL from now on, so that rows added meanwhile are a conflict. ``undone`` are columns
+    that must not hold a NULL from now on, so that concurrent inserts are a conflict. ``undone`` are columns
     that the transaction added and took away again, and whose ids stay used.
     """
 
@@ -190,7 +190,7 @@ class SetPartitioning(OfAnyTable):
         return Needs(skips=existing(self.table)) if self.bounded else nothing_needed()
 
     def check(self, facts: LockedFacts) -> None:
-        """Compare with an option that was set since: no snapshot tells of it."""
+        """Compare with an option that was set since: no snapshot records it."""
         skipped = {one for table in existing(self.table) for one in facts.skipped.get(table, ())}
         if self.bounded and any(key.column_id in skipped for key in self.fields):
             raise facts.conflict("partition it", f"set its option {SKIP_STATS_COLUMNS} to a key", self.name)
@@ -416,7 +416,7 @@ class DropMacro(Declared):
 
 @dataclass(frozen=True, slots=True)
 class RestoreMacro(Declared):
-    """A dropped macro that comes back under its id, by which its definition is there still."""
+    """A dropped macro that is restored under its id, with its old definition."""
 
     macro_id: MacroId
     schema: SchemaRef

@@ -114,7 +114,7 @@ class FlushedFile:
 class FlushInlined(OfTable):
     """Files in the place of rows that lay in the catalog by the snapshot ``read_at``.
 
-    Rows that no snapshot knows any more are in none of them.
+    Rows that no snapshot has any more are in none of them.
     """
 
     read_at: SnapshotId
@@ -236,10 +236,10 @@ class RestoredRows:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRows(OfAnyTable):
-    """Rows of a table that come back as snapshot ``as_of`` had them, in new files and in the catalog.
+    """Restored rows of a table as snapshot ``as_of`` had them, in new files and in the catalog.
 
-    ``schema`` is the table's at the commit, ``column_stats`` what is said of each batch of rows that come
-    back to the catalog. ``retyped`` are leaf columns that had another type since, whose old bounds do not
+    ``schema`` is the table's at the commit, ``column_stats`` are those of each batch of rows that
+    are inlined again. ``retyped`` are leaf columns that had another type since, whose old bounds do not
     hold. Of a new table they are those that ever had one, ``next_row_id`` is where the rows to come go
     on, and ``heir_of`` is the table whose rows it takes over.
     """
