@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from airflow_provider_ducklake.hooks.clusters import Application, ClusterManager
-    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+    from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 
 Answer = TypeVar("Answer")

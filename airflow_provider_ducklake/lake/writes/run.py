@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 from airflow_provider_ducklake.lake.errors import (
     CatalogRefusedError,
     CatalogUnavailableError,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
     from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
     from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
+    from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
     from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
     from airflow_provider_ducklake.lake.spec.snapshots import (
