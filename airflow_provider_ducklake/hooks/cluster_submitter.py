@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from airflow_provider_ducklake.hooks.clusters import Application, ClusterManager
-    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+    from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
     from airflow_provider_ducklake.lake.writes.job_life import JobLife
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.hooks.task import CommitIdentity
     from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+    from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
     from airflow_provider_ducklake.lake.writes.job_life import Submitter
     from airflow_provider_ducklake.lake.writes.verb import Attempt, Verb
 

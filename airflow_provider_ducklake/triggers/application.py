@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from airflow_provider_ducklake.hooks.clusters import ClusterManager
-    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+    from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 
 _POLL_INTERVAL = 10.0  # seconds
 _LONGEST_WAIT = 60.0  # seconds between two tries while a manager cannot be asked

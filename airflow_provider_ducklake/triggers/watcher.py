@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from airflow_provider_ducklake.hooks.connection import read_settings
 from airflow_provider_ducklake.hooks.ducklake import connection_of, open_catalog
 from airflow_provider_ducklake.hooks.task import default_namespace
-from airflow_provider_ducklake.lake.catalog.ledger.watermarks import NAME
+from airflow_provider_ducklake.lake.catalog.ledger.consumers import WATERMARKS
 from airflow_provider_ducklake.lake.errors import (
     CatalogMigratedError,
     CatalogUnavailableError,
@@ -377,7 +377,7 @@ class LakeStore:
     def place(self) -> str:
         """Return the row of the table."""
         row = "" if self._watcher is None else f" where watcher = '{self._watcher.digest}'"
-        return f"The state in the catalog's table {NAME}{row}"
+        return f"The state in the catalog's table {WATERMARKS.name}{row}"
 
     async def load(self) -> object | None:
         """Load the stored watermark, a string if it is not JSON."""

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.catalog.ledger import document_keys
+from airflow_provider_ducklake.lake.catalog.ledger import jobs
 from airflow_provider_ducklake.lake.errors import CatalogError, InvalidOptionError, StorageError
 from airflow_provider_ducklake.lake.storage.files import writing
 from tests.airflow.conftest import connection_fields
@@ -175,11 +175,11 @@ def document_key(catalog) -> str:
 
 def test_two_keys_for_documents_are_refused_with_what_to_do(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
-        key = document_keys.ensure(lake._lake.catalog, writing.new_key())
+        key = jobs.ensure_document_key(lake._lake.catalog, writing.new_key())
         with closing(sqlite3.connect(sqlite_catalog.location)) as connection:
             connection.execute("INSERT INTO airflow_ducklake_document_key VALUES (2, 'abc')")
             connection.commit()
 
-        for ask in (document_keys.read, lambda catalog: document_keys.ensure(catalog, key)):
+        for ask in (jobs.document_key, lambda catalog: jobs.ensure_document_key(catalog, key)):
             with pytest.raises(CatalogError, match="delete all rows but the one with id 1"):
                 ask(lake._lake.catalog)

@@ -24,8 +24,8 @@ import pytest
 
 from airflow_provider_ducklake.hooks.clusters import ClusterManager, Standalone, Yarn
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.catalog.ledger import document_keys
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
+from airflow_provider_ducklake.lake.catalog.ledger.jobs import ensure_document_key
 from airflow_provider_ducklake.lake.errors import SparkJobError, UntrustedValueError
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.lake.spark.job import io as job_io
@@ -219,7 +219,7 @@ def consume(lake: Lake) -> object:
 def seal(lake: Lake) -> None:
     """Learn the key by which documents are sealed, and seal one."""
     nowhere = f"/nowhere/{uuid4()}/"
-    writing.learn(nowhere, document_keys.ensure(lake._lake.catalog, writing.new_key()))
+    writing.learn(nowhere, ensure_document_key(lake._lake.catalog, writing.new_key()))
     writing.sealed(f"{nowhere}x", b"x")
 
 
@@ -293,7 +293,7 @@ def made(folder: Path, server: Server, kind: str) -> Scene:
         lake.tag("q3")
         lake.writes.note_watermark(CONSUMER, "{}")
         consume(lake)
-        document_keys.ensure(lake._lake.catalog, writing.new_key())
+        ensure_document_key(lake._lake.catalog, writing.new_key())
         scene.staged_uri = job_io.stage_uri(stage(lake, "o", rows_of(5)).directory)
         with pytest.raises(JobGoesOn) as going:
             insert(lake, scene, replace(scene.cluster, goes_on=True), "try 1")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from airflow_provider_ducklake.lake.catalog.ledger.watermarks import NAME
+from airflow_provider_ducklake.lake.catalog.ledger.consumers import WATERMARKS
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.conftest import connection_fields
 from tests.airflow.test_sensor_modes import elsewhere  # noqa: F401 - a fixture
@@ -76,16 +76,16 @@ async def some_polls() -> None:
 def stored(catalog) -> list[Any]:
     """Return the states of all watchers; none where no watcher has stored any."""
     with sqlite3.connect(catalog.location) as connection:
-        if not connection.execute(f"SELECT 1 FROM sqlite_master WHERE name = '{NAME}'").fetchall():
+        if not connection.execute(f"SELECT 1 FROM sqlite_master WHERE name = '{WATERMARKS.name}'").fetchall():
             return []
-        return [json.loads(row[0]) for row in connection.execute(f"SELECT state FROM {NAME}")]
+        return [json.loads(row[0]) for row in connection.execute(f"SELECT state FROM {WATERMARKS.name}")]
 
 
 def store(catalog, state: Any) -> None:
     """Write a state over the stored ones; a string as it is."""
     text = state if isinstance(state, str) else json.dumps(state)
     with sqlite3.connect(catalog.location, timeout=30) as connection:
-        connection.execute(f"UPDATE {NAME} SET state = ?", [text])
+        connection.execute(f"UPDATE {WATERMARKS.name} SET state = ?", [text])
 
 
 def test_a_table_that_comes_late_goes_and_comes_again(commit, said):

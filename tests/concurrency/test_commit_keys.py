@@ -782,9 +782,9 @@ def forge(lake: Lake, snapshot_id: int, generation: int = 1, names: tuple[str | 
         "committed_at": datetime.now(UTC),
     }
     catalog = lake._lake.catalog
-    commit_keys.ensure_table(catalog)
+    commit_keys.COMMITS.ensure(catalog)
     with catalog.dialect.writing() as connection:
-        connection.execute(commit_keys.commit_table(catalog.tables.metadata_schema).insert(), row)
+        connection.execute(commit_keys.COMMITS.of(catalog).insert(), row)
         connection.commit()
 
 

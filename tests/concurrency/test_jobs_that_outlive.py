@@ -15,8 +15,7 @@ import pytest
 from sqlalchemy import select
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.catalog.ledger.applications import application_table
-from airflow_provider_ducklake.lake.catalog.ledger.jobs import job_table
+from airflow_provider_ducklake.lake.catalog.ledger.jobs import APPLICATIONS, JOBS
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailableError,
     ClusterUnavailableError,
@@ -237,7 +236,7 @@ def check_nothing_left(lake: Lake) -> None:
     files = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}
     assert files == set(lake.registered_files(files)), "files that no snapshot names"
     assert lake.verify() == []
-    jobs = application_table(lake._lake.catalog.tables.metadata_schema)
+    jobs = APPLICATIONS.of(lake._lake.catalog)
     with lake._lake.reading() as connection:
         assert connection.execute(select(jobs.c.job_id)).all() == []
 
@@ -467,9 +466,8 @@ def test_delete_files_of_a_commit_stay_when_its_job_is_forgotten_and_its_task_cl
         task = Task(Delete("t", "id % 2 = 0"), submitter)
         task.execute(lake)
         (job,) = submitter.runs_of.values()
-        tables = lake._lake.catalog.tables
         with lake._lake.catalog.dialect.writing() as connection:
-            connection.execute(job_table(tables.metadata_schema).delete())  # as a clean-up does after a month
+            connection.execute(JOBS.of(lake._lake.catalog).delete())  # as a clean-up does after a month
             connection.commit()
 
         assert not release_uncommitted(lake, job)

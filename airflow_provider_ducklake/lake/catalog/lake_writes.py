@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
 from airflow_provider_ducklake.lake.catalog.database.connect import write_option
 from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import create_indexes
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import in_transaction
 from airflow_provider_ducklake.lake.catalog.drafting import overwrite
 from airflow_provider_ducklake.lake.catalog.drafting.base_lake import BaseRows
 from airflow_provider_ducklake.lake.catalog.drafting.overwrite import find_earlier_rows, replaced_rows
 from airflow_provider_ducklake.lake.catalog.drafting.rows import changes_of_job, read_targets
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.lake.catalog.ledger import (
-    applications,
-    commit_keys,
-    consumers,
-    document_keys,
-    jobs,
-    tags,
-    watermarks,
-)
+from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs, tags
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS
@@ -43,11 +35,11 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     import pyarrow as pa
+    from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
     from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
-    from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
-    from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob
+    from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob, SubmittedJob
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
@@ -93,14 +85,12 @@ class LakeWrites:
         text = option_text(key, value, of)
         with self._lake.translated():
 
-            def attempt() -> None:
-                with self._lake.catalog.dialect.writing() as connection:
-                    check_version(connection, self._lake.catalog.tables)
-                    scope, scope_id = self._reads.option_scope(connection, schema, table)
-                    write_option(connection, self._lake.catalog.tables, OptionRow(key, text, scope, scope_id))
-                    connection.commit()
+            def write(connection: Connection) -> None:
+                check_version(connection, self._lake.catalog.tables)
+                scope, scope_id = self._reads.option_scope(connection, schema, table)
+                write_option(connection, self._lake.catalog.tables, OptionRow(key, text, scope, scope_id))
 
-            with_retries(self._lake.catalog.dialect, DEFAULT_RETRY, attempt)
+            in_transaction(self._lake.catalog.dialect, write)
 
     def reset_option(self, key: str, table: TableName) -> None:
         """Remove a table's own option; makes no snapshot.
@@ -247,7 +237,7 @@ class LakeWrites:
         """
         self._lake.refuse_unwritable()
         with self._lake.translated():
-            consumers.ensure_table(self._lake.catalog)
+            consumers.CONSUMERS.ensure(self._lake.catalog)
             if starts_over is not None:
                 consumers.start_over(self._lake.catalog, consumer, starts_over)
         with self._lake.reading() as connection:
@@ -256,13 +246,13 @@ class LakeWrites:
     def watermark(self, watcher: Consumer) -> str | None:
         """Read the watermark that ``note_watermark`` stored last for a watcher; None: there is none."""
         with self._lake.translated():
-            return watermarks.read(self._lake.catalog, watcher)
+            return consumers.watermark(self._lake.catalog, watcher)
 
     def note_watermark(self, watcher: Consumer, state: str) -> None:
         """Store a watcher's position, in a table of the provider; makes no snapshot."""
         self._lake.refuse_unwritable()
         with self._lake.translated():
-            watermarks.note(self._lake.catalog, watcher, state)
+            consumers.note_watermark(self._lake.catalog, watcher, state)
 
     def register_job(
         self, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False
@@ -308,17 +298,17 @@ class LakeWrites:
         """Record a job that outlives its task, in a table of the provider's; makes no snapshot."""
         self._lake.refuse_unwritable()
         with self._lake.translated():
-            applications.note(self._lake.catalog, job)
+            jobs.note_submitted(self._lake.catalog, job)
 
     def forget_submitted(self, job_id: str) -> None:
         """Remove the record of a job that is over."""
         with self._lake.translated():
-            applications.forget(self._lake.catalog, job_id)
+            jobs.forget_submitted(self._lake.catalog, job_id)
 
     def forget_submitted_of(self, key: CommitKey) -> None:
         """Remove the records of the jobs of a commit that was made."""
         with self._lake.translated():
-            applications.forget_key(self._lake.catalog, key)
+            jobs.forget_submitted_of(self._lake.catalog, key)
 
     def submitted_jobs(self, key: CommitKey) -> tuple[SubmittedJob, ...]:
         """Return the recorded jobs of a commit whose files are neither committed nor discarded.
@@ -327,12 +317,12 @@ class LakeWrites:
             UntrustedValueError: a record names a directory that its job was not registered for.
         """
         with self._lake.translated():
-            return applications.of_key(self._lake.catalog, key)
+            return jobs.submitted_jobs(self._lake.catalog, key)
 
     def submitted_job(self, job_id: str) -> SubmittedJob | None:
         """Return the record of a job; None: its files are committed or discarded, or it never had one."""
         with self._lake.translated():
-            return applications.of_job(self._lake.catalog, job_id)
+            return jobs.submitted_job(self._lake.catalog, job_id)
 
     def snapshot_of_job(self, job_id: str) -> SnapshotId | None:
         """Return the snapshot that added files of a job, 0 where they wait for deletion; None: no files."""
@@ -429,7 +419,7 @@ class LakeWrites:
         catalog = self._lake.catalog
         records = commit_keys.records if makes_snapshot else commit_keys.records_without_snapshot
         with self._lake.translated():
-            commit_keys.ensure_table(catalog)
+            commit_keys.COMMITS.ensure(catalog)
             if starts_over:
                 with catalog.dialect.reading() as connection:
                     found = records(connection, catalog, key)
@@ -487,7 +477,7 @@ def open_documents(lake: OpenLake, key_file: str | None) -> None:
         writing.learn_from_file(lake.data_path, key_file)
         return
     with lake.translated():
-        writing.learn(lake.data_path, document_keys.read(lake.catalog))
+        writing.learn(lake.data_path, jobs.document_key(lake.catalog))
 
 
 def seal_documents(lake: OpenLake) -> None:
@@ -497,4 +487,4 @@ def seal_documents(lake: OpenLake) -> None:
     from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy
 
     if writing.file_of(lake.data_path) is None:
-        writing.learn(lake.data_path, document_keys.ensure(lake.catalog, writing.new_key()))
+        writing.learn(lake.data_path, jobs.ensure_document_key(lake.catalog, writing.new_key()))

@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_ducklake.lake.catalog.ledger.applications import SubmittedJob
+from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 from airflow_provider_ducklake.lake.errors import (
     CatalogRefusedError,
     CatalogUnavailableError,

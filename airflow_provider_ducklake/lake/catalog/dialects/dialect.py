@@ -414,6 +414,18 @@ def _log_lost_race(state: RetryCallState) -> None:
     log.info("Another writer committed first; starting attempt %d", state.attempt_number + 1)
 
 
+def in_transaction(dialect: CatalogDialect, write: Callable[[Connection], T]) -> T:
+    """Commit what ``write`` does under the commit lock, and start it again after a lost race."""
+
+    def attempt() -> T:
+        with dialect.writing() as connection:
+            result = write(connection)
+            connection.commit()
+        return result
+
+    return with_retries(dialect, DEFAULT_RETRY, attempt)[0]
+
+
 # A catalog database, opened: what every operation on it needs.
 
 

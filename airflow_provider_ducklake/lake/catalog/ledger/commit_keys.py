@@ -1,7 +1,7 @@
 """The table of commits with a key, in which a retry finds an earlier try's commit.
 
-Our own table beside the format's; DuckDB does not mind it. One indexed read, at any size. A row counts if its
-snapshot says the same of itself, or has expired; see ``docs/adr/0032-rows-are-confirmed.md``.
+One indexed read, at any size. A row counts if its snapshot says the same of itself, or has expired; see
+``docs/adr/0032-rows-are-confirmed.md``.
 """
 
 from __future__ import annotations
@@ -9,23 +9,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, MetaData, Row, Select, String, Table, bindparam, func, select
+from sqlalchemy import Column, Row, Select, String, bindparam, func, select
 
 from airflow_provider_ducklake.lake.catalog.database.connect import Question
-from airflow_provider_ducklake.lake.catalog.database.tables import (
-    TABLE_OPTIONS,
-    CatalogInteger,
-    CatalogTimestamp,
-    catalog_table,
-    maybe,
-)
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
-    DEFAULT_RETRY,
-    Effect,
-    insert,
-    with_retries,
-)
-from airflow_provider_ducklake.lake.catalog.ledger import own_tables, restores
+from airflow_provider_ducklake.lake.catalog.database.tables import CatalogInteger, CatalogTimestamp, maybe
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, in_transaction, insert
+from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable
+from airflow_provider_ducklake.lake.catalog.ledger import restores
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
 from airflow_provider_ducklake.lake.spec.snapshots import (
     FIRST_GENERATION,
@@ -39,6 +29,7 @@ from airflow_provider_ducklake.lake.transaction.changes_made import Replay, repl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from sqlalchemy import Connection
 
@@ -47,57 +38,42 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.snapshots import OnClear
     from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
 
-NAME = "airflow_ducklake_commit"
 _NO_TABLE = 0  # a schema's id, so never a table's
-_DIGEST_LENGTH = 64
 
-
-@lru_cache
-def commit_table(metadata_schema: str | None) -> Table:
-    """Return the table; its primary key allows one commit of each generation to each table."""
-    return catalog_table(
-        NAME,
-        MetaData(schema=metadata_schema),
-        Column("commit_key", String(_DIGEST_LENGTH), primary_key=True),
-        Column("generation", CatalogInteger, primary_key=True, autoincrement=False),
-        Column("table_id", CatalogInteger, primary_key=True, autoincrement=False),
-        Column("snapshot_id", CatalogInteger, nullable=False),
-        Column("row_id_start", CatalogInteger, nullable=False),
-        Column("row_count", CatalogInteger, nullable=False),
-        Column("committed_at", CatalogTimestamp, nullable=False),
-        **TABLE_OPTIONS,
-    )
-
-
-def ensure_table(catalog: Catalog) -> None:
-    """Create the table where it is missing, in a transaction of its own."""
-    own_tables.ensure_table(catalog, commit_table(catalog.tables.metadata_schema))
+# Its primary key allows one commit of each generation to each table.
+COMMITS = OwnTable(
+    "airflow_ducklake_commit",
+    Column("commit_key", DIGEST, primary_key=True),
+    Column("generation", CatalogInteger, primary_key=True, autoincrement=False),
+    Column("table_id", CatalogInteger, primary_key=True, autoincrement=False),
+    Column("snapshot_id", CatalogInteger, nullable=False),
+    Column("row_id_start", CatalogInteger, nullable=False),
+    Column("row_count", CatalogInteger, nullable=False),
+    Column("committed_at", CatalogTimestamp, nullable=False),
+)
 
 
 def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
-    """Return what was committed under the key, of all generations."""
+    """Look up what was committed under the key, of all generations."""
     return which_records(catalog, key).ask(connection)
 
 
 def which_records(catalog: Catalog, key: CommitKey) -> Question[list[CommitRecord]]:
     """Ask for what was committed under the key, of all generations; see ``records``."""
-    return Question(_records_of_key(catalog.tables), _confirmed_records, {"digest": key.digest})
+    query = _records_of_key(catalog.tables)
+    return Question(query, lambda rows: [_confirmed(row) for row in rows], {"digest": key.digest})
 
 
 def records_without_snapshot(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
-    """Return what ``record_without_rows`` recorded under the key: no snapshot can confirm that."""
-    return [
-        _record(row) for row in connection.execute(_records_of_key(catalog.tables), {"digest": key.digest})
-    ]
+    """Look up what ``record_without_rows`` recorded under the key: no snapshot can confirm that."""
+    rows = connection.execute(_records_of_key(catalog.tables), {"digest": key.digest})
+    return [_record(row) for row in rows]
 
 
 @lru_cache
 def _records_of_key(tables: CatalogTables) -> Select[Any]:
-    table, snapshot, changes = (
-        commit_table(tables.metadata_schema),
-        tables["snapshot"],
-        tables["snapshot_changes"],
-    )
+    table, snapshot = COMMITS.in_schema(tables.metadata_schema), tables["snapshot"]
+    changes = tables["snapshot_changes"]
     is_ours = table.c.commit_key == bindparam("digest", type_=String)
     newest = select(func.max(snapshot.c.snapshot_id)).scalar_subquery()
     return (
@@ -114,10 +90,6 @@ def _records_of_key(tables: CatalogTables) -> Select[Any]:
     )
 
 
-def _confirmed_records(rows: Iterable[Row[Any]]) -> list[CommitRecord]:
-    return [_confirmed(row) for row in rows]
-
-
 def _confirmed(row: Row[Any]) -> CommitRecord:
     """Return a record; one of a snapshot that is there, or was never made, needs that to say the same."""
     record = _record(row)
@@ -129,7 +101,9 @@ def _confirmed(row: Row[Any]) -> CommitRecord:
         if row.found_id is None
         else "does not say in commit_extra_info that it is this commit"
     )
-    place = f"A row of {NAME} with the commit_key {row.commit_key} and the generation {row.generation}"
+    place = (
+        f"A row of {COMMITS.name} with the commit_key {row.commit_key} and the generation {row.generation}"
+    )
     raise UntrustedValueError(place, f"snapshot {row.snapshot_id}", f"{problem}; {_WAY_OUT}")
 
 
@@ -149,39 +123,38 @@ def _record(row: Row[Any]) -> CommitRecord:
 
 
 def record_effect(catalog: Catalog, key: CommitKey, state: CommitState) -> Effect:
-    """Return the rows that say what the commit in the making did under its key."""
+    """Build the rows that record a commit under its key."""
     rows = state.added_rows or {TableId(_NO_TABLE): (0, 0)}
     return insert(
-        commit_table(catalog.tables.metadata_schema),
-        *(
-            {
-                "commit_key": key.digest,
-                "generation": key.generation,
-                "table_id": table_id,
-                "snapshot_id": state.snapshot_id,
-                "row_id_start": start,
-                "row_count": row_count,
-                "committed_at": state.time,
-            }
-            for table_id, (start, row_count) in rows.items()
-        ),
+        COMMITS.of(catalog),
+        *(_row(key, one, state.snapshot_id, state.time, added) for one, added in rows.items()),
     )
 
 
 def record_without_rows(
     connection: Connection, catalog: Catalog, key: CommitKey, snapshot_id: SnapshotId
 ) -> None:
-    """Note that what a key names was done to a snapshot, where that makes none: it was tagged, say."""
-    row = {
+    """Record a keyed action on a snapshot that makes none, such as a tag."""
+    row = _row(key, TableId(_NO_TABLE), snapshot_id, catalog.dialect.server_time(connection))
+    connection.execute(COMMITS.of(catalog).insert(), row)
+
+
+def _row(
+    key: CommitKey,
+    table_id: TableId,
+    snapshot_id: SnapshotId,
+    time: datetime,
+    added: tuple[int, int] = (0, 0),
+) -> dict[str, Any]:
+    return {
         "commit_key": key.digest,
         "generation": key.generation,
-        "table_id": _NO_TABLE,
+        "table_id": table_id,
         "snapshot_id": snapshot_id,
-        "row_id_start": 0,
-        "row_count": 0,
-        "committed_at": catalog.dialect.server_time(connection),
+        "row_id_start": added[0],
+        "row_count": added[1],
+        "committed_at": time,
     }
-    connection.execute(commit_table(catalog.tables.metadata_schema).insert(), row)
 
 
 def replay(
@@ -202,18 +175,15 @@ def start_over(catalog: Catalog, key: CommitKey, found: Iterable[CommitRecord]) 
     Its commits stay known as of an earlier run, so that this one is a new generation of it.
     """
     if any(record.generation >= FIRST_GENERATION for record in found):
-        with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _number_as_earlier_run(catalog, key))
+        in_transaction(catalog.dialect, lambda connection: _number_as_earlier_run(connection, catalog, key))
 
 
-def _number_as_earlier_run(catalog: Catalog, key: CommitKey) -> None:
+def _number_as_earlier_run(connection: Connection, catalog: Catalog, key: CommitKey) -> None:
     """Give all generations numbers below the first, and below those that they had: none is taken twice."""
-    table = commit_table(catalog.tables.metadata_schema)
+    table = COMMITS.of(catalog)
     is_ours = table.c.commit_key == key.digest
     bounds = select(func.min(table.c.generation), func.max(table.c.generation)).where(is_ours)
-    with catalog.dialect.writing() as connection:
-        oldest, newest = connection.execute(bounds).one()
-        if newest is not None and newest >= FIRST_GENERATION:
-            distance = newest - min(oldest, FIRST_GENERATION) + 1
-            earlier = table.c.generation - distance
-            connection.execute(table.update().where(is_ours).values(generation=earlier))
-            connection.commit()
+    oldest, newest = connection.execute(bounds).one()
+    if newest is not None and newest >= FIRST_GENERATION:
+        earlier = table.c.generation - (newest - min(oldest, FIRST_GENERATION) + 1)
+        connection.execute(table.update().where(is_ours).values(generation=earlier))

@@ -1,8 +1,8 @@
-"""The table of consumers, with the snapshot up to which each has consumed a table's changes.
+"""The tables of consumers, which process a table's changes, and of watchers, which report snapshots.
 
-Our own table beside the format's; DuckDB does not mind it, and expiry leaves it alone. A row is one
-consumption, written in the transaction that commits what was made of it. The newest is the consumer's mark;
-older ones stay as long as their snapshots, so that a task that is cleared consumes the same again.
+Expiry leaves both alone. A row of a consumer is one consumption, up to a snapshot, written in the transaction
+that commits what was made of it. The newest is the consumer's mark; older ones stay as long as their
+snapshots, so that a task that is cleared consumes the same again.
 """
 
 from __future__ import annotations
@@ -11,23 +11,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, MetaData, Row, Select, String, Table, bindparam, func, select
+from sqlalchemy import Column, Row, Select, String, bindparam, func, select
 
 from airflow_provider_ducklake.lake.catalog.database.connect import Question
 from airflow_provider_ducklake.lake.catalog.database.tables import (
-    TABLE_OPTIONS,
     CatalogInteger,
     CatalogText,
     CatalogTimestamp,
-    catalog_table,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
-    DEFAULT_RETRY,
-    Effect,
-    insert,
-    with_retries,
-)
-from airflow_provider_ducklake.lake.catalog.ledger import own_tables
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, in_transaction, insert
+from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.spec.snapshots import (
     FIRST_GENERATION,
@@ -46,8 +39,17 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
 
-NAME = "airflow_ducklake_consumer"
-_DIGEST_LENGTH = 64
+CONSUMERS = OwnTable(
+    "airflow_ducklake_consumer",
+    Column("consumer", DIGEST, primary_key=True),
+    Column("table_id", CatalogInteger, primary_key=True, autoincrement=False),
+    Column("snapshot_id", CatalogInteger, primary_key=True, autoincrement=False),
+    Column("after_snapshot_id", CatalogInteger),
+    Column("consumer_name", CatalogText, nullable=False),
+    Column("commit_key", DIGEST, nullable=False),
+    Column("generation", CatalogInteger, nullable=False),
+    Column("consumed_at", CatalogTimestamp, nullable=False),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +61,6 @@ class Consumed:
     known: tuple[Consumption, ...]
 
 
-@lru_cache
-def consumer_table(metadata_schema: str | None) -> Table:
-    """Return the table."""
-    return catalog_table(
-        NAME,
-        MetaData(schema=metadata_schema),
-        Column("consumer", String(_DIGEST_LENGTH), primary_key=True),
-        Column("table_id", CatalogInteger, primary_key=True, autoincrement=False),
-        Column("snapshot_id", CatalogInteger, primary_key=True, autoincrement=False),
-        Column("after_snapshot_id", CatalogInteger),
-        Column("consumer_name", CatalogText, nullable=False),
-        Column("commit_key", String(_DIGEST_LENGTH), nullable=False),
-        Column("generation", CatalogInteger, nullable=False),
-        Column("consumed_at", CatalogTimestamp, nullable=False),
-        **TABLE_OPTIONS,
-    )
-
-
-def ensure_table(catalog: Catalog) -> None:
-    """Create the table where it is missing, in a transaction of its own."""
-    own_tables.ensure_table(catalog, consumer_table(catalog.tables.metadata_schema))
-
-
 def which_consumptions(catalog: Catalog, consumer: Consumer) -> Question[tuple[Consumption, ...]]:
     """Ask what a consumer has consumed, oldest first."""
     query = _of_consumer(catalog.tables.metadata_schema)
@@ -90,7 +69,7 @@ def which_consumptions(catalog: Catalog, consumer: Consumer) -> Question[tuple[C
 
 @lru_cache
 def _of_consumer(metadata_schema: str | None) -> Select[Any]:
-    table = consumer_table(metadata_schema)
+    table = CONSUMERS.in_schema(metadata_schema)
     is_ours = table.c.consumer == bindparam("digest", type_=String)
     return select(table).where(is_ours).order_by(table.c.snapshot_id, table.c.table_id)
 
@@ -109,8 +88,8 @@ def _consumptions(rows: Iterable[Row[Any]]) -> tuple[Consumption, ...]:
 
 
 def consumptions(connection: Connection, catalog: Catalog, consumer: Consumer) -> tuple[Consumption, ...]:
-    """Return what a consumer has consumed, oldest first; nothing where nobody ever consumed."""
-    if not catalog.dialect.has_table(connection, NAME, catalog.tables.metadata_schema):
+    """Look up what a consumer has consumed, oldest first."""
+    if not CONSUMERS.exists(connection, catalog):
         return ()
     return which_consumptions(catalog, consumer).ask(connection)
 
@@ -132,20 +111,15 @@ def start_over(catalog: Catalog, consumer: Consumer, key: CommitKey) -> None:
     with catalog.dialect.reading() as connection:
         known = consumptions(connection, catalog, consumer)
     if any(one.commit_key == key.digest and one.generation >= FIRST_GENERATION for one in known):
-        with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _number_as_earlier_run(catalog, consumer, key))
-
-
-def _number_as_earlier_run(catalog: Catalog, consumer: Consumer, key: CommitKey) -> None:
-    table = consumer_table(catalog.tables.metadata_schema)
-    is_ours = (table.c.consumer == consumer.digest) & (table.c.commit_key == key.digest)
-    with catalog.dialect.writing() as connection:
-        connection.execute(table.update().where(is_ours).values(generation=FIRST_GENERATION - 1))
-        connection.commit()
+        table = CONSUMERS.of(catalog)
+        is_ours = (table.c.consumer == consumer.digest) & (table.c.commit_key == key.digest)
+        update = table.update().where(is_ours).values(generation=FIRST_GENERATION - 1)
+        in_transaction(catalog.dialect, lambda connection: connection.execute(update))
 
 
 def record_effects(catalog: Catalog, consumed: Consumed, now: datetime) -> Iterator[Effect]:
     """Yield the statements that note what is consumed, in place of what the same commit consumed before."""
-    table, digest = consumer_table(catalog.tables.metadata_schema), consumed.consumer.digest
+    table, digest = CONSUMERS.of(catalog), consumed.consumer.digest
     snapshot = catalog.tables["snapshot"]
     oldest = select(func.min(snapshot.c.snapshot_id)).scalar_subquery()
     is_ours = table.c.consumer == digest
@@ -169,3 +143,30 @@ def record_effects(catalog: Catalog, consumed: Consumed, now: datetime) -> Itera
             for one in consumed.ranges
         ),
     )
+
+
+# What each watcher of a lake has reported, as JSON; Airflow 3.3 keeps watermarks itself.
+
+
+WATERMARKS = OwnTable(
+    "airflow_ducklake_watermark",
+    Column("watcher", DIGEST, primary_key=True),
+    Column("watcher_name", CatalogText, nullable=False),
+    Column("state", CatalogText, nullable=False),
+    Column("noted_at", CatalogTimestamp, nullable=False),
+)
+
+
+def watermark(catalog: Catalog, watcher: Consumer) -> str | None:
+    """Look up what was noted of a watcher; None: nothing was."""
+    table = WATERMARKS.of(catalog)
+    query = select(table.c.state).where(table.c.watcher == watcher.digest)
+    with catalog.dialect.reading() as connection:
+        rows = WATERMARKS.rows(connection, catalog, query)
+    return rows[0].state if rows else None
+
+
+def note_watermark(catalog: Catalog, watcher: Consumer, state: str) -> None:
+    """Note a watcher's state in place of its last, in a transaction of its own."""
+    row = {"watcher": watcher.digest, "watcher_name": watcher.name, "state": state}
+    WATERMARKS.replace(catalog, row)

@@ -1,48 +1,65 @@
-"""The table of jobs with uncommitted files, which a clean-up must not delete.
+"""The tables of jobs: with uncommitted files, which a clean-up must not delete, or that outlive their task.
 
-Our own table beside the format's; DuckDB does not mind it. A job is registered before it writes. It is
-released in the very transaction that commits its files, so they are committed once; or when they are given
-up. How long the files of one that nobody releases are protected is said by whoever cleans up.
+A job is registered before it writes. It is released in the very transaction that commits its files, so they
+are committed once; or when they are given up. How long the files of one that nobody releases are protected is
+said by whoever cleans up. A job on a cluster that may outlive the task which submitted it has a row of its
+own as well, written before it is submitted, so that a later try of the task finds it. That row counts while
+the job is registered and not released, and only with the directory that the job was registered for.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, MetaData, Row, String, Table, func, literal, select, union_all
+from sqlalchemy import Column, Integer, Row, func, literal, select, union_all
 
 from airflow_provider_ducklake.lake.catalog.database.connect import Question, in_parts, shown
 from airflow_provider_ducklake.lake.catalog.database.tables import (
-    TABLE_OPTIONS,
     CatalogInteger,
     CatalogText,
     CatalogTimestamp,
-    catalog_table,
     maybe,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, Effect, with_retries
-from airflow_provider_ducklake.lake.catalog.ledger.own_tables import ensure_table, how_to_add
-from airflow_provider_ducklake.lake.errors import CatalogRefusedError, FilesReleasedError, UntrustedValueError
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, in_transaction
+from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable, how_to_add
+from airflow_provider_ducklake.lake.errors import (
+    CatalogError,
+    CatalogRefusedError,
+    FilesReleasedError,
+    UntrustedValueError,
+)
 from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import is_job_directory
 from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, Select
 
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
 
 log = logger(__name__)
 
-NAME = "airflow_ducklake_job"
-_ID_LENGTH = 64
 STAGE_TTL = timedelta(days=7)  # how long a staged write waits for its commit before a clean-up takes it
+_KEPT = timedelta(days=30)  # so long a task that comes late is told what became of its job
+
+JOBS = OwnTable(
+    "airflow_ducklake_job",
+    Column("job_id", DIGEST, primary_key=True),
+    Column("prefix", CatalogText, nullable=False),
+    Column("registered_at", CatalogTimestamp, nullable=False),
+    Column("released_at", CatalogTimestamp),
+    Column("table_id", CatalogInteger),
+    Column("root", CatalogText),
+    Column("target_digest", DIGEST),
+    optional=("table_id", "root", "target_digest"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,55 +75,23 @@ class RegisteredJob:
     released_at: datetime | None
 
 
-def job_table(metadata_schema: str | None) -> Table:
-    """Return the table."""
-    return catalog_table(
-        NAME,
-        MetaData(schema=metadata_schema),
-        Column("job_id", String(_ID_LENGTH), primary_key=True),
-        Column("prefix", CatalogText, nullable=False),
-        Column("registered_at", CatalogTimestamp, nullable=False),
-        Column("released_at", CatalogTimestamp),
-        *_target_columns(),
-        **TABLE_OPTIONS,
-    )
-
-
-def _target_columns() -> tuple[Column[Any], ...]:
-    """Return the columns that the first releases did not have; those leave them NULL."""
-    return (
-        Column("table_id", CatalogInteger),
-        Column("root", CatalogText),
-        Column("target_digest", String(_ID_LENGTH)),
-    )
-
-
-_NOTES = frozenset(column.name for column in _target_columns())
-
-
 def register(
     catalog: Catalog, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False
 ) -> None:
     """Note that a job is about to write into a directory of its own, and what for."""
     catalog.check_writable(prefix)
-    table = job_table(catalog.tables.metadata_schema)
-    missing = ensure_table(catalog, table, _NOTES)
+    missing = JOBS.ensure(catalog)
     if missing:
         _announce(catalog, missing, must_note=must_note)
-    meant = (
-        {}
-        if target is None or missing
-        else {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
-    )
+    row: dict[str, Any] = {"job_id": job_id, "prefix": prefix, "released_at": None}
+    if target is not None and not missing:
+        row |= {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
 
-    def attempt() -> None:
-        with catalog.dialect.writing() as connection:
-            now = catalog.dialect.server_time(connection)
-            values = {"job_id": job_id, "prefix": prefix, "registered_at": now, "released_at": None}
-            connection.execute(table.insert(), values | meant)
-            connection.commit()
+    def write(connection: Connection) -> None:
+        now = catalog.dialect.server_time(connection)
+        connection.execute(JOBS.of(catalog).insert(), row | {"registered_at": now})
 
-    with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
+    in_transaction(catalog.dialect, write)
 
 
 def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: bool) -> None:
@@ -114,14 +99,14 @@ def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: 
     statements = how_to_add(catalog, missing)
     if must_note:
         reason = (
-            f"a staged write needs columns that {NAME} lacks, and this user may not add them; ask the "
+            f"a staged write needs columns that {JOBS.name} lacks, and this user may not add them; ask the "
             "table's owner to run the statements once"
         )
         raise CatalogRefusedError(shown(catalog.dialect.engine.url), reason, statements)
     log.warning(
         "%s lacks columns that only its owner may add: the purpose of jobs is not recorded, and stage_only "
         "is refused. Ask the owner to run: %s",
-        *(NAME, statements),
+        *(JOBS.name, statements),
     )
 
 
@@ -129,27 +114,25 @@ def check_directory(catalog: Catalog, job: RegisteredJob) -> None:
     """Refuse a row of which the directory is not the job's own, or where the lake must not write."""
     if not is_job_directory(job.prefix, str(job.id)):
         problem = "is not the directory of a job with that id"
-        raise UntrustedValueError(f"The row of {NAME} for job {job.id!r:.80}", job.prefix, problem)
+        raise UntrustedValueError(f"The row of {JOBS.name} for job {job.id!r:.80}", job.prefix, problem)
     catalog.check_writable(job.prefix)
 
 
 def release(catalog: Catalog, job_id: str) -> bool:
     """Give the files of a job up: nobody can commit them any more; return whether somebody could before."""
 
-    def attempt() -> bool:
-        with catalog.dialect.writing() as connection:
-            known = registered_jobs(connection, catalog, [job_id]).get(job_id)
-            now = catalog.dialect.server_time(connection)
-            connection.execute(release_effect(catalog, [job_id], now).statement)
-            connection.commit()
+    def write(connection: Connection) -> bool:
+        known = registered_jobs(connection, catalog, [job_id]).get(job_id)
+        now = catalog.dialect.server_time(connection)
+        connection.execute(release_effect(catalog, [job_id], now).statement)
         return known is not None and known.released_at is None
 
-    return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0]
+    return in_transaction(catalog.dialect, write)
 
 
 def release_effect(catalog: Catalog, job_ids: Collection[str], now: datetime) -> Effect:
-    """Return the statement that releases jobs."""
-    table = job_table(catalog.tables.metadata_schema)
+    """Build the statement that releases jobs."""
+    table = JOBS.of(catalog)
     is_open = table.c.job_id.in_(job_ids) & table.c.released_at.is_(None)
     return Effect(table.update().where(is_open).values(released_at=now))
 
@@ -162,14 +145,14 @@ def check_open(job_ids: Iterable[str], known: Mapping[str, RegisteredJob]) -> No
 
 
 def which_jobs(catalog: Catalog, job_ids: Collection[str]) -> Question[dict[str, RegisteredJob]]:
-    """Ask for those of the jobs that are known, by their ids."""
-    table = job_table(catalog.tables.metadata_schema)
-    return Question(select(*_known(table)).where(table.c.job_id.in_(job_ids)), _jobs)
+    """Ask for those of the jobs that are registered, by their ids."""
+    return Question(_registered(catalog, JOBS.of(catalog).c.job_id.in_(job_ids)), _jobs)
 
 
-def _known(table: Table) -> tuple[Column[Any], ...]:
-    """Return the columns that every release has: nobody adds the others before a job is registered again."""
-    return tuple(table.c[name] for name in ("job_id", "prefix", "registered_at", "released_at"))
+def _registered(catalog: Catalog, *where: ColumnElement[bool]) -> Select[Any]:
+    """Ask for the columns that every release has: older tables lack the others."""
+    columns = (column for column in JOBS.of(catalog).columns if column.name not in JOBS.optional)
+    return select(*columns).where(*where)
 
 
 def _jobs(rows: Iterable[Row[Any]]) -> dict[str, RegisteredJob]:
@@ -181,16 +164,19 @@ def _jobs(rows: Iterable[Row[Any]]) -> dict[str, RegisteredJob]:
 def registered_jobs(
     connection: Connection, catalog: Catalog, job_ids: Collection[str]
 ) -> dict[str, RegisteredJob]:
-    """Return those of the jobs that are known, by their ids; none where no job ever was registered."""
-    if not catalog.dialect.has_table(connection, NAME, catalog.tables.metadata_schema):
-        return {}
-    return which_jobs(catalog, job_ids).ask(connection)
+    """Look up those of the jobs that are registered, by their ids."""
+    return _jobs(JOBS.rows(connection, catalog, which_jobs(catalog, job_ids).query))
+
+
+def all_jobs(connection: Connection, catalog: Catalog) -> dict[str, RegisteredJob]:
+    """Look up all registered jobs, by their ids."""
+    return _jobs(JOBS.rows(connection, catalog, _registered(catalog)))
 
 
 def target_of(connection: Connection, catalog: Catalog, job_id: str) -> JobTarget | None:
-    """Return what the files of a job are for; None where an older release has registered it."""
-    table = job_table(catalog.tables.metadata_schema)
-    if not set(catalog.dialect.column_names(connection, NAME, table.schema)) >= _NOTES:
+    """Look up what the files of a job are for; None where an older release has registered it."""
+    table = JOBS.of(catalog)
+    if not set(catalog.dialect.column_names(connection, JOBS.name, table.schema)) >= JOBS.optional:
         return None
     chosen = select(table.c.table_id, table.c.root, table.c.target_digest).where(table.c.job_id == job_id)
     found = connection.execute(chosen).one_or_none()
@@ -198,21 +184,13 @@ def target_of(connection: Connection, catalog: Catalog, job_id: str) -> JobTarge
 
 
 def protected_prefixes(connection: Connection, catalog: Catalog, ttl: timedelta) -> frozenset[str]:
-    """Return the directories whose files wait for their commit, of jobs no older than ``ttl``."""
-    table = job_table(catalog.tables.metadata_schema)
-    if not catalog.dialect.has_table(connection, NAME, table.schema):
+    """Look up the directories whose files wait for their commit, of jobs no older than ``ttl``."""
+    is_open = JOBS.of(catalog).c.released_at.is_(None)
+    jobs = JOBS.rows(connection, catalog, _registered(catalog, is_open))
+    if not jobs:
         return frozenset()
     oldest = catalog.dialect.server_time(connection) - ttl
-    jobs = connection.execute(select(*_known(table)).where(table.c.released_at.is_(None)))
     return frozenset(row.prefix for row in jobs if row.registered_at >= oldest)
-
-
-def all_jobs(connection: Connection, catalog: Catalog) -> dict[str, RegisteredJob]:
-    """Return all jobs that are known, by their ids."""
-    table = job_table(catalog.tables.metadata_schema)
-    if not catalog.dialect.has_table(connection, NAME, table.schema):
-        return {}
-    return _jobs(connection.execute(select(*_known(table))))
 
 
 def retire(catalog: Catalog, ttl: timedelta) -> None:
@@ -220,33 +198,28 @@ def retire(catalog: Catalog, ttl: timedelta) -> None:
 
     From then on nobody can commit those files, so that they can be deleted.
     """
-    table = job_table(catalog.tables.metadata_schema)
+    table = JOBS.of(catalog)
     with catalog.dialect.reading() as connection:
         if not all_jobs(connection, catalog):
             return
 
-    def attempt() -> None:
-        with catalog.dialect.writing() as connection:
-            now = catalog.dialect.server_time(connection)
-            found = all_jobs(connection, catalog).values()
-            overdue = [one.id for one in found if one.released_at is None and one.registered_at < now - ttl]
-            old = [one.id for one in found if one.released_at and one.released_at < now - _KEPT]
-            for part in in_parts(overdue):
-                connection.execute(release_effect(catalog, part, now).statement)
-            for part in in_parts(old):
-                connection.execute(table.delete().where(table.c.job_id.in_(part)))
-            connection.commit()
-            if overdue:
-                log.info("Released the staged files of jobs %s, registered longer than %s ago", overdue, ttl)
+    def write(connection: Connection) -> list[str]:
+        now = catalog.dialect.server_time(connection)
+        found = all_jobs(connection, catalog).values()
+        overdue = [one.id for one in found if one.released_at is None and one.registered_at < now - ttl]
+        old = [one.id for one in found if one.released_at and one.released_at < now - _KEPT]
+        for part in in_parts(overdue):
+            connection.execute(release_effect(catalog, part, now).statement)
+        for part in in_parts(old):
+            connection.execute(table.delete().where(table.c.job_id.in_(part)))
+        return overdue
 
-    with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
-
-
-_KEPT = timedelta(days=30)  # so long a task that comes late is told what became of its job
+    if overdue := in_transaction(catalog.dialect, write):
+        log.info("Released the staged files of jobs %s, registered longer than %s ago", overdue, ttl)
 
 
 def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> SnapshotId | None:
-    """Return the snapshot that added files of a job, 0 where they wait for their deletion.
+    """Look up the snapshot that added files of a job, 0 where they wait for their deletion.
 
     None: the lake has no such files.
     """
@@ -260,3 +233,157 @@ def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> Sn
     ).subquery()
     newest = connection.execute(select(maybe(func.max(found.c.id)))).scalar()
     return None if newest is None else SnapshotId(newest)
+
+
+# Jobs on a cluster that outlive the task which submitted them.
+
+
+APPLICATIONS = OwnTable(
+    "airflow_ducklake_application",
+    Column("job_id", DIGEST, primary_key=True),
+    Column("key_digest", DIGEST, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("try_id", CatalogText, nullable=False),
+    Column("base_snapshot", CatalogInteger, nullable=False),
+    Column("directory", CatalogText, nullable=False),
+    Column("request_digest", DIGEST, nullable=False),
+    Column("cluster", CatalogText, nullable=False),
+    Column("attended_by", CatalogText, nullable=False),
+    Column("application", CatalogText),
+    Column("noted_at", CatalogTimestamp, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedJob:
+    """A job that was, or was about to be, submitted.
+
+    ``key_digest``, ``generation`` and ``try_id`` say for which commit and by which try, ``base`` on which
+    snapshot it was planned, ``directory`` and ``request_digest`` where its request lies and which it is.
+    ``application`` is what the ``cluster`` calls it; None: nobody lived to note that. ``attended_by`` is the
+    try that waits for it now, or did last.
+    """
+
+    job_id: str
+    key_digest: str
+    generation: int
+    try_id: str
+    base: SnapshotId
+    directory: str
+    request_digest: str
+    cluster: str
+    attended_by: str
+    application: str | None = None
+
+
+_COLUMNS = {one.name: one.name for one in fields(SubmittedJob)} | {"base": "base_snapshot"}
+
+
+def note_submitted(catalog: Catalog, job: SubmittedJob) -> None:
+    """Note a job before it is submitted, or what the cluster calls it once that is known."""
+    APPLICATIONS.replace(catalog, {column: getattr(job, name) for name, column in _COLUMNS.items()})
+
+
+def forget_submitted(catalog: Catalog, job_id: str) -> None:
+    """Forget a job that is over."""
+    _forget(catalog, APPLICATIONS.of(catalog).c.job_id == job_id)
+
+
+def forget_submitted_of(catalog: Catalog, key: CommitKey) -> None:
+    """Forget the jobs of a commit that was made."""
+    with catalog.dialect.reading() as connection:
+        if not APPLICATIONS.exists(connection, catalog):
+            return
+    _forget(catalog, APPLICATIONS.of(catalog).c.key_digest == key.digest)
+
+
+def _forget(catalog: Catalog, condition: ColumnElement[bool]) -> None:
+    deletion = APPLICATIONS.of(catalog).delete().where(condition)
+    in_transaction(catalog.dialect, lambda connection: connection.execute(deletion))
+
+
+def submitted_jobs(catalog: Catalog, key: CommitKey) -> tuple[SubmittedJob, ...]:
+    """Look up the jobs that tries of a task submitted, of whichever generation; the oldest first."""
+    return _submitted(catalog, APPLICATIONS.of(catalog).c.key_digest == key.digest)
+
+
+def submitted_job(catalog: Catalog, job_id: str) -> SubmittedJob | None:
+    """Look up a submitted job, with the errors of ``submitted_jobs``; None: it is not noted, or is over."""
+    return next(iter(_submitted(catalog, APPLICATIONS.of(catalog).c.job_id == job_id)), None)
+
+
+def _submitted(catalog: Catalog, condition: ColumnElement[bool]) -> tuple[SubmittedJob, ...]:
+    table = APPLICATIONS.of(catalog)
+    with catalog.dialect.reading() as connection:
+        query = select(table).where(condition).order_by(table.c.noted_at)
+        rows = APPLICATIONS.rows(connection, catalog, query)
+        known = registered_jobs(connection, catalog, [row.job_id for row in rows]) if rows else {}
+    found = [
+        SubmittedJob(**{name: getattr(row, column) for name, column in _COLUMNS.items()}) for row in rows
+    ]
+    return tuple(one for one in found if _is_open(catalog, one, known.get(one.job_id)))
+
+
+def _is_open(catalog: Catalog, job: SubmittedJob, registered: RegisteredJob | None) -> bool:
+    """Whether a job waits for its commit, as far as its registration says; see ``submitted_jobs``."""
+    if registered is None:
+        log.warning("Job %r, a row of %s, is not registered: it is left alone", job.job_id, APPLICATIONS.name)
+        return False
+    if registered.released_at is not None:
+        return False
+    check_directory(catalog, registered)
+    if job.directory != registered.prefix:
+        problem = f"is not the directory that the job was registered for, {registered.prefix}"
+        place = f"The row of {APPLICATIONS.name} for job {job.job_id}"
+        raise UntrustedValueError(place, job.directory, problem)
+    return True
+
+
+# The key by which documents of jobs are sealed, in base64: one row, of lakes whose files are encrypted.
+#
+# Whoever reads it reads the keys of all files, too.
+
+
+DOCUMENT_KEYS = OwnTable(
+    "airflow_ducklake_document_key",
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("document_key", CatalogText, nullable=False),
+)
+_ONLY = 1
+
+
+def document_key(catalog: Catalog) -> str | None:
+    """Look up the key; None: no job has needed one."""
+    with catalog.dialect.reading() as connection:
+        return _only_key(DOCUMENT_KEYS.rows(connection, catalog, _two_keys(catalog)))
+
+
+def _two_keys(catalog: Catalog) -> Select[Any]:
+    return select(DOCUMENT_KEYS.of(catalog).c.document_key).limit(2)
+
+
+def _only_key(rows: Sequence[Row[Any]]) -> str | None:
+    if len(rows) > 1:
+        raise CatalogError(
+            f"The catalog's table {DOCUMENT_KEYS.name} has several rows, of which one alone is the key that "
+            "seals documents. Find out who wrote the others, and delete all rows but the one with id "
+            f"{_ONLY}."
+        )
+    return rows[0].document_key if rows else None
+
+
+def ensure_document_key(catalog: Catalog, new: str) -> str:
+    """Look up the key, which becomes ``new`` if there was none."""
+    found = document_key(catalog)
+    if found is not None:
+        return found
+    DOCUMENT_KEYS.ensure(catalog)
+
+    def write(connection: Connection) -> str:
+        known = _only_key(connection.execute(_two_keys(catalog)).all())
+        if known is None:
+            row = {"id": _ONLY, "document_key": new}
+            connection.execute(DOCUMENT_KEYS.of(catalog).insert(), row)
+        return known or new
+
+    return in_transaction(catalog.dialect, write)

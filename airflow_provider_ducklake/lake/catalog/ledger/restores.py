@@ -1,26 +1,24 @@
 """The table of restores: since which snapshot a table equals itself, or another, at an older one.
 
-Our own table beside the format's; DuckDB does not mind it. What tasks have committed to a table, and what
-consumers have consumed of it, is judged by it, long after the snapshots have expired.
+What tasks have committed to a table, and what consumers have consumed of it, is judged by it, long after the
+snapshots have expired. A restore is noted in its snapshot's extra info as well, and neither replaces the
+other. A row may be of a restore that changed nothing: it has the id of the next snapshot, whatever that does.
+So a second restore reads the notes, which also have the uuids of new tables; and lakes that releases without
+the table restored have nothing else.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, dataclass
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, MetaData, Table, select
+from sqlalchemy import Column, select
 
 from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.database.tables import (
-    TABLE_OPTIONS,
-    CatalogInteger,
-    catalog_table,
-)
+from airflow_provider_ducklake.lake.catalog.database.tables import CatalogInteger
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, insert
-from airflow_provider_ducklake.lake.catalog.ledger import own_tables
+from airflow_provider_ducklake.lake.catalog.dialects.own_tables import OwnTable
 from airflow_provider_ducklake.lake.spec.snapshots import RestoredTable, SnapshotId, TableId
 from airflow_provider_ducklake.lake.transaction.changes import NoteRestored, RestoreRows
 
@@ -97,60 +95,36 @@ def noted_restores(connection: Connection, tables: CatalogTables) -> Iterator[Re
                 yield RestoredTable(one, SnapshotId(snapshot_id), one, note.as_of)
 
 
-NAME = "airflow_ducklake_restore"
+def _noted_rows(connection: Connection, catalog: Catalog) -> list[dict[str, int]]:
+    return [_row(one) for one in noted_restores(connection, catalog.tables)]
 
 
-@lru_cache
-def restore_table(metadata_schema: str | None) -> Table:
-    """Return the table."""
-    return catalog_table(
-        NAME,
-        MetaData(schema=metadata_schema),
-        Column("table_id", CatalogInteger, primary_key=True, autoincrement=False),
-        Column("snapshot_id", CatalogInteger, primary_key=True, autoincrement=False),
-        Column("source_table_id", CatalogInteger, nullable=False),
-        Column("as_of_snapshot_id", CatalogInteger, nullable=False),
-        **TABLE_OPTIONS,
-    )
+RESTORES = OwnTable(
+    "airflow_ducklake_restore",
+    Column("table_id", CatalogInteger, primary_key=True, autoincrement=False),
+    Column("snapshot_id", CatalogInteger, primary_key=True, autoincrement=False),
+    Column("source_table_id", CatalogInteger, nullable=False),
+    Column("as_of_snapshot_id", CatalogInteger, nullable=False),
+    first_rows=_noted_rows,
+)
 
 
 def prepare(catalog: Catalog, *, dry_run: bool) -> None:
     """Create the table where it is missing, before anything is copied; a dry run only asks whether it may."""
-    schema = catalog.tables.metadata_schema
     if not dry_run:
-        own_tables.ensure_table(
-            catalog,
-            restore_table(schema),
-            first_rows=lambda connection: first_rows(connection, catalog),
-        )
-    elif not _has_table(catalog):
-        catalog.dialect.try_to_create_table(schema)
-
-
-def first_rows(connection: Connection, catalog: Catalog) -> list[dict[str, int]]:
-    """Return what a new table begins with: the restores that snapshots tell of."""
-    return [_columns(*astuple(one)) for one in noted_restores(connection, catalog.tables)]
-
-
-def _has_table(catalog: Catalog) -> bool:
+        RESTORES.ensure(catalog)
+        return
     with catalog.dialect.reading() as connection:
-        return catalog.dialect.has_table(connection, NAME, catalog.tables.metadata_schema)
+        exists = RESTORES.exists(connection, catalog)
+    if not exists:
+        catalog.dialect.try_to_create_table(catalog.tables.metadata_schema)
 
 
 def restores(connection: Connection, catalog: Catalog) -> tuple[RestoredTable, ...]:
-    """Return all restores, of all tables; where there is no table of them yet, what snapshots say of them."""
-    schema = catalog.tables.metadata_schema
-    if not catalog.dialect.has_table(connection, NAME, schema):
+    """Look up all restores, of all tables; while their table is missing, what snapshots say of them."""
+    if not RESTORES.exists(connection, catalog):
         return tuple(noted_restores(connection, catalog.tables))
-    return tuple(
-        RestoredTable(
-            TableId(row.table_id),
-            SnapshotId(row.snapshot_id),
-            TableId(row.source_table_id),
-            SnapshotId(row.as_of_snapshot_id),
-        )
-        for row in connection.execute(select(restore_table(schema)))
-    )
+    return tuple(RestoredTable(*row) for row in connection.execute(select(RESTORES.of(catalog))))
 
 
 def record_effects(catalog: Catalog, changes: Iterable[Change], state: CommitState) -> Iterator[Effect]:
@@ -159,24 +133,24 @@ def record_effects(catalog: Catalog, changes: Iterable[Change], state: CommitSta
     Where nothing is to be restored it makes no snapshot: the notes count from the next one on, whatever it
     is. If that is a restore as well, its own notes are the newer ones.
     """
-    log = restore_table(catalog.tables.metadata_schema)
-    rows = [_row(one, state) for one in changes if isinstance(one, RestoreRows | NoteRestored)]
+    log = RESTORES.of(catalog)
+    rows = [_row(_restored(one, state)) for one in changes if isinstance(one, RestoreRows | NoteRestored)]
     for part in in_parts(row["table_id"] for row in rows):
         yield Effect(log.delete().where(log.c.snapshot_id == state.snapshot_id, log.c.table_id.in_(part)))
     if rows:
         yield insert(log, *rows)
 
 
-def _row(one: RestoreRows | NoteRestored, state: CommitState) -> dict[str, int]:
+def _restored(one: RestoreRows | NoteRestored, state: CommitState) -> RestoredTable:
     table_id = state.table_id(one.table) if isinstance(one, RestoreRows) else one.table_id
     heir_of = one.heir_of if isinstance(one, RestoreRows) else None
-    return _columns(table_id, state.snapshot_id, table_id if heir_of is None else heir_of, one.as_of)
+    return RestoredTable(table_id, state.snapshot_id, table_id if heir_of is None else heir_of, one.as_of)
 
 
-def _columns(table_id: int, snapshot_id: int, source_table_id: int, as_of_snapshot_id: int) -> dict[str, int]:
+def _row(one: RestoredTable) -> dict[str, int]:
     return {
-        "table_id": table_id,
-        "snapshot_id": snapshot_id,
-        "source_table_id": source_table_id,
-        "as_of_snapshot_id": as_of_snapshot_id,
+        "table_id": one.table_id,
+        "snapshot_id": one.restored_at,
+        "source_table_id": one.source_id,
+        "as_of_snapshot_id": one.as_of,
     }

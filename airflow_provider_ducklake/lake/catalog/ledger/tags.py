@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, own_tables
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import in_transaction
+from airflow_provider_ducklake.lake.catalog.ledger import commit_keys
 from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import tag_table
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import TAGS
 from airflow_provider_ducklake.lake.errors import TagExistsError, TagNotFoundError
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.spec.tags import TagResult
@@ -44,38 +44,34 @@ def tag(catalog: Catalog, request: TagRequest, key: CommitKey | None = None) -> 
 
     A task that was cleared moves the tag that it made before.
     """
-    own_tables.ensure_table(catalog, tag_table(catalog.tables.metadata_schema))
+    TAGS.ensure(catalog)
 
-    def attempt() -> TagResult:
-        with catalog.dialect.writing() as connection:
-            if (done := _done(connection, catalog, request.name, key)) is not None:
-                return done
-            snapshot = read_snapshots.snapshot_at(connection, catalog, request.at)
-            result = _tag(connection, catalog, request, snapshot, key)
-            _record(connection, catalog, key, snapshot.id)
-            connection.commit()
-            return result
+    def write(connection: Connection) -> TagResult:
+        if (done := _done(connection, catalog, request.name, key)) is not None:
+            return done
+        snapshot = read_snapshots.snapshot_at(connection, catalog, request.at)
+        result = _tag(connection, catalog, request, snapshot, key)
+        _record(connection, catalog, key, snapshot.id)
+        return result
 
-    return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0]
+    return in_transaction(catalog.dialect, write)
 
 
 def untag(catalog: Catalog, name: str, key: CommitKey | None = None) -> TagResult:
     """Remove a tag, in a transaction of its own; the snapshot stays until the next expiry."""
 
-    def attempt() -> TagResult:
-        with catalog.dialect.writing() as connection:
-            if (done := _done(connection, catalog, name, key)) is not None:
-                return done
-            read_snapshots.check_version(connection, catalog.tables)
-            found = read_snapshots.find_tag(connection, catalog, name)
-            if found is None:
-                raise TagNotFoundError(name, [one.name for one in read_snapshots.tags(connection, catalog)])
-            _forget(connection, catalog, name)
-            _record(connection, catalog, key, found.snapshot_id)
-            connection.commit()
-            return TagResult(name, found.snapshot_id)
+    def write(connection: Connection) -> TagResult:
+        if (done := _done(connection, catalog, name, key)) is not None:
+            return done
+        read_snapshots.check_version(connection, catalog.tables)
+        found = read_snapshots.find_tag(connection, catalog, name)
+        if found is None:
+            raise TagNotFoundError(name, [one.name for one in read_snapshots.tags(connection, catalog)])
+        _forget(connection, catalog, name)
+        _record(connection, catalog, key, found.snapshot_id)
+        return TagResult(name, found.snapshot_id)
 
-    return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0]
+    return in_transaction(catalog.dialect, write)
 
 
 def _done(connection: Connection, catalog: Catalog, name: str, key: CommitKey | None) -> TagResult | None:
@@ -105,19 +101,19 @@ def _tag(
         "message": request.message,
         "commit_key": None if key is None else key.digest,
     }
-    connection.execute(tag_table(catalog.tables.metadata_schema).insert(), row)
+    connection.execute(TAGS.of(catalog).insert(), row)
     return TagResult(request.name, snapshot.id, None if before is None else before.snapshot_id)
 
 
 def _is_own(connection: Connection, catalog: Catalog, before: Tag, key: CommitKey | None) -> bool:
     """Whether the same task of the same run made a tag, before it was cleared."""
-    table = tag_table(catalog.tables.metadata_schema)
+    table = TAGS.of(catalog)
     query = select(table.c.commit_key).where(table.c.tag_name == before.name)
     return key is not None and connection.execute(query).scalar_one() == key.digest
 
 
 def _forget(connection: Connection, catalog: Catalog, name: str) -> None:
-    table = tag_table(catalog.tables.metadata_schema)
+    table = TAGS.of(catalog)
     connection.execute(table.delete().where(table.c.tag_name == name))
 
 

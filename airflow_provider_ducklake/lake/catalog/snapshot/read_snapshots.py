@@ -12,11 +12,9 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    MetaData,
     Row,
     Select,
     String,
-    Table,
     bindparam,
     func,
     or_,
@@ -25,13 +23,12 @@ from sqlalchemy import (
 
 from airflow_provider_ducklake.lake.catalog.database.connect import AT, Question, in_parts
 from airflow_provider_ducklake.lake.catalog.database.tables import (
-    TABLE_OPTIONS,
     CatalogInteger,
     CatalogText,
     CatalogTimestamp,
-    catalog_table,
     maybe,
 )
+from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable
 from airflow_provider_ducklake.lake.errors import (
     CatalogMigratedError,
     InvalidInputError,
@@ -51,30 +48,19 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
 
 
-# The table of tags: which snapshots have names, and are not to expire.
-#
-# Our own table beside the format's; DuckDB neither reads nor minds it, nor does its expiry.
+# The table of tags: which snapshots have names, and are not to expire; DuckDB's expiry ignores it.
 
 
-NAME = "airflow_ducklake_tag"
-_DIGEST_LENGTH = 64
-
-
-@lru_cache
-def tag_table(metadata_schema: str | None) -> Table:
-    """Return the table; ``commit_key`` is that of the task which tagged."""
-    return catalog_table(
-        NAME,
-        MetaData(schema=metadata_schema),
-        Column("tag_name", String(LONGEST_NAME), primary_key=True),
-        Column("snapshot_id", CatalogInteger, nullable=False),
-        Column("snapshot_time", CatalogTimestamp, nullable=False),
-        Column("tagged_at", CatalogTimestamp, nullable=False),
-        Column("author", CatalogText),
-        Column("message", CatalogText),
-        Column("commit_key", String(_DIGEST_LENGTH)),
-        **TABLE_OPTIONS,
-    )
+TAGS = OwnTable(
+    "airflow_ducklake_tag",
+    Column("tag_name", String(LONGEST_NAME), primary_key=True),
+    Column("snapshot_id", CatalogInteger, nullable=False),
+    Column("snapshot_time", CatalogTimestamp, nullable=False),
+    Column("tagged_at", CatalogTimestamp, nullable=False),
+    Column("author", CatalogText),
+    Column("message", CatalogText),
+    Column("commit_key", DIGEST),  # of the task which tagged
+)
 
 
 def tags(connection: Connection, catalog: Catalog) -> list[Tag]:
@@ -107,14 +93,11 @@ def tagged_snapshot(connection: Connection, catalog: Catalog, at: str) -> Snapsh
 
 
 def _rows(connection: Connection, catalog: Catalog, name: str | None = None) -> Sequence[Row[Any]]:
-    schema = catalog.tables.metadata_schema
-    if not catalog.dialect.has_table(connection, NAME, schema):
-        return ()
-    tag, snapshot = tag_table(schema), catalog.tables["snapshot"]
+    tag, snapshot = TAGS.of(catalog), catalog.tables["snapshot"]
     query = select(tag, maybe(snapshot.c.snapshot_id).label("found")).outerjoin(
         snapshot, snapshot.c.snapshot_id == tag.c.snapshot_id
     )
-    return connection.execute(query if name is None else query.where(tag.c.tag_name == name)).all()
+    return TAGS.rows(connection, catalog, query if name is None else query.where(tag.c.tag_name == name))
 
 
 def _tag(row: Row[Any]) -> Tag:

@@ -14,12 +14,16 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, MetaData, String, Table, Text, case, false, or_, select, true, type_coerce
+from sqlalchemy import Column, String, Text, case, false, or_, select, true, type_coerce
 
 from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.database.tables import TABLE_OPTIONS, CatalogTimestamp, time_of
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.lake.catalog.ledger.own_tables import ensure_table
+from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTimestamp, time_of
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
+    DEFAULT_RETRY,
+    in_transaction,
+    with_retries,
+)
+from airflow_provider_ducklake.lake.catalog.dialects.own_tables import OwnTable
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import named_files
 from airflow_provider_ducklake.lake.errors import SharedDataPathError, StorageError, UntrustedValueError
 from airflow_provider_ducklake.lake.planning.upkeep.files import MARK, cut_off
@@ -236,14 +240,12 @@ def _forget(catalog: Catalog, rows: Sequence[_Scheduled]) -> None:
     relative = [one for one in rows if one.is_relative]
     others = [one for one in rows if not one.is_relative]
 
-    def attempt() -> None:
-        with catalog.dialect.writing() as connection:
-            for part in chain(in_parts(relative), in_parts(others)):
-                connection.execute(_deletion(catalog, part))
-            connection.commit()
+    def write(connection: Connection) -> None:
+        for part in chain(in_parts(relative), in_parts(others)):
+            connection.execute(_deletion(catalog, part))
 
     if rows:
-        with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
+        in_transaction(catalog.dialect, write)
 
 
 def _deletion(catalog: Catalog, rows: Sequence[_Scheduled]) -> Delete:
@@ -263,22 +265,17 @@ def _deletion(catalog: Catalog, rows: Sequence[_Scheduled]) -> Delete:
 # the catalog, or a backup of it, lacks the newest. The tokens are in a table of our own.
 
 
-NAME = "airflow_ducklake_mark"
 _KEPT = timedelta(days=7)
 _LENGTH = 36
 _MOST_BYTES = 2**16  # of a mark, which has about a hundred
 
-
-def mark_table(metadata_schema: str | None) -> Table:
-    """Return the table of tokens; all rows have the lake's own id."""
-    return Table(
-        NAME,
-        MetaData(schema=metadata_schema),
-        Column("token", String(_LENGTH), primary_key=True),
-        Column("lake_id", String(_LENGTH), nullable=False),
-        Column("written_at", CatalogTimestamp, nullable=False),
-        **TABLE_OPTIONS,
-    )
+# The tokens; all rows have the lake's own id.
+MARKS = OwnTable(
+    "airflow_ducklake_mark",
+    Column("token", String(_LENGTH), primary_key=True),
+    Column("lake_id", String(_LENGTH), nullable=False),
+    Column("written_at", CatalogTimestamp, nullable=False),
+)
 
 
 def mark_names(connection: Connection, catalog: Catalog) -> frozenset[str]:
@@ -290,13 +287,12 @@ def leave_mark(catalog: Catalog, storage_options: Mapping[str, Any]) -> str:
     """Look at the mark below the data path, write a new token there, and return the mark's name."""
     from airflow_provider_ducklake.lake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - heavy
 
-    table = mark_table(catalog.tables.metadata_schema)
-    ensure_table(catalog, table)
+    MARKS.ensure(catalog)
     with catalog.dialect.reading() as connection:
         name = next(iter(mark_names(connection, catalog)), None)
     if name is not None:
         check_mark(catalog, name, storage_options)
-    lake_id, token = _add_token(catalog, table)
+    lake_id, token = _add_token(catalog)
     document = json.dumps({"lake": lake_id, "token": token}).encode()
     write_bytes(f"{catalog.data_path}{MARK}{lake_id}", document, storage_options)
     return MARK + lake_id
@@ -324,10 +320,8 @@ def check_mark(catalog: Catalog, name: str, storage_options: Mapping[str, Any]) 
 
 
 def _tokens(connection: Connection, catalog: Catalog) -> list[tuple[str, str]]:
-    table = mark_table(catalog.tables.metadata_schema)
-    if not catalog.dialect.has_table(connection, NAME, table.schema):
-        return []
-    return [(row.token, _checked(row.lake_id)) for row in connection.execute(select(table))]
+    rows = MARKS.rows(connection, catalog, select(MARKS.of(catalog)))
+    return [(row.token, _checked(row.lake_id)) for row in rows]
 
 
 def _checked(lake_id: str) -> str:
@@ -335,24 +329,22 @@ def _checked(lake_id: str) -> str:
     try:
         return str(uuid.UUID(lake_id))
     except ValueError:
-        raise UntrustedValueError(NAME, lake_id, "is not the id of a lake") from None
+        raise UntrustedValueError(MARKS.name, lake_id, "is not the id of a lake") from None
 
 
-def _add_token(catalog: Catalog, table: Table) -> tuple[str, str]:
+def _add_token(catalog: Catalog) -> tuple[str, str]:
     """Record a new token before it is written, and remove those of last week."""
-    token = str(uuid.uuid4())
+    token, table = str(uuid.uuid4()), MARKS.of(catalog)
 
-    def attempt() -> str:
-        with catalog.dialect.writing() as connection:
-            now = catalog.dialect.server_time(connection)
-            rows = connection.execute(select(table)).all()
-            lake_id = _checked(rows[0].lake_id) if rows else str(uuid.uuid4())
-            connection.execute(table.insert(), {"token": token, "lake_id": lake_id, "written_at": now})
-            newest = max((row.written_at for row in rows), default=now)
-            old = [row.token for row in rows if row.written_at < min(now - _KEPT, newest)]
-            for part in in_parts(old):
-                connection.execute(table.delete().where(table.c.token.in_(part)))
-            connection.commit()
+    def write(connection: Connection) -> str:
+        now = catalog.dialect.server_time(connection)
+        rows = connection.execute(select(table)).all()
+        lake_id = _checked(rows[0].lake_id) if rows else str(uuid.uuid4())
+        connection.execute(table.insert(), {"token": token, "lake_id": lake_id, "written_at": now})
+        newest = max((row.written_at for row in rows), default=now)
+        old = [row.token for row in rows if row.written_at < min(now - _KEPT, newest)]
+        for part in in_parts(old):
+            connection.execute(table.delete().where(table.c.token.in_(part)))
         return lake_id
 
-    return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0], token
+    return in_transaction(catalog.dialect, write), token

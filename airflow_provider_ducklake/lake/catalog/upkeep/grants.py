@@ -10,44 +10,37 @@ from airflow_provider_ducklake.lake.catalog.database.connect import open_engine,
 from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import AddColumn
 from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted, rights_on, rights_on_inlined
-from airflow_provider_ducklake.lake.catalog.ledger import (
-    applications,
-    commit_keys,
-    consumers,
-    document_keys,
-    jobs,
-    restores,
-    watermarks,
-)
+from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs, restores
 from airflow_provider_ducklake.lake.catalog.open_lake import translated
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import tag_table
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import TAGS
 from airflow_provider_ducklake.lake.catalog.upkeep import cleanup
 from airflow_provider_ducklake.lake.errors import CatalogRefusedError
 from airflow_provider_ducklake.lake.spec.versions import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import Connection
     from sqlalchemy.engine import URL
     from sqlalchemy.sql.elements import CompilerElement
 
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+    from airflow_provider_ducklake.lake.catalog.dialects.own_tables import OwnTable
     from airflow_provider_ducklake.lake.spec.versions import RoleNames
 
 
 # The provider's own tables, and what a writer does to them.
-_OWN: tuple[tuple[Callable[[str | None], Table], tuple[str, ...]], ...] = (
-    (commit_keys.commit_table, ("SELECT", "INSERT", "UPDATE")),
-    (consumers.consumer_table, ("SELECT", "INSERT", "UPDATE", "DELETE")),
-    (jobs.job_table, ("SELECT", "INSERT", "UPDATE")),
-    (applications.application_table, ("SELECT", "INSERT", "DELETE")),
-    (document_keys.document_key_table, ("SELECT", "INSERT")),
-    (watermarks.watermark_table, ("SELECT", "INSERT", "DELETE")),
-    (tag_table, ("SELECT", "INSERT", "DELETE")),
-    (restores.restore_table, ("SELECT",)),
-    (cleanup.mark_table, ("SELECT",)),
+_OWN: tuple[tuple[OwnTable, tuple[str, ...]], ...] = (
+    (commit_keys.COMMITS, ("SELECT", "INSERT", "UPDATE")),
+    (consumers.CONSUMERS, ("SELECT", "INSERT", "UPDATE", "DELETE")),
+    (jobs.JOBS, ("SELECT", "INSERT", "UPDATE")),
+    (jobs.APPLICATIONS, ("SELECT", "INSERT", "DELETE")),
+    (jobs.DOCUMENT_KEYS, ("SELECT", "INSERT")),
+    (consumers.WATERMARKS, ("SELECT", "INSERT", "DELETE")),
+    (TAGS, ("SELECT", "INSERT", "DELETE")),
+    (restores.RESTORES, ("SELECT",)),
+    (cleanup.MARKS, ("SELECT",)),
 )
 
 
@@ -67,19 +60,19 @@ def grants(catalog: Catalog, role: Role, names: RoleNames) -> list[str]:
 def _rights(connection: Connection, catalog: Catalog) -> Mapping[str, tuple[str, ...]]:
     """Return the rights of a writer on all tables of the lake."""
     of_format = {table.name: rights_on(kind) for kind, table in catalog.tables.items()}
-    of_ours = {make(None).name: rights for make, rights in _OWN}
+    of_ours = {own.name: rights for own, rights in _OWN}
     found = catalog.dialect.which_columns(("ducklake_inlined_%",), catalog.tables.metadata_schema)
     inlined = {name: rights_on_inlined(name) for name in sorted(found.ask(connection))}
     return {**of_format, **of_ours, **{name: rights for name, rights in inlined.items() if rights}}
 
 
 def _missing(connection: Connection, catalog: Catalog, schema: str) -> Iterator[str]:
-    for make, _ in _OWN:
-        table = make(schema)
+    for own, _ in _OWN:
+        table = own.in_schema(schema)
         known = catalog.dialect.column_names(connection, table.name, catalog.tables.metadata_schema)
         if not known:
             yield _text(catalog, CreateTable(table, if_not_exists=True))
-            if table.name == restores.NAME and (rows := restores.first_rows(connection, catalog)):
+            if own.first_rows is not None and (rows := own.first_rows(connection, catalog)):
                 yield _text(catalog, table.insert().values(rows))
         else:
             lacking = (column for column in table.columns if column.name not in known)
