@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Row, Table
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.verify.definitions import Columns
-    from airflow_provider_ducklake.lake.catalog.verify.look import Look
+    from airflow_provider_ducklake.lake.catalog.verify.look import Columns, Look
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.moving.verify_files import DeletesToVerify, FileToVerify
@@ -60,10 +59,10 @@ class Contents:
     columns: Columns
 
     @classmethod
-    def of(cls, look: Look, columns: Columns) -> Contents:
+    def of(cls, look: Look) -> Contents:
         """Return what one state of the catalog says."""
         roots = {row.table_id: row.root for row in look.connection.execute(table_roots(look))}
-        return cls(look.tables, look.newest_id, look.only, look.names, roots, _specs(look), columns)
+        return cls(look.tables, look.newest_id, look.only, look.names, roots, _specs(look), look.columns)
 
 
 def _specs(look: Look) -> dict[int, PartitionSpec]:
