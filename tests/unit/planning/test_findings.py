@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from airflow_provider_ducklake.lake.catalog.verify.repair import MENDINGS
+from airflow_provider_ducklake.lake.catalog.verify.verification import CHECKS
 from airflow_provider_ducklake.lake.planning.upkeep.findings import MENDABLE, NOTES, Finding, FindingCode
 
 GUIDE = Path(__file__).parents[3] / "docs" / "verify.md"
@@ -21,6 +22,14 @@ def test_the_guide_lists_each_kind_and_whether_it_is_mended():
     assert [code for code, _ in rows] == [code.value for code in FindingCode]
     assert {code for code, mended in rows if mended == "yes"} == {code.value for code in MENDABLE}
     assert {code for code, mended in rows if mended} == {code.value for code in MENDINGS}
+
+
+def test_each_kind_that_the_catalog_shows_has_a_check():
+    codes = list(FindingCode)
+    of_files = {FindingCode.ROW_IDS_OVERLAP, *codes[codes.index(FindingCode.FILE_MISSING) :]}
+    before_checks = {FindingCode.VALUE_MISSING, FindingCode.SCHEMA_CIRCLE, FindingCode.PATH_MISLEADING}
+
+    assert {code for check in CHECKS for code in check.codes} == set(codes) - of_files - before_checks
 
 
 def test_a_note_is_no_fault():

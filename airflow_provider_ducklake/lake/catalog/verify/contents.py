@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import Connection, select, true
@@ -30,11 +30,10 @@ from airflow_provider_ducklake.lake.spec.versions import Feature
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Row, Table
+    from sqlalchemy import Row
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.verify.definitions import Columns
-    from airflow_provider_ducklake.lake.catalog.verify.look import Look
+    from airflow_provider_ducklake.lake.catalog.verify.look import Columns, Look
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.moving.verify_files import DeletesToVerify, FileToVerify
@@ -60,10 +59,10 @@ class Contents:
     columns: Columns
 
     @classmethod
-    def of(cls, look: Look, columns: Columns) -> Contents:
+    def of(cls, look: Look) -> Contents:
         """Return what one state of the catalog says."""
         roots = {row.table_id: row.root for row in look.connection.execute(table_roots(look))}
-        return cls(look.tables, look.newest_id, look.only, look.names, roots, _specs(look), columns)
+        return cls(look.tables, look.newest_id, look.only, look.names, roots, _specs(look), look.columns)
 
 
 def _specs(look: Look) -> dict[int, PartitionSpec]:
@@ -85,13 +84,23 @@ def _specs(look: Look) -> dict[int, PartitionSpec]:
 
 
 def check_contents(contents: Contents, reading: Reading, locate: Locate, sample: float) -> Iterator[Finding]:
-    """Yield what is wrong with files; ``sample`` is the share of them that is looked at, drawn again."""
-    yield from _pages(
-        contents, reading, sample, "data_file", lambda found: _data_files(found, locate, contents)
+    """Yield what is wrong with files; ``sample`` is the fraction of them that is looked at, drawn again."""
+    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.moving.verify_files import (  # noqa: PLC0415 - heavy
+        verify_data_file,
+        verify_delete_file,
     )
-    yield from _pages(
-        contents, reading, sample, "delete_file", lambda found: _deletes(found, locate, contents)
-    )
+
+    def at(one: FileToVerify | DeletesToVerify) -> Location:
+        return locate(one.file.path).with_key(one.file.encryption_key)
+
+    newest = contents.newest
+    for page in _pages(contents, reading, sample, "data_file", _files_to_verify):
+        found = in_threads(lambda one: verify_data_file(at(one), one), page)
+        yield from _still_there(contents, reading, "data_file", found)
+    for page in _pages(contents, reading, sample, "delete_file", _deletes_to_verify):
+        found = in_threads(lambda one: verify_delete_file(at(one), one, newest), page)
+        yield from _still_there(contents, reading, "delete_file", found)
 
 
 def _pages(
@@ -99,18 +108,20 @@ def _pages(
     reading: Reading,
     sample: float,
     kind: str,
-    look_into: Callable[[Sequence[Any]], Iterable[Finding]],
-) -> Iterator[Finding]:
-    """Ask for a page of rows, close the catalog, look into the files, and so on."""
-    prepare = _files_to_verify if kind == "data_file" else _deletes_to_verify
+    prepare: Callable[[Connection, Contents, Sequence[Row[Any]]], list[Any]],
+) -> Iterator[list[Any]]:
+    """Yield the files of one page of rows after the other, with the catalog closed."""
     file, last, seen = contents.tables[kind], -1, 0
+    id_ = file.c[f"{kind}_id"]
+    chosen = true() if contents.only is None else file.c.table_id.in_(contents.only)
+    query = select_all(file, *SINCE_0_2).where(chosen).order_by(id_).limit(_PAGE)
     while True:
         with reading() as connection:
-            rows = _page(connection, contents, file, kind, last)
-            chosen = [row for row in rows if sample >= 1 or random.random() < sample]
-            found = prepare(connection, contents, chosen)
-        yield from _still_there(look_into(found), reading, file, kind)
-        seen += len(chosen)
+            rows = connection.execute(query.where(id_ > last)).all()
+            drawn = [row for row in rows if sample >= 1 or random.random() < sample]
+            page = prepare(connection, contents, drawn)
+        yield page
+        seen += len(drawn)
         if len(rows) < _PAGE:
             log.info("Checked %d files of kind %s", seen, kind)
             return
@@ -118,26 +129,18 @@ def _pages(
         log.info("Checked %d files of kind %s so far", seen, kind)
 
 
-def _page(
-    connection: Connection, contents: Contents, file: Table, kind: str, last: int
-) -> Sequence[Row[Any]]:
-    id_ = file.c[f"{kind}_id"]
-    chosen = true() if contents.only is None else file.c.table_id.in_(contents.only)
-    query = select_all(file, *SINCE_0_2).where(id_ > last, chosen).order_by(id_).limit(_PAGE)
-    return connection.execute(query).all()
-
-
-def _still_there(findings: Iterable[Finding], reading: Reading, file: Table, kind: str) -> Iterator[Finding]:
+def _still_there(
+    contents: Contents, reading: Reading, kind: str, findings: Iterable[Iterable[Finding]]
+) -> Iterator[Finding]:
     """Leave out files that are gone because nothing refers to them any more."""
-    found = list(findings)
-    missing = [one.objects[f"{kind}_id"] for one in found if one.code is FindingCode.FILE_MISSING]
+    found, id_ = list(chain.from_iterable(findings)), contents.tables[kind].c[f"{kind}_id"]
+    missing = [one.objects[id_.name] for one in found if one.code is FindingCode.FILE_MISSING]
     known: set[int] = set()
     if missing:
-        id_ = file.c[f"{kind}_id"]
         with reading() as connection:
             known = set(connection.execute(select(id_).where(id_.in_(missing))).scalars())
     for one in found:
-        if one.code is not FindingCode.FILE_MISSING or one.objects[f"{kind}_id"] in known:
+        if one.code is not FindingCode.FILE_MISSING or one.objects[id_.name] in known:
             yield one
 
 
@@ -197,25 +200,3 @@ def _deletes_to_verify(
         )
         for row in rows
     ]
-
-
-def _data_files(found: Sequence[FileToVerify], locate: Locate, _contents: Contents) -> Iterator[Finding]:
-    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.moving.verify_files import verify_data_file  # noqa: PLC0415
-
-    for findings in in_threads(
-        lambda one: verify_data_file(locate(one.file.path).with_key(one.file.encryption_key), one), found
-    ):
-        yield from findings
-
-
-def _deletes(found: Sequence[DeletesToVerify], locate: Locate, contents: Contents) -> Iterator[Finding]:
-    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.moving.verify_files import verify_delete_file  # noqa: PLC0415
-
-    newest = contents.newest
-    for findings in in_threads(
-        lambda one: verify_delete_file(locate(one.file.path).with_key(one.file.encryption_key), one, newest),
-        found,
-    ):
-        yield from findings

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, case, exists, func, literal, or_, select, union_all
+from sqlalchemy import and_, case, exists, func, literal, or_, select, union_all
 
 from airflow_provider_ducklake.lake.catalog.database.connect import asked, superfluous, telling
 from airflow_provider_ducklake.lake.catalog.database.tables import is_needed
@@ -16,233 +13,136 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     inlined_delete_name,
     inlined_delete_table,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import schema_of
-from airflow_provider_ducklake.lake.catalog.verify.look import lacking
-from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidTypeError
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.lake.catalog.snapshot.read import all_schema_parents
+from airflow_provider_ducklake.lake.catalog.verify.look import CHILDREN, Check, is_known_type, lacking
+from airflow_provider_ducklake.lake.errors import DuckLakeError
+from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
+from airflow_provider_ducklake.lake.spec.names.identifiers import schema_circles
 from airflow_provider_ducklake.lake.spec.partitioning import Transform
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, catalog_name, parse_type
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, parse_type
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from sqlalchemy import Connection, Row, Table
+    from sqlalchemy import ColumnElement, Connection, Row, Select, Table
 
+    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.verify.look import Look
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, Found, Look
 
 
-_CHILDREN = {"list": (1, 1), "map": (2, 2), "struct": (1, 10_000)}  # least and most
-_OTHER_SPELLINGS = frozenset({"timestamp_us"})  # that the reference reads and never writes
+def _superfluous_columns(look: Look) -> Iterator[Fields]:
+    """Yield the tables and columns that the catalog's version does not have."""
+    schema = look.tables.metadata_schema
+    found = look.catalog.dialect.which_columns(tuple(telling()), schema).ask(look.connection)
+    for name in superfluous(found, look.tables):
+        yield {"name": name, "version": look.tables.version.value}
 
 
-def check_definitions(look: Look) -> Iterator[Finding]:
-    """Yield what is wrong with tables, columns and partition keys as they are now."""
-    yield from chain(
-        _without_columns(look),
-        _without_schema(look),
-        _without_parent(look),
-        _unknown_types(look),
-        _parents(look),
-        _children(look),
-        _defaults(look),
-        _schema_versions(look),
-        _partition_keys(look),
-    )
-
-
-def _without_columns(look: Look) -> Iterator[Finding]:
+def _without_columns(look: Look) -> Select[Any]:
     table, column = look.tables["table"], look.tables["column"]
-    joined, has_none = lacking(
-        table,
-        column.c.table_id,
-        and_(
-            column.c.table_id == table.c.table_id,
-            column.c.end_snapshot.is_(None),
-            column.c.parent_column.is_(None),
-        ),
+    is_live, is_top = column.c.end_snapshot.is_(None), column.c.parent_column.is_(None)
+    is_of_it = and_(column.c.table_id == table.c.table_id, is_live, is_top)
+    return lacking(column.c.table_id, is_of_it, table.c.table_id).where(
+        table.c.end_snapshot.is_(None), look.chosen(table.c.table_id)
     )
-    query = (
-        select(table.c.table_id)
-        .select_from(joined)
-        .where(table.c.end_snapshot.is_(None), look.chosen(table.c.table_id), has_none)
-    )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.NO_COLUMNS,
-            f"{look.table(row.table_id)} has no column: DuckDB opens no table of the lake.",
-            {"table_id": row.table_id},
-        )
 
 
-def _without_schema(look: Look) -> Iterator[Finding]:
+def _without_schema(look: Look) -> Iterator[Fields]:
     schema = look.tables["schema"]
     parts = []
-    for name, id_ in (("table", "table_id"), ("view", "view_id")):
-        table = look.tables[name]
-        is_live = exists().where(schema.c.schema_id == table.c.schema_id, schema.c.end_snapshot.is_(None))
-        chosen = look.chosen(table.c.table_id) if name == "table" else literal(value=True)
-        parts.append(
-            select(literal(name).label("kind"), table.c[id_].label("id"), table.c.schema_id).where(
-                table.c.end_snapshot.is_(None), chosen, ~is_live
-            )
-        )
-    for row in look.few(select(union_all(*parts[: 2 if look.is_whole else 1]).subquery())):
+    for kind in ("table", "view") if look.is_whole else ("table",):
+        table = look.tables[kind]
+        id_ = table.c[f"{kind}_id"]
+        is_there = exists().where(schema.c.schema_id == table.c.schema_id, schema.c.end_snapshot.is_(None))
+        query = select(literal(kind).label("kind"), id_.label("id"), table.c.schema_id)
+        parts.append(query.where(table.c.end_snapshot.is_(None), look.chosen(id_), ~is_there))
+    for row in look.few(select(union_all(*parts).subquery())):
         named = look.table(row.id) if row.kind == "table" else f"view {row.id}"
-        yield Finding(
-            FindingCode.SCHEMA_MISSING,
-            f"{named} lies in schema {row.schema_id}, which does not exist.",
-            {"kind": row.kind, "id": row.id, "schema_id": row.schema_id},
-        )
+        yield {**row._asdict(), "named": named}
 
 
-def _without_parent(look: Look) -> Iterator[Finding]:
+def _without_parent_schema(look: Look) -> Found:
     schema = look.tables["schema"]
-    if "parent_schema_id" not in schema.c or not look.is_whole:
-        return
+    if "parent_schema_id" not in schema.c:
+        return ()
     above = schema.alias()
     is_there = exists().where(above.c.schema_id == schema.c.parent_schema_id, above.c.end_snapshot.is_(None))
-    query = select(schema.c.schema_id, schema.c.schema_name, schema.c.parent_schema_id).where(
-        schema.c.end_snapshot.is_(None), schema.c.parent_schema_id.is_not(None), ~is_there
-    )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.SCHEMA_MISSING,
-            f"Schema {row.schema_name} ({row.schema_id}) lies in schema {row.parent_schema_id}, which does "
-            "not exist: it counts as dropped, with all that lies in it.",
-            {"kind": "schema", "id": row.schema_id, "schema_id": row.parent_schema_id},
-        )
+    return select(
+        literal("schema").label("kind"),
+        schema.c.schema_id.label("id"),
+        schema.c.schema_name,
+        schema.c.parent_schema_id.label("schema_id"),
+    ).where(schema.c.end_snapshot.is_(None), schema.c.parent_schema_id.is_not(None), ~is_there)
 
 
-def is_known_type(text: str) -> bool:
-    """Whether a catalog text is a type, or the word for a nested one."""
-    if text in _CHILDREN or text in _OTHER_SPELLINGS:
-        return True
-    with suppress(InvalidTypeError):
-        return catalog_name(parse_type(text)) == text
-    return False
-
-
-def _unknown_types(look: Look) -> Iterator[Finding]:
+def _unknown_types(look: Look) -> Found:
     column = look.tables["column"]
     types = look.connection.execute(select(column.c.column_type).distinct()).scalars()
     unknown = [one for one in types if not is_known_type(one)]
-    query = select(column.c.table_id, column.c.column_id, column.c.column_name, column.c.column_type).where(
-        column.c.column_type.in_(unknown), look.chosen(column.c.table_id)
-    )
-    for row in look.few(query) if unknown else ():
-        yield Finding(
-            FindingCode.TYPE_UNKNOWN,
-            f"Column {row.column_name} of {look.table(row.table_id)} has the type {row.column_type!r}, "
-            "which the format does not have.",
-            {"table_id": row.table_id, "column_id": row.column_id},
-        )
+    query = select(column.c.table_id, column.c.column_id, column.c.column_name, column.c.column_type)
+    return query.where(column.c.column_type.in_(unknown), look.chosen(column.c.table_id)) if unknown else ()
 
 
-def _parents(look: Look) -> Iterator[Finding]:
+def _without_parent(look: Look) -> Select[Any]:
     column = look.tables["column"]
     parent = column.alias("parent")
-    joined, has_none = lacking(
-        column,
-        parent.c.column_id,
-        and_(
-            parent.c.table_id == column.c.table_id,
-            parent.c.column_id == column.c.parent_column,
-            parent.c.end_snapshot.is_(None),
-            parent.c.column_type.in_(_CHILDREN),
-        ),
+    is_its = and_(
+        parent.c.table_id == column.c.table_id,
+        parent.c.column_id == column.c.parent_column,
+        parent.c.end_snapshot.is_(None),
+        parent.c.column_type.in_(CHILDREN),
     )
-    query = (
-        select(column.c.table_id, column.c.column_id, column.c.column_name, column.c.parent_column)
-        .select_from(joined)
-        .where(
-            column.c.end_snapshot.is_(None),
-            column.c.parent_column.is_not(None),
-            look.chosen(column.c.table_id),
-            has_none,
-        )
+    shown = column.c.table_id, column.c.column_id, column.c.column_name, column.c.parent_column
+    return lacking(parent.c.column_id, is_its, *shown).where(
+        column.c.end_snapshot.is_(None),
+        column.c.parent_column.is_not(None),
+        look.chosen(column.c.table_id),
     )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.PARENT_MISSING,
-            f"Field {row.column_name} of {look.table(row.table_id)} lies below column {row.parent_column}, "
-            "which is not one of its nested columns.",
-            {"table_id": row.table_id, "column_id": row.column_id},
-        )
 
 
-def _children(look: Look) -> Iterator[Finding]:
+def _other_children(look: Look) -> Select[Any]:
     column = look.tables["column"]
     child = column.alias("child")
-    count = func.count(child.c.column_id)
-    query = (
-        select(
-            column.c.table_id,
-            column.c.column_id,
-            column.c.column_name,
-            column.c.column_type,
-            count.label("fields"),
-        )
-        .outerjoin(
-            child,
-            and_(
-                child.c.table_id == column.c.table_id,
-                child.c.parent_column == column.c.column_id,
-                child.c.end_snapshot.is_(None),
-            ),
-        )
-        .where(
-            column.c.end_snapshot.is_(None),
-            column.c.column_type.in_(_CHILDREN),
-            look.chosen(column.c.table_id),
-        )
-        .group_by(column.c.table_id, column.c.column_id, column.c.column_name, column.c.column_type)
-        .having(or_(*(_is_other(column.c.column_type, count, word) for word in _CHILDREN)))
+    is_its = and_(
+        child.c.table_id == column.c.table_id,
+        child.c.parent_column == column.c.column_id,
+        child.c.end_snapshot.is_(None),
     )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.CHILDREN_WRONG,
-            f"Column {row.column_name} of {look.table(row.table_id)} is a {row.column_type} with "
-            f"{row.fields} fields.",
-            {"table_id": row.table_id, "column_id": row.column_id},
+    count, type_ = func.count(child.c.column_id), column.c.column_type
+    shown = column.c.table_id, column.c.column_id, column.c.column_name, type_
+    return (
+        select(*shown, count.label("fields"))
+        .outerjoin(child, is_its)
+        .where(column.c.end_snapshot.is_(None), type_.in_(CHILDREN), look.chosen(column.c.table_id))
+        .group_by(*shown)
+        .having(
+            or_(
+                *(
+                    and_(type_ == word, or_(count < least, count > most))
+                    for word, (least, most) in CHILDREN.items()
+                )
+            )
         )
+    )
 
 
-def _is_other(type_: ColumnElement[str], count: ColumnElement[int], word: str) -> ColumnElement[bool]:
-    least, most = _CHILDREN[word]
-    return and_(type_ == word, or_(count < least, count > most))
-
-
-def _defaults(look: Look) -> Iterator[Finding]:
+def _unreadable_defaults(look: Look) -> Iterator[Row[Any]]:
     column = look.tables["column"]
-    query = select(
-        column.c.table_id,
-        column.c.column_id,
-        column.c.column_name,
-        column.c.column_type,
-        column.c.initial_default,
-    ).where(
+    shown = column.c.table_id, column.c.column_id, column.c.column_name, column.c.column_type
+    query = select(*shown, column.c.initial_default).where(
         column.c.initial_default.is_not(None),
         column.c.end_snapshot.is_(None),
         look.chosen(column.c.table_id),
     )
-    for row in look.all(query):
-        if not _is_default(row.column_type, row.initial_default):
-            yield Finding(
-                FindingCode.DEFAULT_UNREADABLE,
-                f"The initial default {row.initial_default!r} of column {row.column_name} of "
-                f"{look.table(row.table_id)} is not a valid {row.column_type}.",
-                {"table_id": row.table_id, "column_id": row.column_id},
-            )
+    return (row for row in look.all(query) if not _is_default(row.column_type, row.initial_default))
 
 
 def _is_default(type_text: str, default: str) -> bool:
-    if type_text in _CHILDREN or type_text in NOT_STORABLE or not is_known_type(type_text):
-        return True  # nobody reads it, or the type is the finding
+    if type_text in CHILDREN or type_text in NOT_STORABLE or not is_known_type(type_text):
+        return True  # no client reads it, or the type is the finding
     try:
         parse_scalar(parse_type(type_text), default)
     except (ValueError, ArithmeticError):
@@ -250,45 +150,29 @@ def _is_default(type_text: str, default: str) -> bool:
     return True
 
 
-def _schema_versions(look: Look) -> Iterator[Finding]:
+def _without_schema_version(look: Look) -> Select[Any]:
     table, versions = look.tables["table"], look.tables["schema_versions"]
-    joined, has_none = lacking(table, versions.c.table_id, versions.c.table_id == table.c.table_id)
-    query = (
-        select(table.c.table_id)
-        .select_from(joined)
-        .where(look.chosen(table.c.table_id), table.c.end_snapshot.is_(None), has_none)
+    is_of_it = versions.c.table_id == table.c.table_id
+    return lacking(versions.c.table_id, is_of_it, table.c.table_id).where(
+        look.chosen(table.c.table_id), table.c.end_snapshot.is_(None)
     )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.SCHEMA_VERSION_MISSING,
-            f"{look.table(row.table_id)} has no row in ducklake_schema_versions: DuckDB compacts no table "
-            "of the lake.",
-            {"table_id": row.table_id},
-        )
 
 
-def _partition_keys(look: Look) -> Iterator[Finding]:
+def _unknown_partition_keys(look: Look) -> Iterator[Fields]:
     info, key, column = (look.tables[one] for one in ("partition_info", "partition_column", "column"))
-    exists_now = exists().where(
+    is_column = exists().where(
         column.c.table_id == key.c.table_id,
         column.c.column_id == key.c.column_id,
         column.c.end_snapshot.is_(None),
     )
     query = (
-        select(
-            key.c.table_id, key.c.partition_id, key.c.column_id, key.c.transform, exists_now.label("known")
-        )
+        select(key.c.table_id, key.c.partition_id, key.c.column_id, key.c.transform, is_column.label("known"))
         .join(info, and_(info.c.partition_id == key.c.partition_id, info.c.table_id == key.c.table_id))
         .where(info.c.end_snapshot.is_(None), look.chosen(key.c.table_id))
     )
     for row in look.all(query):
         if not row.known or not _is_transform(row.transform):
-            yield Finding(
-                FindingCode.PARTITION_KEY_UNKNOWN,
-                f"{look.table(row.table_id)} is partitioned by {row.transform} of column {row.column_id}: "
-                f"{'no such transform' if row.known else 'no such column'}.",
-                {"table_id": row.table_id, "partition_id": row.partition_id, "column_id": row.column_id},
-            )
+            yield {**row._asdict(), "missing": "transform" if row.known else "column"}
 
 
 def _is_transform(text: str) -> bool:
@@ -299,81 +183,36 @@ def _is_transform(text: str) -> bool:
     return True
 
 
-# The columns that tables have had at each snapshot, read at once.
+CHECKS = (
+    Check(Code.COLUMNS_TOO_NEW, _superfluous_columns, ("name",),
+          "The catalog has {name}, which is not in DuckLake {version}, its version: DuckDB inserts by "
+          "position, and fails.", of_lake=True),
+    Check(Code.NO_COLUMNS, _without_columns, ("table_id",),
+          "{table} has no column: DuckDB opens no table of the lake."),
+    Check(Code.SCHEMA_MISSING, _without_schema, ("kind", "id", "schema_id"),
+          "{named} lies in schema {schema_id}, which does not exist."),
+    Check(Code.SCHEMA_MISSING, _without_parent_schema, ("kind", "id", "schema_id"),
+          "Schema {schema_name} ({id}) lies in schema {schema_id}, which does not exist: it counts as "
+          "dropped, with all that lies in it.", of_lake=True),
+    Check(Code.TYPE_UNKNOWN, _unknown_types, ("table_id", "column_id"),
+          "Column {column_name} of {table} has the type {column_type!r}, which the format does not have."),
+    Check(Code.PARENT_MISSING, _without_parent, ("table_id", "column_id"),
+          "Field {column_name} of {table} lies below column {parent_column}, which is not one of its nested "
+          "columns."),
+    Check(Code.CHILDREN_WRONG, _other_children, ("table_id", "column_id"),
+          "Column {column_name} of {table} is a {column_type} with {fields} fields."),
+    Check(Code.DEFAULT_UNREADABLE, _unreadable_defaults, ("table_id", "column_id"),
+          "The initial default {initial_default!r} of column {column_name} of {table} is not a valid "
+          "{column_type}."),
+    Check(Code.SCHEMA_VERSION_MISSING, _without_schema_version, ("table_id",),
+          "{table} has no row in ducklake_schema_versions: DuckDB compacts no table of the lake."),
+    Check(Code.PARTITION_KEY_UNKNOWN, _unknown_partition_keys, ("table_id", "partition_id", "column_id"),
+          "{table} is partitioned by {transform} of column {column_id}: no such {missing}."),
+)  # fmt: skip
 
 
-_NESTED = ("list", "struct", "map")
-
-
-class Columns:
-    """Every row of ``ducklake_column`` of the tables looked at."""
-
-    def __init__(self, look: Look) -> None:
-        self._rows: dict[int, list[Row[Any]]] = {}
-        self._layouts: dict[tuple[int, int], TableSchema | None] = {}
-        self._turns: dict[int, list[int]] = {}
-        column = look.tables["column"]
-        query = (
-            select(column)
-            .where(look.chosen(column.c.table_id))
-            .order_by(column.c.column_order, column.c.column_id)
-        )
-        for row in look.all(query):
-            self._rows.setdefault(row.table_id, []).append(row)
-
-    def types(self, table_id: int) -> dict[ColumnId, tuple[DuckLakeType, ...]]:
-        """Return the types that each column without fields has had, those we know, the newest last."""
-        found: dict[ColumnId, dict[DuckLakeType, None]] = {}
-        for row in sorted(self._rows.get(table_id, ()), key=lambda one: one.begin_snapshot):
-            if row.column_type not in _NESTED and is_known_type(row.column_type):
-                found.setdefault(ColumnId(row.column_id), {})[parse_type(row.column_type)] = None
-        return {column_id: tuple(types) for column_id, types in found.items()}
-
-    def at(self, table_id: int, snapshot: int) -> TableSchema | None:
-        """Return the columns that a table had at a snapshot; None where they make no schema."""
-        place = bisect_right(self._turns_of(table_id), snapshot)
-        if (table_id, place) not in self._layouts:
-            self._layouts[table_id, place] = _schema(self._rows.get(table_id, ()), snapshot)
-        return self._layouts[table_id, place]
-
-    def _turns_of(self, table_id: int) -> list[int]:
-        if table_id not in self._turns:
-            rows = self._rows.get(table_id, ())
-            begins = {row.begin_snapshot for row in rows}
-            ends = {row.end_snapshot for row in rows if row.end_snapshot is not None}
-            self._turns[table_id] = sorted(begins | ends)
-        return self._turns[table_id]
-
-
-def _schema(rows: Sequence[Row[Any]], at: int) -> TableSchema | None:
-    visible = [
-        row
-        for row in rows
-        if row.begin_snapshot <= at and (row.end_snapshot is None or at < row.end_snapshot)
-    ]
-    try:
-        return schema_of(visible)
-    except (DuckLakeError, IndexError):
-        return None
-
-
-# Check that the catalog's own tables have no columns of a newer version: DuckDB inserts by position.
-
-
-def check_columns(look: Look) -> Iterator[Finding]:
-    """Yield the tables and columns that the catalog's version does not have."""
-    schema = look.tables.metadata_schema
-    found = look.catalog.dialect.which_columns(tuple(telling()), schema).ask(look.connection)
-    for name in superfluous(found, look.tables):
-        yield Finding(
-            FindingCode.COLUMNS_TOO_NEW,
-            f"The catalog has {name}, which is not in DuckLake {look.tables.version.value}, its version: "
-            "DuckDB inserts by position, and fails.",
-            {"name": name},
-        )
-
-
-# Check that no row lacks a value that every writer gives it: such a row cannot be read.
+# What keeps every other check from running: rows without a value that every writer gives them cannot be read,
+# and a schema that lies in itself has no full name, and neither has what lies in it.
 
 
 def missing_values(connection: Connection, catalog: Catalog) -> Iterator[Finding]:
@@ -419,4 +258,17 @@ def _has_none(table: Table) -> ColumnElement[bool]:
 
 def _missing(what: str, number: int, **objects: Any) -> Finding:  # noqa: ANN401 - names
     sentence = f"{what} in {number} rows: nothing else was checked."
-    return Finding(FindingCode.VALUE_MISSING, sentence, {**objects, "rows": number})
+    return Finding(Code.VALUE_MISSING, sentence, {**objects, "rows": number})
+
+
+def schemas_in_circles(connection: Connection, tables: CatalogTables) -> Iterator[Finding]:
+    """Yield each circle of schemas that lie in each other."""
+    rows = all_schema_parents(connection, tables)
+    names = {schema_id: name for schema_id, _, name in rows}
+    for circle in schema_circles({schema_id: parent for schema_id, parent, _ in rows}):
+        listed = ", ".join(f"{names[one]!r} (id {one})" for one in circle)
+        yield Finding(
+            Code.SCHEMA_CIRCLE,
+            f"The schemas {listed} lie in each other: parent_schema_id leads round in a circle.",
+            {"schema_id": min(circle)},
+        )

@@ -1,8 +1,8 @@
-"""Check that the catalog's rows of data files and delete files have owners and possible values."""
+"""Check that the catalog's rows of data files and delete files have owners, possible values and paths."""
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -19,180 +19,99 @@ from sqlalchemy import (
     select,
     union_all,
 )
-from sqlalchemy import cast as sql_cast
 
 from airflow_provider_ducklake.lake.catalog.database.tables import maybe
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import may_mislead
 from airflow_provider_ducklake.lake.catalog.verify.history import overlapping
-from airflow_provider_ducklake.lake.catalog.verify.look import MOST_OF_A_KIND
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.lake.catalog.verify.look import MOST_OF_A_KIND, Check, Search
+from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, why_not_deletable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import FromClause, Select
 
-    from airflow_provider_ducklake.lake.catalog.verify.look import Look
+    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, Look
 
 
-_KINDS = (("data_file", "data_file_id"), ("delete_file", "delete_file_id"))
 _OF_DATA_FILES = ("file_column_stats", "file_variant_stats", "file_partition_value")
 TRANSACTION_LOCAL = 10**18  # row ids from here on are numbers that the reference leaked from a transaction
 
 
-def check_file_rows(look: Look) -> Iterator[Finding]:
-    """Yield what is wrong with the rows of files, without looking at a file."""
-    yield from chain(
-        _tables(look),
-        _data_files(look),
-        _two_delete_files(look),
-        _mappings(look),
-        _partitions(look),
-        _partition_values(look),
-        _counts(look),
-        _delete_counts(look),
-        _orphaned(look) if look.is_whole else (),
-        _row_counter(look),
-    )
-
-
-def _named(row: Any, look: Look) -> str:  # noqa: ANN401 - a row with kind, id and table_id
-    return f"{row.kind.replace('_', ' ').capitalize()} {row.id} of {look.table(row.table_id)}"
-
-
-def _tables(look: Look) -> Iterator[Finding]:
+def _without_live_table(look: Look) -> Iterator[Finding]:
+    """Yield the files whose table never was, and live ones whose table has ended."""
     table = look.tables["table"]
-    owner = (
-        select(
-            table.c.table_id,
-            func.count(case((table.c.end_snapshot.is_(None), 1))).label("live"),
-            func.max(table.c.end_snapshot).label("last"),
-        )
-        .group_by(table.c.table_id)
-        .subquery()
-    )
+    live = func.count(case((table.c.end_snapshot.is_(None), 1))).label("live")
+    owners = select(table.c.table_id, live, func.max(table.c.end_snapshot).label("last"))
+    owner = owners.group_by(table.c.table_id).subquery()
     parts = []
-    for kind, id_ in _KINDS:
+    for kind in ("data_file", "delete_file"):
         file = look.tables[kind]
-        known = owner.c.table_id.is_not(None)
+        has_ended = and_(file.c.end_snapshot.is_(None), owner.c.live == 0)
         parts.append(
             select(
                 literal(kind).label("kind"),
-                file.c[id_].label("id"),
+                file.c[f"{kind}_id"].label("id"),
                 file.c.table_id,
                 maybe(owner.c.table_id).label("known"),
                 owner.c.last,
             )
-            .select_from(file.outerjoin(owner, owner.c.table_id == file.c.table_id))
-            .where(
-                look.chosen(file.c.table_id),
-                or_(~known, and_(file.c.end_snapshot.is_(None), owner.c.live == 0)),
-            )
+            .outerjoin(owner, owner.c.table_id == file.c.table_id)
+            .where(look.chosen(file.c.table_id), or_(owner.c.table_id.is_(None), has_ended))
         )
     for row in look.few(select(union_all(*parts).subquery())):
         objects = {"kind": row.kind, "id": row.id, "table_id": row.table_id}
+        named = f"{row.kind.replace('_', ' ').capitalize()} {row.id} of {look.table(row.table_id)}"
         if row.known is not None:
-            sentence = f"{_named(row, look)} is live, but the table ended with snapshot {row.last}."
-            yield Finding(FindingCode.TABLE_ENDED, sentence, {**objects, "end_snapshot": row.last})
+            sentence = f"{named} is live, but the table ended with snapshot {row.last}."
+            yield Finding(Code.TABLE_ENDED, sentence, {**objects, "end_snapshot": row.last})
         else:
-            sentence = f"{_named(row, look)}: there is no such table."
-            yield Finding(FindingCode.TABLE_UNKNOWN, sentence, objects)
+            yield Finding(Code.TABLE_UNKNOWN, f"{named}: there is no such table.", objects)
 
 
-def _data_files(look: Look) -> Iterator[Finding]:
+def _referring(kind: str, column: str, other: str) -> Callable[[Look], Select[Any]]:
+    """Select the files whose ``column`` names no row that their table has in the ``other`` catalog table."""
+
+    def query(look: Look) -> Select[Any]:
+        file, owner = look.tables[kind], look.tables[other]
+        is_there = exists().where(owner.c[column] == file.c[column], owner.c.table_id == file.c.table_id)
+        rows = select(file.c[f"{kind}_id"], file.c.table_id, file.c[column])
+        return rows.where(file.c[column].is_not(None), look.chosen(file.c.table_id), ~is_there)
+
+    return query
+
+
+def _two_delete_files(look: Look) -> Select[Any]:
     file, delete = look.tables["data_file"], look.tables["delete_file"]
-    has_one = exists().where(
-        file.c.data_file_id == delete.c.data_file_id, file.c.table_id == delete.c.table_id
-    )
-    query = select(delete.c.delete_file_id, delete.c.data_file_id, delete.c.table_id).where(
-        look.chosen(delete.c.table_id), ~has_one
-    )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.DATA_FILE_UNKNOWN,
-            f"Delete file {row.delete_file_id} of {look.table(row.table_id)} belongs to data file "
-            f"{row.data_file_id}, which the table does not have.",
-            {
-                "table_id": row.table_id,
-                "delete_file_id": row.delete_file_id,
-                "data_file_id": row.data_file_id,
-            },
+    keys, chosen = ("data_file_id", "table_id"), look.chosen(delete.c.table_id)
+    twice = overlapping(delete, keys, "delete_file_id", chosen).subquery()
+    return (
+        select(
+            twice.c.table_id, twice.c.data_file_id, twice.c.id.label("delete_file_id"), twice.c.begin_snapshot
         )
-
-
-def _two_delete_files(look: Look) -> Iterator[Finding]:
-    file, delete = look.tables["data_file"], look.tables["delete_file"]
-    twice = overlapping(
-        delete, ("data_file_id", "table_id"), "delete_file_id", look.chosen(delete.c.table_id)
-    ).subquery()
-    query = (
-        select(twice)
         .join(file, file.c.data_file_id == twice.c.data_file_id)
         .where(or_(file.c.end_snapshot.is_(None), file.c.end_snapshot > twice.c.begin_snapshot))
     )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.TWO_DELETE_FILES,
-            f"Data file {row.data_file_id} of {look.table(row.table_id)} has two delete files at snapshot "
-            f"{row.begin_snapshot}, one of them {row.id}: DuckDB shows its rows twice.",
-            {"table_id": row.table_id, "data_file_id": row.data_file_id, "delete_file_id": row.id},
-        )
 
 
-def _mappings(look: Look) -> Iterator[Finding]:
-    file, mapping = look.tables["data_file"], look.tables["column_mapping"]
-    known = exists().where(mapping.c.mapping_id == file.c.mapping_id, mapping.c.table_id == file.c.table_id)
-    query = select(file.c.data_file_id, file.c.table_id, file.c.mapping_id).where(
-        file.c.mapping_id.is_not(None), look.chosen(file.c.table_id), ~known
-    )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.MAPPING_UNKNOWN,
-            f"Data file {row.data_file_id} of {look.table(row.table_id)} has its columns from name mapping "
-            f"{row.mapping_id}, which the table does not have.",
-            {"table_id": row.table_id, "data_file_id": row.data_file_id, "mapping_id": row.mapping_id},
-        )
-
-
-def _partitions(look: Look) -> Iterator[Finding]:
-    file, info = look.tables["data_file"], look.tables["partition_info"]
-    known = exists().where(info.c.partition_id == file.c.partition_id, info.c.table_id == file.c.table_id)
-    query = select(file.c.data_file_id, file.c.table_id, file.c.partition_id).where(
-        file.c.partition_id.is_not(None), look.chosen(file.c.table_id), ~known
-    )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.PARTITION_UNKNOWN,
-            f"Data file {row.data_file_id} of {look.table(row.table_id)} was written with partitioning "
-            f"{row.partition_id}, which the table never had.",
-            {"table_id": row.table_id, "data_file_id": row.data_file_id, "partition_id": row.partition_id},
-        )
-
-
-def _partition_values(look: Look) -> Iterator[Finding]:
+def _other_partition_values(look: Look) -> Select[Any]:
     file, key, value = (look.tables[one] for one in ("data_file", "partition_column", "file_partition_value"))
-    keys = select(key.c.partition_id, func.count().label("count")).group_by(key.c.partition_id).subquery()
-    values = (
-        select(value.c.data_file_id, func.count().label("count")).group_by(value.c.data_file_id).subquery()
-    )
+    count = func.count().label("count")
+    keys = select(key.c.partition_id, count).group_by(key.c.partition_id).subquery()
+    values = select(value.c.data_file_id, count).group_by(value.c.data_file_id).subquery()
     wanted, found = func.coalesce(keys.c.count, 0), func.coalesce(values.c.count, 0)
-    query = (
+    return (
         select(file.c.data_file_id, file.c.table_id, wanted.label("wanted"), found.label("found"))
         .outerjoin(keys, keys.c.partition_id == file.c.partition_id)
         .outerjoin(values, values.c.data_file_id == file.c.data_file_id)
         .where(look.chosen(file.c.table_id), wanted != found)
     )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.PARTITION_VALUES_MISSING,
-            f"Data file {row.data_file_id} of {look.table(row.table_id)} has {row.found} partition values "
-            f"for {row.wanted} keys.",
-            {"table_id": row.table_id, "data_file_id": row.data_file_id},
-        )
 
 
-def _counts(look: Look) -> Iterator[Finding]:
+def _impossible_counts(look: Look) -> Iterator[Finding]:
+    """Yield the data files whose numbers cannot be, or whose rows are said to be of impossible snapshots."""
     file = look.tables["data_file"]
     impossible = or_(
         file.c.record_count < 0,
@@ -201,69 +120,47 @@ def _counts(look: Look) -> Iterator[Finding]:
         file.c.row_id_start < 0,
         file.c.row_id_start >= 2 * TRANSACTION_LOCAL,
     )
-    partial = or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > look.newest_id)
-    query = select(
-        file.c.data_file_id,
-        file.c.table_id,
-        file.c.record_count,
-        file.c.row_id_start,
-        file.c.partial_max,
-        impossible.label("bad"),
-    ).where(look.chosen(file.c.table_id), or_(impossible, partial))
-    for row in look.few(query):
+    of_others = or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > look.newest_id)
+    ids, numbers = ("data_file_id", "table_id"), ("record_count", "row_id_start", "partial_max")
+    query = select(*(file.c[one] for one in (*ids, *numbers)), impossible.label("bad"))
+    for row in look.few(query.where(look.chosen(file.c.table_id), or_(impossible, of_others))):
         objects = {"table_id": row.table_id, "data_file_id": row.data_file_id}
         named = f"Data file {row.data_file_id} of {look.table(row.table_id)}"
         if row.bad:
             first = "" if row.row_id_start is None else f" from id {row.row_id_start}"
             sentence = f"{named} has {row.record_count} rows{first}, or a size, that are not possible."
-            yield Finding(FindingCode.COUNT_IMPOSSIBLE, sentence, objects)
+            yield Finding(Code.COUNT_IMPOSSIBLE, sentence, objects)
         else:
             sentence = f"{named} has rows up to snapshot {row.partial_max}: before its own, or not there yet."
-            yield Finding(FindingCode.PARTIAL_MAX_WRONG, sentence, objects)
+            yield Finding(Code.PARTIAL_MAX_WRONG, sentence, objects)
 
 
-def _delete_counts(look: Look) -> Iterator[Finding]:
+def _impossible_delete_counts(look: Look) -> Select[Any]:
     file, delete = look.tables["data_file"], look.tables["delete_file"]
-    query = (
+    impossible = or_(delete.c.delete_count < 1, delete.c.delete_count > file.c.record_count)
+    return (
         select(delete.c.delete_file_id, delete.c.table_id, delete.c.delete_count, file.c.record_count)
         .join(file, file.c.data_file_id == delete.c.data_file_id)
-        .where(
-            look.chosen(delete.c.table_id),
-            or_(delete.c.delete_count < 1, delete.c.delete_count > file.c.record_count),
-        )
+        .where(look.chosen(delete.c.table_id), impossible)
     )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.COUNT_IMPOSSIBLE,
-            f"Delete file {row.delete_file_id} of {look.table(row.table_id)} deletes {row.delete_count} of "
-            f"{row.record_count} rows.",
-            {"table_id": row.table_id, "delete_file_id": row.delete_file_id},
-        )
 
 
-def _orphaned(look: Look) -> Iterator[Finding]:
+def _of_no_file(look: Look) -> Select[Any]:
     file = look.tables["data_file"]
     parts: list[Select[Any]] = []
     for name in _OF_DATA_FILES:
         table = look.tables[name]
-        known = exists().where(file.c.data_file_id == table.c.data_file_id)
-        parts.append(
-            select(literal(name).label("kind"), table.c.data_file_id.label("id")).where(~known).distinct()
-        )
-    for row in look.few(select(union_all(*parts).subquery())):
-        yield Finding(
-            FindingCode.ROWS_OF_NOTHING,
-            f"ducklake_{row.kind} has rows of data file {row.id}, which does not exist.",
-            {"rows_of": row.kind, "data_file_id": row.id},
-        )
+        is_there = exists().where(file.c.data_file_id == table.c.data_file_id)
+        parts.append(select(literal(name).label("rows_of"), table.c.data_file_id).where(~is_there).distinct())
+    return select(union_all(*parts).subquery())
 
 
-def _row_counter(look: Look) -> Iterator[Finding]:
-    """Yield tables that would give out a row id again; files with stored ids only seem to."""
+def _row_counters_behind(look: Look) -> Iterator[Fields]:
+    """Yield the tables that would give out a row id again; files with stored ids only seem to."""
     file, stats = look.tables["data_file"], look.tables["table_stats"]
-    end = func.max(file.c.row_id_start + sql_cast(file.c.record_count, BigInteger))
+    end = func.max(file.c.row_id_start + cast(file.c.record_count, BigInteger))
     query = (
-        select(stats.c.table_id, stats.c.next_row_id, end.label("end"))
+        select(stats.c.table_id, stats.c.next_row_id, end.label("least"))
         .join(file, file.c.table_id == stats.c.table_id)
         .where(
             look.chosen(stats.c.table_id),
@@ -275,28 +172,14 @@ def _row_counter(look: Look) -> Iterator[Finding]:
         .group_by(stats.c.table_id, stats.c.next_row_id)
         .having(end > stats.c.next_row_id)
     )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.ROW_COUNTER_BEHIND,
-            f"{look.table(row.table_id)} has rows up to id {row.end - 1}, but would give the next row "
-            f"{row.next_row_id}.",
-            {"table_id": row.table_id, "least": row.end},
-        )
+    return ({**row._asdict(), "last": row.least - 1} for row in look.few(query))
 
 
-# Check that each file has one row, because a file is deleted with its row.
-
-
-def check_paths(look: Look, *, with_notes: bool) -> Iterator[Finding]:
-    """Yield files of several rows, those that wait for deletion and must not go, and those elsewhere."""
-    yield from chain(_twice(look), _scheduled(look))
-    if look.is_whole:  # the rows do not say of which table they are
-        yield from islice(_undeletable(look), MOST_OF_A_KIND)
-    yield from _outside(look) if with_notes else ()
+# Each file has one row, because a file is deleted with its row.
 
 
 def misleading_paths(look: Look) -> Iterator[Finding]:
-    """Yield the rows whose path this provider does not follow."""
+    """Yield the rows whose path this provider does not follow: nothing else is checked then."""
     for kind, key in _WITH_PATHS.items():
         table = look.tables[kind]
         if "table_id" not in table.c and not look.is_whole:
@@ -309,7 +192,7 @@ def misleading_paths(look: Look) -> Iterator[Finding]:
             problem = CatalogPath(path, is_relative).problem_below(look.catalog.data_path)
             if problem is not None:
                 yield Finding(
-                    FindingCode.PATH_MISLEADING,
+                    Code.PATH_MISLEADING,
                     f"ducklake_{kind} {id_} has the path {path!r}, which {problem}: nothing else was "
                     "checked.",
                     {"kind": kind, "id": id_, "path": path},
@@ -346,45 +229,38 @@ def _of(look: Look, kind: str) -> Select[Any]:
 def table_roots(look: Look) -> Select[Any]:
     """Return the query for the directory of each table: table_id, root."""
     table, schema = look.tables["table"], look.tables["schema"]
-    above = _below(literal(look.catalog.data_path), schema.c.path, schema.c.path_is_relative)
-    root = _below(above, table.c.path, table.c.path_is_relative)
+    above = _below(literal(look.catalog.data_path), schema)
     return (
-        select(table.c.table_id, func.min(_text(root)).label("root"))
+        select(table.c.table_id, func.min(_text(_below(above, table))).label("root"))
         .join(schema, schema.c.schema_id == table.c.schema_id)
         .group_by(table.c.table_id)
     )
 
 
-def _below(
-    parent: ColumnElement[Any], path: ColumnElement[Any], is_relative: ColumnElement[bool]
-) -> ColumnElement[Any]:
-    return case((path.is_(None), parent), (is_relative, _text(parent).concat(_text(path))), else_=path)
+def _below(parent: ColumnElement[Any], rows: FromClause) -> ColumnElement[Any]:
+    """Return the path of rows below a directory."""
+    path = rows.c.path
+    below = _text(parent).concat(_text(path))
+    return case((path.is_(None), parent), (rows.c.path_is_relative, below), else_=path)
 
 
 def _text(value: ColumnElement[Any]) -> ColumnElement[str]:
     return cast(value, Text)
 
 
-def _twice(look: Look) -> Iterator[Finding]:
+def _same_paths(look: Look) -> Select[Any]:
     file = full_paths(look)
     chosen = func.max(case((look.chosen(file.c.table_id), 1), else_=0))
-    query = (
-        select(file.c.path, func.min(file.c.id).label("first"), func.max(file.c.id).label("last"))
+    return (
+        select(file.c.path, func.min(file.c.id).label("first_id"), func.max(file.c.id).label("last_id"))
         .group_by(file.c.path)
         .having(func.count() > 1, chosen == 1)
     )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.PATH_TWICE,
-            f"{row.path} is the path of several files, the first {row.first} and the last {row.last}: when "
-            "one of them is cleaned up, the others lose their file.",
-            {"path": row.path, "first_id": row.first, "last_id": row.last},
-        )
 
 
-def _scheduled(look: Look) -> Iterator[Finding]:
+def _scheduled_in_use(look: Look) -> Iterator[Fields]:
     file, scheduled = full_paths(look), look.tables["files_scheduled_for_deletion"]
-    path = _text(_below(literal(look.catalog.data_path), scheduled.c.path, scheduled.c.path_is_relative))
+    path = _text(_below(literal(look.catalog.data_path), scheduled))
     # First which files, then what they are scheduled as: SQLite would join every row with every other.
     used = look.few(select(file).where(look.chosen(file.c.table_id), file.c.path.in_(select(path))))
     if not used:
@@ -395,38 +271,63 @@ def _scheduled(look: Look) -> Iterator[Finding]:
         ids.setdefault(row.path, []).append(row.data_file_id)
     for row in used:
         for scheduled_id in ids.get(row.path, ()):
-            yield Finding(
-                FindingCode.SCHEDULED_IN_USE,
-                f"{row.path} is scheduled for deletion (as file {scheduled_id}), but is {row.kind} {row.id} "
-                f"of {look.table(row.table_id)}.",
-                {"scheduled_id": scheduled_id, "kind": row.kind, "id": row.id, "path": row.path},
-            )
+            yield {**row._asdict(), "scheduled_id": scheduled_id}
 
 
-def _undeletable(look: Look) -> Iterator[Finding]:
+def _undeletable(look: Look) -> Iterator[Fields]:
     """Yield what waits for its deletion where a clean-up refuses it: mostly outside the data path."""
     root, scheduled = look.catalog.data_path, look.tables["files_scheduled_for_deletion"]
-    path = _text(_below(literal(root), scheduled.c.path, scheduled.c.path_is_relative))
+    path = _text(_below(literal(root), scheduled))
     is_odd = or_(~path.startswith(root, autoescape=True), path.endswith("/"))
-    for row in look.all(select(scheduled.c.data_file_id, path.label("path")).where(is_odd)):
-        problem = why_not_deletable(row.path, root, foreign_files=look.catalog.foreign_files)
-        if problem is not None:
-            yield Finding(
-                FindingCode.SCHEDULED_REFUSED,
-                f"{row.path} is scheduled for deletion (as file {row.data_file_id}), which every clean-up "
-                f"refuses: it {problem}.",
-                {"scheduled_id": row.data_file_id, "path": row.path},
-            )
-
-
-def _outside(look: Look) -> Iterator[Finding]:
-    file = full_paths(look)
-    query = select(file).where(
-        look.chosen(file.c.table_id), ~file.c.path.startswith(look.catalog.data_path, autoescape=True)
+    query = select(scheduled.c.data_file_id.label("scheduled_id"), path.label("path")).where(is_odd)
+    found = (
+        {**row._asdict(), "problem": problem}
+        for row in look.all(query)
+        if (problem := why_not_deletable(row.path, root, foreign_files=look.catalog.foreign_files))
     )
-    for row in look.few(query):
-        yield Finding(
-            FindingCode.OUTSIDE_DATA_PATH,
-            f"{row.path}, {row.kind} {row.id} of {look.table(row.table_id)}, lies outside the data path.",
-            {"kind": row.kind, "id": row.id, "table_id": row.table_id, "path": row.path},
-        )
+    return islice(found, MOST_OF_A_KIND)
+
+
+def _outside(look: Look) -> Select[Any]:
+    file = full_paths(look)
+    is_inside = file.c.path.startswith(look.catalog.data_path, autoescape=True)
+    return select(file).where(look.chosen(file.c.table_id), ~is_inside)
+
+
+CHECKS = (
+    Search(_without_live_table, (Code.TABLE_ENDED, Code.TABLE_UNKNOWN)),
+    Check(Code.DATA_FILE_UNKNOWN, _referring("delete_file", "data_file_id", "data_file"),
+          ("table_id", "delete_file_id", "data_file_id"),
+          "Delete file {delete_file_id} of {table} belongs to data file {data_file_id}, which the table does "
+          "not have."),
+    Check(Code.TWO_DELETE_FILES, _two_delete_files, ("table_id", "data_file_id", "delete_file_id"),
+          "Data file {data_file_id} of {table} has two delete files at snapshot {begin_snapshot}, one of "
+          "them {delete_file_id}: DuckDB shows its rows twice."),
+    Check(Code.MAPPING_UNKNOWN, _referring("data_file", "mapping_id", "column_mapping"),
+          ("table_id", "data_file_id", "mapping_id"),
+          "Data file {data_file_id} of {table} has its columns from name mapping {mapping_id}, which the "
+          "table does not have."),
+    Check(Code.PARTITION_UNKNOWN, _referring("data_file", "partition_id", "partition_info"),
+          ("table_id", "data_file_id", "partition_id"),
+          "Data file {data_file_id} of {table} was written with partitioning {partition_id}, which the table "
+          "never had."),
+    Check(Code.PARTITION_VALUES_MISSING, _other_partition_values, ("table_id", "data_file_id"),
+          "Data file {data_file_id} of {table} has {found} partition values for {wanted} keys."),
+    Search(_impossible_counts, (Code.COUNT_IMPOSSIBLE, Code.PARTIAL_MAX_WRONG)),
+    Check(Code.COUNT_IMPOSSIBLE, _impossible_delete_counts, ("table_id", "delete_file_id"),
+          "Delete file {delete_file_id} of {table} deletes {delete_count} of {record_count} rows."),
+    Check(Code.ROWS_OF_NOTHING, _of_no_file, ("rows_of", "data_file_id"),
+          "ducklake_{rows_of} has rows of data file {data_file_id}, which does not exist.", of_lake=True),
+    Check(Code.ROW_COUNTER_BEHIND, _row_counters_behind, ("table_id", "least"),
+          "{table} has rows up to id {last}, but would give the next row {next_row_id}."),
+    Check(Code.PATH_TWICE, _same_paths, ("path", "first_id", "last_id"),
+          "{path} is the path of several files, the first {first_id} and the last {last_id}: when one of "
+          "them is cleaned up, the others lose their file."),
+    Check(Code.SCHEDULED_IN_USE, _scheduled_in_use, ("scheduled_id", "kind", "id", "path"),
+          "{path} is scheduled for deletion (as file {scheduled_id}), but is {kind} {id} of {table}."),
+    Check(Code.SCHEDULED_REFUSED, _undeletable, ("scheduled_id", "path"),
+          "{path} is scheduled for deletion (as file {scheduled_id}), which every clean-up refuses: it "
+          "{problem}.", of_lake=True),
+    Check(Code.OUTSIDE_DATA_PATH, _outside, ("kind", "id", "table_id", "path"),
+          "{path}, {kind} {id} of {table}, lies outside the data path."),
+)  # fmt: skip

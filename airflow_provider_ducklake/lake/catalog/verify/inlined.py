@@ -1,18 +1,19 @@
-"""Check that inlined rows and deletes can be read and refer to something that exists."""
+"""Check that inlined rows and deletes can be read, refer to something that exists, and have statistics."""
 
 from __future__ import annotations
 
 import re
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import case, column, func, literal, or_, select, table, union_all
+from sqlalchemy import case, func, literal, or_, select, table, union_all
 
 from airflow_provider_ducklake.lake.catalog.database.connect import asked
 from airflow_provider_ducklake.lake.catalog.reports.numbers import inlined_row_counts
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import read_inlined
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     bare_table,
+    inlined_delete_name,
+    inlined_delete_table,
     inlined_table,
     names_of,
     why_not_inlined,
@@ -21,10 +22,13 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read import table_rows
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema
 from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
 from airflow_provider_ducklake.lake.catalog.verify.files import TRANSACTION_LOCAL
-from airflow_provider_ducklake.lake.catalog.verify.statistics import RowStats, narrow, uncovered
+from airflow_provider_ducklake.lake.catalog.verify.look import Check, Search
+from airflow_provider_ducklake.lake.catalog.verify.statistics import narrow, uncovered
 from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.reading.pruning import has_bounds
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
+from airflow_provider_ducklake.lake.spec.files import ColumnStats
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
@@ -32,90 +36,54 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import FromClause, Row, Select
+    from sqlalchemy import ColumnElement, Row, Select
 
     from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
-    from airflow_provider_ducklake.lake.catalog.verify.definitions import Columns
-    from airflow_provider_ducklake.lake.catalog.verify.look import Look
-    from airflow_provider_ducklake.lake.catalog.verify.statistics import Known
-    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
+    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, Look
     from airflow_provider_ducklake.lake.spec.files import TableColumnStats
 
 
 _DATA = re.compile(r"ducklake_inlined_data_(\d{1,19})_(\d{1,19})\Z")
-_DELETES = "ducklake_inlined_delete_"
 
 
-def check_inlined(look: Look, columns: Columns) -> Iterator[Finding]:
-    """Yield what is wrong with the catalog's dynamic tables."""
-    existing = look.catalog.dialect.table_names(look.connection, look.tables.metadata_schema)
-    registered = _registered(look)
-    there = [row for row in registered if row.table_name in existing]
-    yield from chain(
-        _missing(look, [row for row in registered if row.table_name not in existing]),
-        _unregistered(look, existing - {row.table_name for row in registered}),
-        _layouts(look, columns, there),
-        _rows(look, there),
-        _row_ids(look, there),
-        _deletes(look, existing),
-    )
+def _registered(look: Look) -> list[Row[Any]]:
+    return [row for row in look.registered if row.name in look.existing]
 
 
-def _registered(look: Look) -> Sequence[Row[Any]]:
-    registry = look.tables["inlined_data_tables"]
-    query = (
-        select(registry)
-        .where(look.chosen(registry.c.table_id))
-        .order_by(registry.c.table_id, registry.c.schema_version)
-    )
-    return look.connection.execute(query).all()
+def _unregistered(look: Look) -> Iterator[Row[Any]]:
+    counts: list[Any] = []
+    for name in sorted(look.existing - {row.name for row in look.registered}):
+        match = _DATA.match(name)
+        if match and _is_chosen(look, int(match[1])):
+            rows = table(name, schema=look.tables.metadata_schema)
+            counts.append(_numbers(int(match[1]), name, func.count()).select_from(rows))
+    return (row for row in asked(look.connection, counts) if row.number)
 
 
-def _dynamic(look: Look, name: str, *columns: str) -> FromClause:
-    return table(name, *(column(one) for one in columns), schema=look.tables.metadata_schema)
+def _is_chosen(look: Look, table_id: int) -> bool:
+    return table_id in look.names and (look.only is None or table_id in look.only)
 
 
-def _missing(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
+def _numbers(table_id: int, name: str, number: ColumnElement[int]) -> Select[int, str, int]:
+    return select(literal(table_id).label("table_id"), literal(name).label("name"), number.label("number"))
+
+
+def _other_columns(look: Look) -> Iterator[Fields]:
+    """Yield tables without the columns of their schema version, or the newest without the current ones."""
+    rows = _registered(look)
+    newest = {row.table_id: row.name for row in rows}
     for row in rows:
-        yield Finding(
-            FindingCode.INLINED_TABLE_MISSING,
-            f"{row.table_name} is registered for rows of {look.table(row.table_id)}, but does not exist.",
-            {"table_id": row.table_id, "name": row.table_name},
-        )
-
-
-def _unregistered(look: Look, names: set[str]) -> Iterator[Finding]:
-    found = [(name, int(match[1])) for name in sorted(names) if (match := _DATA.match(name))]
-    counts: list[Any] = [
-        select(
-            literal(name).label("name"), literal(table_id).label("table_id"), func.count().label("number")
-        ).select_from(_dynamic(look, name))
-        for name, table_id in found
-        if table_id in look.names and (look.only is None or table_id in look.only)
-    ]
-    for row in asked(look.connection, counts):
-        if row.number:
-            yield Finding(
-                FindingCode.INLINED_TABLE_UNREGISTERED,
-                f"{row.name} holds {row.number} rows of {look.table(row.table_id)}, but is not registered: "
-                "nobody reads them.",
-                {"table_id": row.table_id, "name": row.name},
-            )
-
-
-def _layouts(look: Look, columns: Columns, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
-    newest = {row.table_id: row.table_name for row in rows}
-    for row in rows:
-        found = look.catalog.dialect.column_names(
-            look.connection, row.table_name, look.tables.metadata_schema
-        )
-        made = _expected(look, row.table_id, row.schema_version)
-        if made is not None and not _same(found, made):
-            yield _differs(look, row, found, made, "of its schema version")
-            continue
-        now = _expected_now(look, columns, row)
-        if newest[row.table_id] == row.table_name and now is not None and not _same(found, now):
-            yield _differs(look, row, found, now, "that the table has now")
+        found = look.catalog.dialect.column_names(look.connection, row.name, look.tables.metadata_schema)
+        which, expected = "of its schema version", _expected(look, row.table_id, row.schema_version)
+        if newest[row.table_id] == row.name and (expected is None or _same(found, expected)):
+            which, expected = "that the table has now", _expected_now(look, row)
+        if expected is not None and not _same(found, expected):
+            yield {
+                **row._asdict(),
+                "found": ", ".join(found),
+                "which": which,
+                "expected": ", ".join(expected),
+            }
 
 
 def _same(left: Sequence[str], right: Sequence[str]) -> bool:
@@ -131,9 +99,9 @@ def _expected(look: Look, table_id: int, version: int) -> list[str] | None:
     return names_of(inlined_table(schema, table_id, version, look.tables)) if schema.columns else None
 
 
-def _expected_now(look: Look, columns: Columns, row: Row[Any]) -> list[str] | None:
+def _expected_now(look: Look, row: Row[Any]) -> list[str] | None:
     """Return the columns that an inlined table must have by now; None: the table's rows go to files."""
-    schema = columns.at(row.table_id, look.head.id)
+    schema = look.columns.at(row.table_id, look.head.id)
     if schema is None or not schema.columns:
         return None
     form = look.catalog.dialect.inlined_form
@@ -142,109 +110,71 @@ def _expected_now(look: Look, columns: Columns, row: Row[Any]) -> list[str] | No
     return names_of(inlined_table(schema, row.table_id, row.schema_version, look.tables))
 
 
-def _differs(look: Look, row: Row[Any], found: Sequence[str], expected: Sequence[str], which: str) -> Finding:
-    return Finding(
-        FindingCode.INLINED_COLUMNS_DIFFER,
-        f"{row.table_name} of {look.table(row.table_id)} has the columns {', '.join(found)}, not those "
-        f"{which}: {', '.join(expected)}. DuckDB's small inserts fail, unless data_inlining_row_limit is 0.",
-        {"table_id": row.table_id, "name": row.table_name},
-    )
-
-
-def _rows(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
+def _impossible_rows(look: Look) -> Iterator[Row[Any]]:
     queries: list[Any] = []
-    for row in rows:
-        inlined = bare_table(row.table_name, look.tables)
-        begin, end = inlined.c.begin_snapshot, inlined.c.end_snapshot
+    for row in _registered(look):
+        rows = bare_table(row.name, look.tables)
+        begin, end = rows.c.begin_snapshot, rows.c.end_snapshot
         wrong = or_(begin > look.head.id, end > look.head.id, end < begin)
         queries.append(
-            select(
-                literal(row.table_id).label("table_id"),
-                literal(row.table_name).label("name"),
-                func.sum(case((wrong, 1), else_=0)).label("number"),
-            ).select_from(inlined)
+            _numbers(row.table_id, row.name, func.sum(case((wrong, 1), else_=0))).select_from(rows)
         )
-    for row in asked(look.connection, queries):
-        if row.number:
-            yield Finding(
-                FindingCode.INLINED_ROWS_WRONG,
-                f"{row.name} has {row.number} rows of {look.table(row.table_id)} that begin or end at an "
-                "impossible snapshot.",
-                {"table_id": row.table_id, "name": row.name},
-            )
+    return (row for row in asked(look.connection, queries) if row.number)
 
 
-def _row_ids(look: Look, rows: Sequence[Row[Any]]) -> Iterator[Finding]:
-    by_table: dict[int, list[str]] = {}
-    for row in rows:
-        by_table.setdefault(row.table_id, []).append(row.table_name)
+def _row_ids_twice(look: Look) -> Iterator[Row[Any]]:
+    live: dict[int, list[Select[Any]]] = {}
+    for row in _registered(look):
+        inlined = bare_table(row.name, look.tables)
+        ids = select(inlined.c.row_id).where(inlined.c.end_snapshot.is_(None))
+        live.setdefault(row.table_id, []).append(ids)
     queries: list[Any] = []
-    for table_id, names in by_table.items():
-        live = union_all(*(_live_ids(look, name) for name in names)).subquery()
-        twice = select(live.c.row_id).group_by(live.c.row_id).having(func.count() > 1).subquery()
+    for table_id, parts in live.items():
+        rows = union_all(*parts).subquery()
+        twice = select(rows.c.row_id).group_by(rows.c.row_id).having(func.count() > 1).subquery()
         queries.append(
             select(literal(table_id).label("table_id"), func.count().label("number")).select_from(twice)
         )
-    for row in asked(look.connection, queries):
-        if row.number:
-            yield Finding(
-                FindingCode.INLINED_ROWS_WRONG,
-                f"{look.table(row.table_id)} has {row.number} row ids twice among its inlined rows.",
-                {"table_id": row.table_id},
-            )
+    return (row for row in asked(look.connection, queries) if row.number)
 
 
-def _live_ids(look: Look, name: str) -> Select[Any]:
-    inlined = bare_table(name, look.tables)
-    return select(inlined.c.row_id).where(inlined.c.end_snapshot.is_(None))
-
-
-def _deletes(look: Look, existing: set[str]) -> Iterator[Finding]:
+def _deletes_outside(look: Look) -> Iterator[Row[Any]]:
     file = look.tables["data_file"]
     queries: list[Any] = []
     for table_id in sorted(look.names):
-        name = f"{_DELETES}{table_id}"
-        if name in existing and (look.only is None or table_id in look.only):
-            marks = _dynamic(look, name, "file_id", "row_id")
-            outside = or_(marks.c.row_id < 0, marks.c.row_id >= file.c.record_count)
+        if inlined_delete_name(table_id) in look.existing and _is_chosen(look, table_id):
+            deletes = inlined_delete_table(table_id, look.tables.metadata_schema)
+            id_, row_id = deletes.c.file_id, deletes.c.row_id
             queries.append(
                 select(
                     literal(table_id).label("table_id"),
-                    marks.c.file_id,
+                    id_.label("data_file_id"),
                     func.count().label("number"),
                 )
-                .select_from(marks.join(file, file.c.data_file_id == marks.c.file_id))
-                .where(outside)
-                .group_by(marks.c.file_id)
+                .join(file, file.c.data_file_id == id_)
+                .where(or_(row_id < 0, row_id >= file.c.record_count))
+                .group_by(id_)
             )
-    for row in asked(look.connection, queries):
-        yield Finding(
-            FindingCode.INLINED_DELETE_OUTSIDE,
-            f"{row.number} inlined deletes of data file {row.file_id} of {look.table(row.table_id)} name "
-            "rows that it does not have.",
-            {"table_id": row.table_id, "data_file_id": row.file_id},
-        )
+    return asked(look.connection, queries)
 
 
-# Check that a table's statistics also cover its inlined rows.
+# A table's statistics also cover its inlined rows.
 
 
-def check_inlined_statistics(look: Look, known: Known) -> Iterator[Finding]:
-    """Yield the columns and counters that leave live rows in the catalog out."""
+def _beside_statistics(look: Look) -> Iterator[Finding]:
+    """Yield the columns and counters that leave live inlined rows out."""
     rows = table_rows(look.connection, look.tables, look.head.id)
-    asked = {row.id for row in rows if look.only is None or row.id in look.only}
-    counts = inlined_row_counts(look.connection, look.catalog, asked, look.head.id)
+    chosen = {row.id for row in rows if look.only is None or row.id in look.only}
+    counts = inlined_row_counts(look.connection, look.catalog, chosen, look.head.id)
     stats = look.tables["table_stats"]
-    next_ids = {
-        row.table_id: row.next_row_id
-        for row in look.connection.execute(select(stats.c.table_id, stats.c.next_row_id))
-    }
+    query = select(stats.c.table_id, stats.c.next_row_id)
+    next_ids = {row.table_id: row.next_row_id for row in look.connection.execute(query)}
     for row in rows:
         if counts.get(row.id):
-            yield from _of_table(look, known, row, next_ids.get(row.id))
+            yield from _of_table(look, row, next_ids.get(row.id))
 
 
-def _of_table(look: Look, known: Known, row: TableRow, next_row_id: int | None) -> Iterator[Finding]:
+def _of_table(look: Look, row: TableRow, next_row_id: int | None) -> Iterator[Finding]:
     from airflow_provider_ducklake.lake.storage.rows.inlined_values import (  # noqa: PLC0415 - heavy
         inlined_in_schema,
         inlined_stats,
@@ -258,15 +188,28 @@ def _of_table(look: Look, known: Known, row: TableRow, next_row_id: int | None) 
     except (CatalogError, UnsupportedFeatureError):
         return  # rows that cannot be read are a finding of their own, or of another release
     if next_row_id is None:
-        yield _without_statistics(row)
+        yield Finding(
+            Code.TABLE_STATS_MISSING,
+            f"{row.qualified} has rows in the catalog but no row in ducklake_table_stats: the next rows get "
+            "their ids again.",
+            {"table_id": row.id},
+        )
         return
-    yield from _row_counter(row, parts, next_row_id)
+    last = max((one for part in parts for one in part.row_ids if one < TRANSACTION_LOCAL), default=None)
+    if last is not None and last >= next_row_id:
+        yield Finding(
+            Code.ROW_COUNTER_BEHIND,
+            f"{row.qualified} has rows in the catalog up to id {last}, but would give the next row "
+            f"{next_row_id}.",
+            {"table_id": row.id, "least": last + 1},
+        )
     for column_id, found in stats.items():
-        told, types = known.of_table(row.id, column_id), known.types(row.id, column_id)
+        known = look.statistics.of_live(row.id, column_id)
+        types = look.statistics.types(row.id, column_id)
         # the reference's texts of inlined blobs are in no order
         is_ordered = all(one.facts.kind is not Kind.BLOB for one in types)
-        if found is not None and told is not None and is_ordered:
-            problem = uncovered(_row_stats(found), told, types)
+        if found is not None and known is not None and is_ordered:
+            problem = uncovered(_row_stats(found), known, types)
             if problem is not None:
                 yield narrow(look, row.id, column_id, f"its inlined data {problem}")
 
@@ -277,9 +220,10 @@ def _with_bounds(schema: TableSchema) -> TableSchema:
     )
 
 
-def _row_stats(stats: TableColumnStats) -> RowStats:
+def _row_stats(stats: TableColumnStats) -> ColumnStats:
     has_values = stats.min_value is not None or bool(stats.contains_nan)
-    return RowStats(
+    return ColumnStats(
+        stats.column_id,
         value_count=int(has_values),
         null_count=int(stats.contains_null),
         contains_nan=stats.contains_nan,
@@ -288,21 +232,21 @@ def _row_stats(stats: TableColumnStats) -> RowStats:
     )
 
 
-def _without_statistics(row: TableRow) -> Finding:
-    return Finding(
-        FindingCode.TABLE_STATS_MISSING,
-        f"{row.qualified} has rows in the catalog but no row in ducklake_table_stats: the next rows get "
-        "their ids again.",
-        {"table_id": row.id},
-    )
-
-
-def _row_counter(row: TableRow, parts: tuple[InlinedRows, ...], next_row_id: int) -> Iterator[Finding]:
-    ids = [one for part in parts for one in part.row_ids if one < TRANSACTION_LOCAL]
-    if ids and max(ids) >= next_row_id:
-        yield Finding(
-            FindingCode.ROW_COUNTER_BEHIND,
-            f"{row.qualified} has rows in the catalog up to id {max(ids)}, but would give the next row "
-            f"{next_row_id}.",
-            {"table_id": row.id, "least": max(ids) + 1},
-        )
+CHECKS = (
+    Check(Code.INLINED_TABLE_MISSING,
+          lambda look: (row for row in look.registered if row.name not in look.existing),
+          ("table_id", "name"),
+          "{name} is registered for rows of {table}, but does not exist."),
+    Check(Code.INLINED_TABLE_UNREGISTERED, _unregistered, ("table_id", "name"),
+          "{name} holds {number} rows of {table}, but is not registered: nobody reads them."),
+    Check(Code.INLINED_COLUMNS_DIFFER, _other_columns, ("table_id", "name"),
+          "{name} of {table} has the columns {found}, not those {which}: {expected}. DuckDB's small inserts "
+          "fail, unless data_inlining_row_limit is 0."),
+    Check(Code.INLINED_ROWS_WRONG, _impossible_rows, ("table_id", "name"),
+          "{name} has {number} rows of {table} that begin or end at an impossible snapshot."),
+    Check(Code.INLINED_ROWS_WRONG, _row_ids_twice, ("table_id",),
+          "{table} has {number} row ids twice among its inlined rows."),
+    Check(Code.INLINED_DELETE_OUTSIDE, _deletes_outside, ("table_id", "data_file_id"),
+          "{number} inlined deletes of data file {data_file_id} of {table} name rows that it does not have."),
+    Search(_beside_statistics, (Code.TABLE_STATS_MISSING, Code.ROW_COUNTER_BEHIND, Code.TABLE_STATS_NARROW)),
+)  # fmt: skip

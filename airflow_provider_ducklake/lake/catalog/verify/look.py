@@ -1,38 +1,52 @@
-"""The scope of a verification: one state of a catalog, all of its tables or some."""
+"""What a check is, and what all checks look at: one state of a catalog, all of its tables or some."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, select, true
+from sqlalchemy import ColumnElement, Connection, Row, Select, select, true
 
 from airflow_provider_ducklake.lake.catalog.database.connect import streamed
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read import all_schema_parents
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, schema_circles
+from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import schema_of
+from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import with_what_lies_in_them
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidTypeError
+from airflow_provider_ducklake.lake.planning.reading.pruning import TextBounds, has_bounds
+from airflow_provider_ducklake.lake.planning.upkeep.findings import NOTES, Finding
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
+from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, Options
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, TableId
 from airflow_provider_ducklake.lake.spec.tags import FROZEN
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import catalog_name, parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
-    from sqlalchemy import Column, FromClause, Join, Row, Select
+    from sqlalchemy import Column
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+    from airflow_provider_ducklake.lake.spec.schema import TableSchema
     from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
 
 
+MOST_OF_A_KIND = 1000  # findings per check: if there are more, they have one cause
 _LATER = 2**62  # than any snapshot
-MOST_OF_A_KIND = 1000  # findings of one question: who has more of a kind has one cause for all of them
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Look:
     """An open connection, the newest snapshot, and the ids of the tables to look at (None: all).
 
-    ``names`` are the names of all tables that the lake knows, by id.
+    ``names`` are the names of all tables of the lake, by id. What several checks need is read once, when the
+    first of them asks; this must not be while it streams rows, which no other statement may interrupt.
     """
 
     connection: Connection
@@ -60,30 +74,44 @@ class Look:
         """Whether the whole lake is looked at, not some tables."""
         return self.only is None
 
+    @cached_property
+    def columns(self) -> Columns:
+        """The columns that the tables have had."""
+        return Columns(self)
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """The statistics of the tables' columns."""
+        return Statistics(self)
+
+    @cached_property
+    def existing(self) -> set[str]:
+        """The names of the tables in the catalog's database, those of inlined rows and deletes among them."""
+        return self.catalog.dialect.table_names(self.connection, self.tables.metadata_schema)
+
+    @cached_property
+    def registered(self) -> Sequence[Row[Any]]:
+        """The tables for inlined rows that are registered, as table_id, schema_version and name."""
+        registry = self.tables["inlined_data_tables"]
+        which = registry.c.table_id, registry.c.schema_version
+        query: Select[Any] = select(*which, registry.c.table_name.label("name"))
+        return self.connection.execute(query.where(self.chosen(which[0])).order_by(*which)).all()
+
     def chosen(self, table_id: ColumnElement[int]) -> ColumnElement[bool]:
         """Return the condition that a row belongs to a table that is looked at."""
         return true() if self.only is None else table_id.in_(self.only)
 
     def few(self, query: Select[Any]) -> Sequence[Row[Any]]:
-        """Return the rows of a question that only asks for what is wrong, and not all if they are many."""
+        """Return the rows of a query that only asks for what is wrong, and not all if they are many."""
         return self.connection.execute(query.limit(MOST_OF_A_KIND)).all()
 
     def all(self, query: Select[Any]) -> Iterator[Row[Any]]:
-        """Yield the rows of a question one after the other, without holding them all."""
+        """Yield the rows of a query one after the other, without holding them all."""
         yield from streamed(self.connection, query)
 
     def table(self, table_id: int | None) -> str:
         """Return how a table is called in a sentence."""
         return self.names.get(table_id if table_id is not None else -1, f"table {table_id}")
-
-
-def lacking(table: FromClause, key: Column[Any], on: ColumnElement[bool]) -> tuple[Join, ColumnElement[bool]]:
-    """Return a join, and the condition for its rows of ``table`` that have none of the key's table.
-
-    One pass over each, whatever the database: for ``NOT EXISTS`` SQLite reads the other for every row, for a
-    ``NOT IN`` of many rows PostgreSQL does.
-    """
-    return table.outerjoin(key.table, on), key.is_(None)
 
 
 def look_at(connection: Connection, catalog: Catalog, only: Collection[int] | None) -> Look:
@@ -106,17 +134,187 @@ def _names(connection: Connection, tables: CatalogTables) -> dict[int, str]:
     }
 
 
-# Check that no schema lies in itself: such a one has no full name, and neither has what lies in it.
+# Checks are values, in tables: ``CHECKS`` of each module, which ``verification`` runs in order.
 
 
-def check_schema_circles(connection: Connection, tables: CatalogTables) -> Iterator[Finding]:
-    """Yield each circle of schemas that lie in each other."""
-    rows = all_schema_parents(connection, tables)
-    names = {schema_id: name for schema_id, _, name in rows}
-    for circle in schema_circles({schema_id: parent for schema_id, parent, _ in rows}):
-        listed = ", ".join(f"{names[one]!r} (id {one})" for one in circle)
-        yield Finding(
-            FindingCode.SCHEMA_CIRCLE,
-            f"The schemas {listed} lie in each other: parent_schema_id leads round in a circle.",
-            {"schema_id": min(circle)},
-        )
+Fields: TypeAlias = Mapping[str, Any]
+Found: TypeAlias = Select[Any] | Iterable[Row[Any]] | Iterable[Fields]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Look for one thing that may be wrong: each row of ``query`` is a finding.
+
+    The query is a select, of which few rows are asked for, or the rows if Python has a say in it. A finding
+    gets the row's columns ``objects``, and the ``sentence`` formatted with all columns and the name of their
+    ``{table}``. Rows ``of_lake`` belong to no table.
+    """
+
+    code: Code
+    query: Callable[[Look], Found]
+    objects: tuple[str, ...]
+    sentence: str
+    of_lake: bool = False
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """The codes of its findings."""
+        return (self.code,)
+
+    def find(self, look: Look) -> Iterator[Finding]:
+        """Yield what is wrong."""
+        rows = self.query(look)
+        for row in look.few(rows) if isinstance(rows, Select) else rows:
+            fields = row._asdict() if isinstance(row, Row) else row
+            sentence = self.sentence.format(**fields, table=look.table(fields.get("table_id")))
+            yield Finding(self.code, sentence, {name: fields[name] for name in self.objects})
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Look for several things in the same rows, which a ``Check`` for each would ask for again."""
+
+    find: Callable[[Look], Iterator[Finding]]
+    codes: tuple[Code, ...]
+    of_lake: bool = False
+
+
+def run(checks: Iterable[Check | Search], look: Look, *, with_notes: bool) -> Iterator[Finding]:
+    """Yield what the checks find, one after the other; those of the lake only if all of it is looked at."""
+    for check in checks:
+        if (look.is_whole or not check.of_lake) and (with_notes or NOTES.isdisjoint(check.codes)):
+            yield from check.find(look)
+
+
+def lacking(key: Column[Any], on: ColumnElement[bool], *columns: ColumnElement[Any]) -> Select[Any]:
+    """Select the rows of the columns' table that have none of the key's table.
+
+    One pass over each, whatever the database: for ``NOT EXISTS`` SQLite reads the other for every row, for a
+    ``NOT IN`` of many rows PostgreSQL does.
+    """
+    return select(*columns).outerjoin(key.table, on).where(key.is_(None))
+
+
+# The columns that tables have had at each snapshot, and their statistics, read at once.
+
+
+CHILDREN = {"list": (1, 1), "map": (2, 2), "struct": (1, 10_000)}  # least and most
+_OTHER_SPELLINGS = frozenset({"timestamp_us"})  # that the reference reads and never writes
+
+
+def is_known_type(text: str) -> bool:
+    """Whether a catalog text is a type, or the word for a nested one."""
+    if text in CHILDREN or text in _OTHER_SPELLINGS:
+        return True
+    with suppress(InvalidTypeError):
+        return catalog_name(parse_type(text)) == text
+    return False
+
+
+class Columns:
+    """Every row of ``ducklake_column`` of the tables looked at."""
+
+    def __init__(self, look: Look) -> None:
+        self._rows: dict[int, list[Row[Any]]] = {}
+        self._layouts: dict[tuple[int, int], TableSchema | None] = {}
+        self._turns: dict[int, list[int]] = {}
+        column = look.tables["column"]
+        query = select(column).where(look.chosen(column.c.table_id))
+        for row in look.all(query.order_by(column.c.column_order, column.c.column_id)):
+            self._rows.setdefault(row.table_id, []).append(row)
+
+    def types(self, table_id: int) -> dict[ColumnId, tuple[DuckLakeType, ...]]:
+        """Return the types that each column without fields has had, those we know, the newest last."""
+        found: dict[ColumnId, dict[DuckLakeType, None]] = {}
+        for row in sorted(self._rows.get(table_id, ()), key=lambda one: one.begin_snapshot):
+            if row.column_type not in CHILDREN and is_known_type(row.column_type):
+                found.setdefault(ColumnId(row.column_id), {})[parse_type(row.column_type)] = None
+        return {column_id: tuple(types) for column_id, types in found.items()}
+
+    def at(self, table_id: int, snapshot: int) -> TableSchema | None:
+        """Return the columns that a table had at a snapshot; None where they make no schema."""
+        rows = self._rows.get(table_id, ())
+        if table_id not in self._turns:
+            ends = {row.end_snapshot for row in rows if row.end_snapshot is not None}
+            self._turns[table_id] = sorted({row.begin_snapshot for row in rows} | ends)
+        place = bisect_right(self._turns[table_id], snapshot)
+        if (table_id, place) not in self._layouts:
+            self._layouts[table_id, place] = _schema(rows, snapshot)
+        return self._layouts[table_id, place]
+
+
+def _schema(rows: Sequence[Row[Any]], at: int) -> TableSchema | None:
+    visible = [
+        row
+        for row in rows
+        if row.begin_snapshot <= at and (row.end_snapshot is None or at < row.end_snapshot)
+    ]
+    try:
+        return schema_of(visible)
+    except (DuckLakeError, IndexError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class TableBounds:
+    """What ``ducklake_table_column_stats`` says of a column.
+
+    ``is_skipped``: it has no bounds because an option of the table says so.
+    """
+
+    bounds: TextBounds
+    contains_null: bool | None
+    contains_nan: bool | None
+    is_skipped: bool = False
+
+
+class Statistics:
+    """The statistics of the tables' columns, and the types that these have had."""
+
+    def __init__(self, look: Look) -> None:
+        stats = look.tables["table_column_stats"]
+        skipped = _skipped(look)
+        self._columns, self._head = look.columns, look.head.id
+        self._live: dict[int, Mapping[ColumnId, DuckLakeType]] = {}
+        self._types: dict[int, dict[ColumnId, tuple[DuckLakeType, ...]]] = {}
+        self.of_columns = {
+            (row.table_id, row.column_id): TableBounds(
+                TextBounds(row.min_value, row.max_value),
+                row.contains_null,
+                row.contains_nan,
+                (row.table_id, row.column_id) in skipped and row.min_value is None and row.max_value is None,
+            )
+            for row in look.connection.execute(select(stats).where(look.chosen(stats.c.table_id)))
+        }
+
+    def types(self, table_id: int, column_id: int) -> tuple[DuckLakeType, ...]:
+        """Return the types that a column has had, none where it is no column of the table with bounds."""
+        if table_id not in self._types:
+            types = self._columns.types(table_id)
+            self._types[table_id] = {
+                column: tuple(one for one in had if has_bounds(one)) for column, had in types.items()
+            }
+        return self._types[table_id].get(ColumnId(column_id), ())
+
+    def of_live(self, table_id: int, column_id: int) -> TableBounds | None:
+        """Return what is said of a column that the table has now, as far as it can be relied on."""
+        if table_id not in self._live:
+            schema = self._columns.at(table_id, self._head)
+            self._live[table_id] = schema.leaf_types() if schema is not None else {}
+        type_ = self._live[table_id].get(ColumnId(column_id))
+        stats = self.of_columns.get((table_id, column_id)) if type_ is not None else None
+        if type_ is None or stats is None or type_.facts.counts_nulls:
+            return stats
+        return replace(stats, contains_null=None)
+
+
+def _skipped(look: Look) -> frozenset[tuple[int, int]]:
+    """Return the columns (table, column) that statistics leave out, with the fields below them."""
+    rows = (row for row in read.option_rows(look.connection, look.tables) if row.key == SKIP_STATS_COLUMNS)
+    named = {
+        TableId(row.scope_id): Options({row.key: row.value or ""}).skipped_columns
+        for row in rows
+        if row.scope == "table" and row.scope_id is not None
+    }
+    found = with_what_lies_in_them(look.connection, look.tables, named)
+    return frozenset((table_id, column) for table_id, columns in found.items() for column in columns)

@@ -78,7 +78,8 @@ def repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> R
     """Mend those of the findings that can be; see ``Lake.repair``."""
     if dry_run:
         with catalog.dialect.reading() as connection:
-            result = _planned(look_at(connection, catalog, None), findings).result(dry_run=True)
+            look = look_at(connection, catalog, None)
+            _, result = _planned(look, findings, dry_run=True)
     else:
         result, _ = with_retries(catalog.dialect, DEFAULT_RETRY, lambda: _repair(catalog, findings))
     log.info(
@@ -91,48 +92,39 @@ def repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> R
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """What mends each finding, and the snapshot that says so to clients, None where they need not notice."""
-
-    mendings: Sequence[tuple[Finding, Mending | None]]
-    snapshot_id: int | None
-
-    @property
-    def done(self) -> list[Mending]:
-        return [mending for _, mending in self.mendings if mending is not None]
-
-    @property
-    def mended(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding, mending in self.mendings if mending is not None)
-
-    def result(self, *, dry_run: bool) -> RepairResult:
-        left = tuple(finding for finding, mending in self.mendings if mending is None)
-        return RepairResult(self.mended, left, self.snapshot_id, dry_run)
-
-
-def _planned(look: Look, findings: Sequence[Finding]) -> _Planned:
-    mendings = [(finding, _mending(look, finding)) for finding in findings]
-    is_seen = any(one.needs_snapshot for _, one in mendings if one is not None)
-    return _Planned(mendings, look.head.id + 1 if is_seen else None)
+def _planned(look: Look, findings: Sequence[Finding], *, dry_run: bool) -> tuple[list[Mending], RepairResult]:
+    """Plan what mends the findings, and the snapshot that says so to clients if they must notice."""
+    done: list[Mending] = []
+    mended: list[Finding] = []
+    left: list[Finding] = []
+    for finding in findings:
+        mend = MENDINGS.get(finding.code)
+        mending = None if mend is None else mend(look, finding.objects)
+        if mending is None:
+            left.append(finding)
+        else:
+            mended.append(finding)
+            done.append(mending)
+    snapshot_id = look.head.id + 1 if any(one.needs_snapshot for one in done) else None
+    return done, RepairResult(tuple(mended), tuple(left), snapshot_id, dry_run)
 
 
 def _repair(catalog: Catalog, findings: Sequence[Finding]) -> RepairResult:
     with catalog.dialect.writing() as connection:
         look = look_at(connection, catalog, None)
-        planned = _planned(look, findings)
-        for mending in planned.done:
+        done, result = _planned(look, findings, dry_run=False)
+        for mending in done:
             for statement in mending.statements:
                 connection.execute(statement)
-        if planned.snapshot_id is not None:
-            _add_snapshot(look, planned)
-        drops = [name for mending in planned.done for name in mending.drops]
+        if result.snapshot_id is not None:
+            _add_snapshot(look, done, result)
+        drops = [name for mending in done for name in mending.drops]
         if catalog.dialect.transactional_ddl:
             _drop(look, drops)
         connection.commit()
         if not catalog.dialect.transactional_ddl:
             _drop(look, drops)
-    return planned.result(dry_run=False)
+    return result
 
 
 def _drop(look: Look, names: Sequence[str]) -> None:
@@ -141,31 +133,28 @@ def _drop(look: Look, names: Sequence[str]) -> None:
         look.connection.execute(DropTable(dynamic, if_exists=True))
 
 
-def _add_snapshot(look: Look, planned: _Planned) -> None:
+def _add_snapshot(look: Look, done: Sequence[Mending], result: RepairResult) -> None:
     """Make the snapshot by which clients notice; it says nothing of changes, as there are none of rows."""
-    head, least = look.head, {name: count for one in planned.done for name, count in one.least}
+    head, least = look.head, {name: count for one in done for name, count in one.least}
     look.connection.execute(
         insert(look.tables["snapshot"]).values(
-            snapshot_id=planned.snapshot_id,
+            snapshot_id=result.snapshot_id,
             snapshot_time=look.catalog.dialect.server_time(look.connection),
             schema_version=max(head.schema_version, least.get("schema_version", 0))
-            + any(one.changes_definitions for one in planned.done),
+            + any(one.changes_definitions for one in done),
             next_catalog_id=max(head.next_catalog_id, least.get("next_catalog_id", 0)),
             next_file_id=max(head.next_file_id + 1, least.get("next_file_id", 0)),
         )
     )
-    codes = ", ".join(sorted({finding.code.value for finding in planned.mended}))
+    codes = ", ".join(sorted({finding.code.value for finding in result.mended}))
     look.connection.execute(
         insert(look.tables["snapshot_changes"]).values(
-            snapshot_id=planned.snapshot_id, commit_message=f"Repaired: {codes}"
+            snapshot_id=result.snapshot_id, commit_message=f"Repaired: {codes}"
         )
     )
 
 
-def _mending(look: Look, finding: Finding) -> Mending | None:
-    """Return what mends a finding; None where nothing does without losing something."""
-    mend = MENDINGS.get(finding.code)
-    return None if mend is None else mend(look, finding.objects)
+# What mends each kind of finding; None where nothing does without losing something.
 
 
 def _changes_missing(look: Look, objects: Mapping[str, Any]) -> Mending:
@@ -181,11 +170,8 @@ def _counter(_look: Look, objects: Mapping[str, Any]) -> Mending:
 
 def _schema_version(look: Look, objects: Mapping[str, Any]) -> Mending:
     """Say of each snapshot that changed the table's columns or partitioning which schema version it made."""
-    versions, snapshot, table_id = (
-        look.tables["schema_versions"],
-        look.tables["snapshot"],
-        objects["table_id"],
-    )
+    versions, snapshot = look.tables["schema_versions"], look.tables["snapshot"]
+    table_id = objects["table_id"]
     changed = union(
         *(
             select(one.c[moment].label("begin_snapshot")).where(
@@ -196,9 +182,8 @@ def _schema_version(look: Look, objects: Mapping[str, Any]) -> Mending:
             for moment in ("begin_snapshot", "end_snapshot")
         )
     ).subquery()
-    then = select(func.min(snapshot.c.schema_version)).where(
-        snapshot.c.snapshot_id >= changed.c.begin_snapshot
-    )
+    is_later = snapshot.c.snapshot_id >= changed.c.begin_snapshot
+    then = select(func.min(snapshot.c.schema_version)).where(is_later)
     is_there = exists().where(versions.c.table_id == table_id)
     rows = select(changed.c.begin_snapshot, then.scalar_subquery(), literal(table_id)).where(~is_there)
     names = ["begin_snapshot", "schema_version", "table_id"]
@@ -234,21 +219,17 @@ def _table_ended(look: Look, objects: Mapping[str, Any]) -> Mending:
 
 def _rows_of_nothing(look: Look, objects: Mapping[str, Any]) -> Mending:
     rows = look.tables[objects["rows_of"]]
-    id_, owner = (
-        ("snapshot_id", "snapshot")
-        if objects["rows_of"] == "snapshot_changes"
-        else ("data_file_id", "data_file")
-    )
+    owner = "snapshot" if objects["rows_of"] == "snapshot_changes" else "data_file"
+    id_ = f"{owner}_id"
     has_owner = exists().where(look.tables[owner].c[id_] == objects[id_])
     return Mending((delete(rows).where(rows.c[id_] == objects[id_], ~has_owner),))
 
 
 def _row_counter(look: Look, objects: Mapping[str, Any]) -> Mending:
     stats = look.tables["table_stats"]
-    behind = update(stats).where(
-        stats.c.table_id == objects["table_id"], stats.c.next_row_id < objects["least"]
-    )
-    return Mending((behind.values(next_row_id=objects["least"]),), changes_statistics=True)
+    least = objects["least"]
+    behind = update(stats).where(stats.c.table_id == objects["table_id"], stats.c.next_row_id < least)
+    return Mending((behind.values(next_row_id=least),), changes_statistics=True)
 
 
 def _scheduled(look: Look, objects: Mapping[str, Any]) -> Mending:

@@ -17,7 +17,8 @@ from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
 from airflow_provider_ducklake.lake.catalog.verify.files import TRANSACTION_LOCAL, full_paths, table_roots
 from airflow_provider_ducklake.lake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, TableId
 
@@ -144,7 +145,7 @@ def _overlaps(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Finding
         other = next((one for one in before if _share_a_live_row(one, file, locate)), None)
         if other is not None:
             yield Finding(
-                FindingCode.ROW_IDS_OVERLAP,
+                Code.ROW_IDS_OVERLAP,
                 f"Data files {other.id} and {file.id} of {file.table} both have rows from {file.start} to "
                 f"{min(file.end, other.end) - 1}.",
                 {"table_id": file.table_id, "first_id": other.id, "last_id": file.id},
@@ -179,15 +180,9 @@ def _deleted(file: NumberedFile, first: int, end: int, locate: Locate) -> set[in
 
 log = logger(__name__)
 
-_OF_COLUMNS = frozenset(
-    {
-        FindingCode.NO_COLUMNS,
-        FindingCode.TYPE_UNKNOWN,
-        FindingCode.PARENT_MISSING,
-        FindingCode.CHILDREN_WRONG,
-        FindingCode.DEFAULT_UNREADABLE,
-    }
-)
+_OF_COLUMNS = (
+    Code.NO_COLUMNS, Code.TYPE_UNKNOWN, Code.PARENT_MISSING, Code.CHILDREN_WRONG, Code.DEFAULT_UNREADABLE
+)  # fmt: skip
 
 
 def check_live_row_ids(
@@ -231,7 +226,7 @@ def _live(connection: Connection, catalog: Catalog, row: TableRow) -> tuple[Scan
 def _finding(row: TableRow, shared: SharedRowIds) -> Finding:
     where = [f"data file {one}" for one in shared.file_ids] + ["the catalog"] * shared.in_catalog
     return Finding(
-        FindingCode.ROW_ID_TWICE,
+        Code.ROW_ID_TWICE,
         f"{shared.count} row ids of {row.qualified}, the first of them {shared.row_id}, belong to several "
         f"live rows, in {', '.join(where)}.",
         {"table_id": row.id, "row_id": shared.row_id, "count": shared.count},
