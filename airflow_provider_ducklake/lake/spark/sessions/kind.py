@@ -76,9 +76,6 @@ class Kind(Protocol):
     def has_file_system(self, scheme: str) -> bool:
         """Whether Spark's JVM has a file system for a scheme, as far as can be told before a job."""
 
-    def has_class(self, name: str) -> bool:
-        """Whether Spark's JVM is known to have a class."""
-
     def hadoop_version(self) -> str:
         """Return the version of Spark's Hadoop."""
 

@@ -251,7 +251,7 @@ def _is_checked(column: Column) -> bool:
     """Whether values of the carrier may be none of the column's type; strings are checked for JSON later."""
     return any(
         isinstance(leaf.type, ScalarType)
-        and not SPARK_SCALARS[leaf.type.name].native
+        and not SPARK_SCALARS[leaf.type.name].is_exact
         and leaf.type.facts.kind is not Kind.JSON
         for leaf in column.leaves()
     )
