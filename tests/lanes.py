@@ -45,7 +45,6 @@ LANES = {
     "fast": Lane("pure rules: no process, no socket, no database"),
     "daily": Lane("each verb against DuckDB, each operator in a task of Airflow, a dozen spark-submits"),
     "submits": Lane("real spark-submits beyond that dozen", ("operators", "hooks", "spark")),
-    "native": Lane("Spark's own Parquet writer", ("spark/writing", "spark/jobs")),
     "databases": Lane("every kind of catalog, large ones, and roles", ("catalog",)),
     "cluster": Lane(
         "standalone, YARN, Kubernetes: long jobs, lost executors", ("hooks", "writes", "spark/job")
@@ -121,7 +120,6 @@ GROUPS = {
     # two Sparks must not download one jar at once
     "s3": (
         "airflow/test_s3.py",
-        "airflow/test_s3_native.py",
         "airflow/test_s3_odd.py",
         "airflow/test_spark_connect_s3.py",
     ),

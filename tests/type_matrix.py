@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-COLUMNS = ("append_arrow", "native", "arrow")  # our writers: the library's, and Spark's two engines
+COLUMNS = ("append_arrow", "job")  # our writers: the library's, and a Spark job's
 _OUTCOMES = {"passed": "ok", "xfailed": "gap", "failed": "FAILED", "error": "FAILED"}
 
 

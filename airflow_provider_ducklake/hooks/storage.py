@@ -195,10 +195,7 @@ def opened_by_jvm(request: JobRequest) -> dict[str, str]:
 
     No job reads tables without files, and the paths of a user's function or stream are unknown.
     """
-    found = dict(_read(request.source))
-    if request.engine == "native":
-        found["engine='native'"] = request.directory
-    return found
+    return dict(_read(request.source))
 
 
 def _read(source: Source | None) -> Iterator[tuple[str, str]]:

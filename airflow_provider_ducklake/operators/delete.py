@@ -31,7 +31,6 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
     :param where: a Spark SQL condition on the table's columns, which may also be written as
         ``target.column``; with ``&&`` a filter, see ``docs/types.md``. (templated, also from a ``.sql`` file)
-    :param engine: the engine that writes new data files; see ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "read_snapshot_id": 42, "rows_deleted": 3,
         "rows_updated": 0, "rows_added": 0, "files_added": 0, "bytes_added": 0, "delete_files_added": 1,
@@ -47,7 +46,6 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
         *,
         table: str | tuple[str, str],
         where: str,
-        engine: str = "auto",
         on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
@@ -58,14 +56,13 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
         self.table = table
         declare(self, table)
         self.where = where
-        self.engine = engine
         self.on_clear = on_clear
 
     def verb(self, identity: CommitIdentity) -> Delete:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
         from airflow_provider_ducklake.lake.writes.row_changes import Delete  # noqa: PLC0415 - heavy
 
-        return Delete(self.table, self.where, self.engine)
+        return Delete(self.table, self.where)
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""

@@ -58,8 +58,6 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         are also widened if the rows' types do not fit. (templated)
     :param zorder_by: up to eight columns; rows that are close to each other in all of them go into the same
         files, instead of sorting by the table's sort keys; the job reads the source three times. (templated)
-    :param engine: ``auto``, which is ``arrow``; or ``native`` (Spark's own Parquet writer), where only
-        Spark's JVM has access to the store.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :param stage_only: leave the commit to a ``DuckLakeCommitOperator``; see ``DuckLakeSparkOperator``.
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1,
@@ -98,7 +96,6 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         overwrite_where: str | None = None,
         schema_evolution: str = "strict",
         zorder_by: str | Sequence[str] = (),
-        engine: str = "auto",
         on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
@@ -116,7 +113,6 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         self.overwrite_where = overwrite_where
         self.schema_evolution = schema_evolution
         self.zorder_by = zorder_by
-        self.engine = engine
         self.on_clear = on_clear
         self.stage_only = stage_only
         self._rows().check()
@@ -143,9 +139,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         """Return the verb to run."""
         from airflow_provider_ducklake.lake.writes.insert import Insert  # noqa: PLC0415 - heavy
 
-        return Insert(
-            self.table, self._rows(), self._choice(), self.create_table, self.partition_by, self.engine
-        )
+        return Insert(self.table, self._rows(), self._choice(), self.create_table, self.partition_by)
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""

@@ -61,7 +61,6 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
     :param insert_all: short for ``when_not_matched=[{"insert": "*"}]``.
     :param target_alias: the name of the table in expressions.
     :param source_alias: the name of the source in expressions.
-    :param engine: the engine that writes new data files; see ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: as ``DuckLakeSparkDeleteOperator``.
     """
@@ -99,7 +98,6 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         insert_all: bool = False,
         target_alias: str = TARGET_ALIAS,
         source_alias: str = SOURCE_ALIAS,
-        engine: str = "auto",
         on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
@@ -121,7 +119,6 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         self.when_not_matched_by_source = when_not_matched_by_source
         self.target_alias = target_alias
         self.source_alias = source_alias
-        self.engine = engine
         self.on_clear = on_clear
         self._rows().check(source_table=source_table)
         check_has_clause(self.when_matched, self.when_not_matched, when_not_matched_by_source)
@@ -145,7 +142,6 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
             self.when_not_matched_by_source,
             self.target_alias,
             self.source_alias,
-            self.engine,
         )
 
     def flow(self) -> Flow:

@@ -53,7 +53,6 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         position. (templated)
     :param full_refresh: with ``incremental``: start again. The query sees all rows as inserts, and the tables
         that it writes as empty; its results replace their rows. (templated)
-    :param engine: as ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: ``{"table": "sales.daily", "snapshot_id": 43, "read_snapshot_id": 42, "rows_added": 3,
         "files_added": 1, "bytes_added": 700, "tables": {"sales.daily": {"rows_added": 3, …}}, "consumed":
@@ -89,7 +88,6 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         incremental: bool | str | Sequence[str] = False,
         consumer: str | None = None,
         full_refresh: bool | str = False,
-        engine: str = "auto",
         on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
@@ -117,7 +115,6 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         self.incremental = incremental
         self.consumer = consumer
         self.full_refresh = full_refresh
-        self.engine = engine
         self.on_clear = on_clear
 
     def verb(self, identity: CommitIdentity) -> Sql:
@@ -136,7 +133,6 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
             consumer=identity.consumer(self.consumer),
             starts_over=identity.starts_over,
             full_refresh=self.full_refresh,
-            engine=self.engine,
         )
 
     def flow(self) -> Flow:

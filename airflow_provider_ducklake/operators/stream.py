@@ -35,8 +35,6 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         rows. (templated)
     :param sources: what ``transform`` joins the stream with: ``{"name": path or {…}}``, as
         ``DuckLakeSparkInsertOperator`` takes them. (templated)
-    :param engine: ``auto``, which is ``arrow``; or ``native`` (Spark's own Parquet writer), where only
-        Spark's JVM has access to the store.
     :return: ``{"table": "sales.events", "snapshot_id": 43, "snapshot_ids": [42, 43], "batches": 2,
         "rows_added": 3, "files_added": 2, "bytes_added": 1400}``: what this try committed. ``snapshot_id`` is
         the last one, or None if there was nothing new.
@@ -58,7 +56,6 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         transform: str,
         checkpoint: str,
         sources: Mapping[str, str | Mapping[str, Any]] | None = None,
-        engine: str = "auto",
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         super().__init__(**kwargs)
@@ -68,7 +65,6 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         self.transform = transform
         self.checkpoint = checkpoint
         self.sources = sources
-        self.engine = engine
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
@@ -86,6 +82,6 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         from airflow_provider_ducklake.lake.writes.stream import Stream, stream  # noqa: PLC0415 - heavy
 
         rows = GivenRows(transform=self.transform, sources=self.sources)
-        verb = Stream(self.table, rows, self.checkpoint, identity.task, self.engine)
+        verb = Stream(self.table, rows, self.checkpoint, identity.task)
         info, attempt = self.commit_info(identity), self.attempt(identity)
         return stream(verb, lake, self.submitter(context), info, attempt)

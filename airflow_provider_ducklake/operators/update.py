@@ -33,7 +33,6 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
         paths of fields in structs. (templated)
     :param where: a condition in Spark SQL on the table's columns, or with ``&&`` a filter, see
         ``docs/types.md``; ``"true"``: all rows. (templated, also from a ``.sql`` file)
-    :param engine: the engine that writes new data files; see ``DuckLakeSparkInsertOperator``.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: as ``DuckLakeSparkDeleteOperator``.
     """
@@ -53,7 +52,6 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
         table: str | tuple[str, str],
         set: Mapping[str, str],  # noqa: A002 - SQL's own word
         where: str,
-        engine: str = "auto",
         on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
@@ -65,14 +63,13 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
         declare(self, table)
         self.set = set
         self.where = where
-        self.engine = engine
         self.on_clear = on_clear
 
     def verb(self, identity: CommitIdentity) -> Update:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
         from airflow_provider_ducklake.lake.writes.row_changes import Update  # noqa: PLC0415 - heavy
 
-        return Update(self.table, self.set, self.where, self.engine)
+        return Update(self.table, self.set, self.where)
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""

@@ -68,7 +68,6 @@ VALUES: dict[str, Any] = {
     "tables": ["main.x"],
     "fail_above": {"under_1_mib": 3},
     "on_clear": "skip",
-    "engine": "arrow",
     "mode": "overwrite",
     "schema_evolution": "add_columns",
     "schema": "s",

@@ -44,23 +44,22 @@ def plan_in(lake: str) -> WritePlan:
     return WritePlan("main.t", f"{lake}main/t/ducklake-1/", new_columns({"id": "int64"}))
 
 
-def request_of(lake: str, source: str = "/landing/in.csv", engine: str = "auto") -> JobRequest:
-    return JobRequest("1", DatasetSource(Dataset.of(source)), (plan_in(lake),), engine=engine)
+def request_of(lake: str, source: str = "/landing/in.csv") -> JobRequest:
+    return JobRequest("1", DatasetSource(Dataset.of(source)), (plan_in(lake),))
 
 
 @pytest.mark.parametrize(
-    ("source", "engine", "package"),
+    ("source", "package"),
     [
-        ("s3://landing/in.csv", "auto", AWS),
-        ("s3a://landing/in.csv", "auto", AWS),
-        ("/landing/in.csv", "native", AWS),
-        ("gs://landing/in.csv", "auto", "com.google.cloud.bigdataoss:gcs-connector:<its newest version>"),
-        ("abfss://c@a.dfs.core.windows.net/in.csv", "auto", "org.apache.hadoop:hadoop-azure:3.5.0"),
+        ("s3://landing/in.csv", AWS),
+        ("s3a://landing/in.csv", AWS),
+        ("gs://landing/in.csv", "com.google.cloud.bigdataoss:gcs-connector:<its newest version>"),
+        ("abfss://c@a.dfs.core.windows.net/in.csv", "org.apache.hadoop:hadoop-azure:3.5.0"),
     ],
 )
-def test_a_store_that_spark_certainly_cannot_open_is_refused(source, engine, package):
+def test_a_store_that_spark_certainly_cannot_open_is_refused(source, package):
     with pytest.raises(InvalidInputError, match=f'Add packages="{package}"') as refused:
-        check_store(request_of("s3://lake/files/", source, engine), settings(), NO_OPTIONS)
+        check_store(request_of("s3://lake/files/", source), settings(), NO_OPTIONS)
 
     assert ("spark_packages to auto" in str(refused.value)) is ("gcs" not in package)  # auto has no version
 

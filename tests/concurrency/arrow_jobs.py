@@ -140,7 +140,7 @@ def write(plan: WritePlan, rows: pa.Table, *, row_ids: bool = False) -> WriteRes
         ) as writer:
             writer.write(part)
         files += [replace(_without_row_ids(one), partition_values=values) for one in writer.files]
-    return WriteResult(schema, fields, tuple(files), rows.num_rows, "arrow", {})
+    return WriteResult(schema, fields, tuple(files), rows.num_rows, {})
 
 
 def _without_row_ids(file: DataFile) -> DataFile:

@@ -63,7 +63,7 @@ def append_to(lake: Lake, first: int, table: str = "t") -> tuple[Change, ...]:
     settings = ParquetSettings()
     with RollingWriter(target.schema, lambda: f"{target.root}{uuid.uuid4()}.parquet", settings) as writer:
         writer.write(pa.table({"i": pa.array(range(first, first + 3), pa.int64())}))
-    return append_to_existing(target, WriteResult(target.schema, (), tuple(writer.files), 3, "arrow", {}))
+    return append_to_existing(target, WriteResult(target.schema, (), tuple(writer.files), 3, {}))
 
 
 def commit(lake: Lake, keyed: KeyedCommit, first: int) -> CommittedSnapshot:

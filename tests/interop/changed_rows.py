@@ -73,7 +73,7 @@ def _written(lake: Lake, table: TableSnapshot, rows: pa.Table | None, schema: Ta
             writer.write(part)
         files += [replace(_without_row_id_stats(one), partition_values=values) for one in writer.files]
     count = 0 if rows is None else rows.num_rows
-    return WriteResult(table.schema, keys, tuple(files), count, "arrow", {})
+    return WriteResult(table.schema, keys, tuple(files), count, {})
 
 
 def _without_row_id_stats(file):

@@ -30,7 +30,7 @@ def stage(lake: Lake, table: str, rows: pa.Table, *, creates: bool = False) -> S
     with RollingWriter(schema, lambda: f"{directory}{uuid.uuid4().hex}.parquet", plan.settings) as writer:
         writer.write(rows)
     fields = parse_partition_by(plan.partition_by, schema, table)
-    result = WriteResult(schema, fields, tuple(writer.files), rows.num_rows, "arrow", {})
+    result = WriteResult(schema, fields, tuple(writer.files), rows.num_rows, {})
     request = JobRequest(job_id, DatasetSource(Dataset("parquet", "rows")), (plan,))
     job_io.write_results(request, [result])
     staged = StagedWrite(job_id, directory, "insert", target, result)

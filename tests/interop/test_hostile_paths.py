@@ -363,7 +363,7 @@ def job(lake: Lake) -> tuple[JobRequest, WritePlan]:
     written = write_delete_file(
         open_filesystem(path), table.files[0].path, pa.table({"pos": pa.array([1], pa.int64())})
     )
-    nothing = WriteResult(plan.target, (), (), 0, "arrow", {})
+    nothing = WriteResult(plan.target, (), (), 0, {})
     inserted = replace(nothing, data_files=tuple(writer.files), rows_written=1)
     job_io.write_request(request)
     job_io.write_row_changes(
@@ -568,7 +568,7 @@ def batch(lake: Lake, folder: Path) -> str:
         path = f"{directory}{number}/x.parquet"
         with RollingWriter(plan.target, lambda path=path: path, plan.settings) as writer:
             writer.write(rows_of(7 + number))
-        result = WriteResult(plan.target, (), tuple(writer.files), 1, "arrow", {})
+        result = WriteResult(plan.target, (), tuple(writer.files), 1, {})
         stream_io.write_batch(checkpoint, StagedBatch(query, number, JOB_ID, result))
     return checkpoint
 

@@ -25,7 +25,6 @@ class Request:
     bucket: str
     key: str
     query: dict[str, list[str]]
-    copied: str | None = None  # the object that is to be copied
 
     @property
     def operation(self) -> str:
@@ -125,7 +124,6 @@ class _Handler(BaseHTTPRequestHandler):
                 bucket,
                 key,
                 parse_qs(parts.query, keep_blank_values=True),
-                self.headers.get("x-amz-copy-source"),
             )
         )
         match fault:

@@ -55,7 +55,6 @@ def insert(
     choice: InsertChoice,
     *,
     table: str = "t",
-    engine: str = "auto",
     meanwhile: Callable[[], Any] = lambda: None,
 ) -> tuple[WriteResult, CommittedSnapshot | None]:
     """Insert the rows; ``meanwhile`` happens between the job and the commit."""
@@ -67,7 +66,6 @@ def insert(
         overwrite_where=choice.where,
         schema_evolution=choice.evolution.value,
         zorder_by=choice.zorder_by,
-        engine=engine,
     )
     return session.results.of_plans[-1], committed
 

@@ -161,9 +161,7 @@ def _written_request(folder: Path, failure: Failure) -> tuple[str, str]:
     schema = new_columns({"id": "int64"})
     directory = f"{root}ducklake-{job_id}/"
     plan = WritePlan("main.t", directory, schema)
-    request = JobRequest(
-        job_id, source_of(transform=f"provoked:{failure.transform}"), (plan,), engine="arrow"
-    )
+    request = JobRequest(job_id, source_of(transform=f"provoked:{failure.transform}"), (plan,))
     if not failure.request_is_there:
         return job_io.request_uri(directory), job_io.request_digest(request)
     return job_io.write_request(request), job_io.request_digest(request)

@@ -20,9 +20,9 @@ from airflow_provider_ducklake.lake.spark.job.request import JobRequest, Source
 SLIM_PACKAGES = ("pyspark", "pyarrow", "py4j")
 
 
-def make_request(plan: WritePlan, source: Source, engine: str = "auto") -> JobRequest:
+def make_request(plan: WritePlan, source: Source) -> JobRequest:
     job_id = plan.directory.rstrip("/").rsplit("ducklake-", 1)[1]
-    return JobRequest(job_id, source, (plan,), engine=engine)
+    return JobRequest(job_id, source, (plan,))
 
 
 def slim_python(folder: Path, packages: Sequence[str] = SLIM_PACKAGES) -> Path:

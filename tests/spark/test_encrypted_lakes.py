@@ -3,7 +3,6 @@
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.test_encrypted_lakes import COLUMNS, SELECT, check_sealed, keys, rows
 from tests.reference.duckdb_lake import open_lake
@@ -69,8 +68,3 @@ def test_what_the_reference_wrote_is_read_and_changed(session, sqlite_catalog, l
     session.delete("t", "id % 7 = 4")
     session.update("t", {"word": "upper(word)"}, "word = 'word 5'")
     assert "WORD 5" in {row["word"] for row in both(sqlite_catalog, lake, session)}
-
-
-def test_sparks_own_writer_is_refused(session, spark):
-    with pytest.raises(UnsupportedFeatureError, match="cannot encrypt files as DuckLake's clients read them"):
-        session.insert("t", spark.createDataFrame(rows(0, 1)), engine="native")

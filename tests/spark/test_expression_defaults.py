@@ -6,7 +6,6 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
-from tests.spark.engines import ENGINES
 
 TABLE = "CREATE TABLE t (id INT, name VARCHAR, made TIMESTAMPTZ DEFAULT now())"
 FED = "SELECT {} AS id, '{}' AS name, TIMESTAMP '2026-01-01 00:00:00Z' AS made"
@@ -21,15 +20,12 @@ def session(spark, sqlite_catalog):
         yield LakeSession(spark, lake)
 
 
-@ENGINES
-def test_every_verb_writes_rows_that_have_the_column(session, spark, sqlite_catalog, engine):
-    session.insert("t", spark.sql(FED.format(3, "three")).coalesce(1), engine=engine)
-    session.update("t", {"name": "upper(name)"}, "id <= 2", engine=engine)
-    session.delete("t", "id = 2", engine=engine)
-    session.merge(
-        "t", spark.sql(FED.format(4, "four")), ["id"], update_all=True, insert_all=True, engine=engine
-    )
-    session.sql("INSERT INTO t SELECT id + 10, name, made FROM t WHERE id = 3", engine=engine)
+def test_every_verb_writes_rows_that_have_the_column(session, spark, sqlite_catalog):
+    session.insert("t", spark.sql(FED.format(3, "three")).coalesce(1))
+    session.update("t", {"name": "upper(name)"}, "id <= 2")
+    session.delete("t", "id = 2")
+    session.merge("t", spark.sql(FED.format(4, "four")), ["id"], update_all=True, insert_all=True)
+    session.sql("INSERT INTO t SELECT id + 10, name, made FROM t WHERE id = 3")
     session.merge_adjacent_files("t")
     session.rewrite_data_files("t", delete_threshold=0)
 

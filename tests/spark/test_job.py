@@ -1,5 +1,6 @@
 """The whole job by spark-submit, in an interpreter that has pyspark and pyarrow and nothing else."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def test_a_transform_runs_through_the_arrow_engine_without_pandas(slim, tmp_path
 
     assert process.wait(150) == 0, log_of(tmp_path)
     (result,) = job_io.read_results(request)
-    assert (result.engine, result.rows_written) == ("arrow", 2)
+    assert result.rows_written == 2
     paths = [file.path for file in result.data_files]
     rows = duckdb.sql(f"SELECT id, name, tags FROM read_parquet({paths}) ORDER BY id").fetchall()
     assert rows == [(1, "a!", ["x", "y"]), (2, "b!", [])]
@@ -56,8 +57,7 @@ def test_a_transform_runs_through_the_arrow_engine_without_pandas(slim, tmp_path
 def assert_short_and_ends_with_numbers(log: str) -> None:
     lines = log.splitlines()
     assert len(lines) < 25, log
-    assert "Wrote 2 rows of main.t in" in lines[-1]
-    assert "with the arrow engine" in lines[-1]
+    assert re.search(r"Wrote 2 rows of main\.t in \d files? \(.*\), in [\d.]+ s$", lines[-1])
 
 
 def test_the_operator_gets_the_jobs_own_error(slim, tmp_path, new_plan):

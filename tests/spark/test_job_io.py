@@ -136,7 +136,7 @@ def test_a_request_reads_back_as_it_was(source, schema, fields, table, partition
         partition_by,
         ParquetSettings(page_version="V1"),
     )
-    request = JobRequest(JOB_ID, source, (plan,), engine="arrow")
+    request = JobRequest(JOB_ID, source, (plan,))
 
     assert decode(through_json(encode(request, JobRequest)), JobRequest) == request
 
@@ -144,7 +144,7 @@ def test_a_request_reads_back_as_it_was(source, schema, fields, table, partition
 @given(files=st.lists(data_files, max_size=3).map(tuple), schema=schemas, fields=partition_fields)
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)
 def test_a_result_reads_back_as_it_was(files, schema, fields):
-    result = WriteResult(schema, fields, files, 7, "native", {"seconds": 1.5, "application_id": None})
+    result = WriteResult(schema, fields, files, 7, {"seconds": 1.5, "application_id": None})
 
     batch = Batch(**summary(result), query_id="q", batch_id=0, job_id=JOB_ID, data_files=files)
     back = decode(through_json(encode(batch, Batch)), Batch)
@@ -237,7 +237,7 @@ def a_schema() -> TableSchema:
 
 def a_result(request: JobRequest, count: int) -> WriteResult:
     files = tuple(DataFile(f"{request.directory}f{number}.parquet", 2, 10, 5) for number in range(count))
-    return WriteResult(a_schema(), (), files, 2 * count, "native", {})
+    return WriteResult(a_schema(), (), files, 2 * count, {})
 
 
 def test_the_request_is_private_and_read_from_its_own_directory_only(tmp_path):

@@ -1,4 +1,4 @@
-"""Files of both engines, committed to a lake: DuckDB's filters find what a plain scan finds."""
+"""Files of jobs, committed to a lake: DuckDB's filters find what a plain scan finds."""
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.planning.writing.write import (
@@ -9,24 +9,14 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
 )
 from airflow_provider_ducklake.lake.spark.job.request import job_directory
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
-from airflow_provider_ducklake.lake.spark.types.spark_types import why_not_native
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
-from tests.spark.engines import ENGINES
 from tests.spark.type_values import VALUES
 
 JOB_ID = "0190f3c1-0000-7000-8000-000000000001"
+COLUMNS = {f"c{number}": text for number, (text, _, _) in enumerate(VALUES)}
 OPERATORS = ("=", "<>", "<=", ">=", "<", ">")
-
-
-def columns_of(engine: str) -> dict[str, str]:
-    """Name a column for each type that the engine writes: c0, c1, …"""
-    types = [
-        text for text, _, _ in VALUES if engine == "arrow" or why_not_native(new_columns({"v": text})) is None
-    ]
-    return {f"c{number}": text for number, text in enumerate(types)}
 
 
 def every_value(spark, columns: dict[str, str]):
@@ -40,21 +30,17 @@ def every_value(spark, columns: dict[str, str]):
     return spark.sql(" UNION ALL ".join(f"SELECT {row}" for row in rows))
 
 
-@ENGINES
-def test_filters_on_every_column_find_the_right_rows(spark, sqlite_catalog, engine):
-    columns = columns_of(engine)
+def test_filters_on_every_column_find_the_right_rows(spark, sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
         with lake.transaction() as tx:
-            tx.create_table("main.t", columns)
+            tx.create_table("main.t", COLUMNS)
         table = lake.table_snapshot("main.t")
-        result = write(
-            every_value(spark, columns), plan_write(table, job_directory(table.root, JOB_ID)), engine
-        )
+        result = write(every_value(spark, COLUMNS), plan_write(table, job_directory(table.root, JOB_ID)))
         lake.commit(table.snapshot.id, append_to_existing(table, result), CommitInfo())
 
     with open_lake(sqlite_catalog) as duck:
         duck.sql("CREATE TABLE memory.plain AS FROM lake.t")  # a full scan looks at no statistics
-        for name in columns:
+        for name in COLUMNS:
             for condition in _conditions(duck, name):
                 found = _matching(duck, "lake.t", name, condition)
                 assert found == _matching(duck, "memory.plain", name, condition), condition
@@ -73,17 +59,14 @@ def _conditions(duck: DuckLakeConnection, column: str) -> list[str]:
     return [*compared, f"{column} IS NULL", f"{column} IS NOT NULL"]
 
 
-@ENGINES
-def test_a_created_table_appears_with_its_rows_and_types(spark, sqlite_catalog, engine):
+def test_a_created_table_appears_with_its_rows_and_types(spark, sqlite_catalog):
     df = spark.sql(
         "SELECT 1L AS id, 'x' AS name, date'2024-05-06' AS day UNION ALL SELECT 2L, NULL, date'2025-01-01'"
     )
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
         target = lake.new_table(QualifiedName.of(("main", "t")))
         plan = plan_create(target, job_directory(target.root, JOB_ID), ["year(day)"])
-        committed = lake.commit(
-            target.snapshot.id, create_and_append(target, write(df, plan, engine)), CommitInfo()
-        )
+        committed = lake.commit(target.snapshot.id, create_and_append(target, write(df, plan)), CommitInfo())
         assert committed is not None
         assert [change.name or change.object_id for change in lake.snapshots()[-1].changes] == [
             QualifiedName.of(("main", "t")),

@@ -14,7 +14,6 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice, InsertMode
 from tests.reference.duckdb_lake import open_lake
-from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of
 
 PARTITIONS = InsertChoice(InsertMode.OVERWRITE_PARTITIONS)
@@ -233,8 +232,7 @@ def test_without_new_rows_a_condition_only_deletes(spark, sqlite_catalog):
     assert ids(sqlite_catalog) == [2, 4, 5]
 
 
-@ENGINES
-def test_a_new_row_that_a_condition_does_not_cover_fails_the_job_and_is_named(spark, sqlite_catalog, engine):
+def test_a_new_row_that_a_condition_does_not_cover_fails_the_job_and_is_named(spark, sqlite_catalog):
     with new_lake(sqlite_catalog, *ORDERS) as lake:
         for row in ((77, "eu", "2024-12-31"), (77, None, "2024-12-31")):
             with pytest.raises(Exception, match=r'overwrite_where: \{"id":77') as raised:
@@ -242,7 +240,6 @@ def test_a_new_row_that_a_condition_does_not_cover_fails_the_job_and_is_named(sp
                     lake,
                     orders(spark, (1, "us", "2024-12-31"), row),
                     InsertChoice(where="region = 'us'"),
-                    engine=engine,
                 )
             assert isinstance(typed(raised.value), InvalidInputError)
     assert ids(sqlite_catalog) == [1, 2, 3, 4, 5]

@@ -15,7 +15,6 @@ from airflow_provider_ducklake.lake.spark.read import read_changes, read_table
 from airflow_provider_ducklake.lake.spark.types.names import MatchNames, ReadNames
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
-from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, rows_of
 from tests.spark.test_row_changes import Twins, delete, update
 from tests.spark.test_sorted_compaction import compacted
@@ -51,8 +50,7 @@ def test_the_names_are_all_found():
     assert {"__DuckLake_gone", "_ducklake_nothing", "kind"} < set(NAMES)
 
 
-@ENGINES
-def test_rows_are_inserted_partitioned_and_clustered(spark, sqlite_catalog, tmp_path, engine):
+def test_rows_are_inserted_partitioned_and_clustered(spark, sqlite_catalog, tmp_path):
     source = tmp_path / "source.parquet"
     with open_lake(sqlite_catalog) as reference:
         reference.sql(f"CREATE TABLE t ({COLUMNS})")
@@ -61,7 +59,7 @@ def test_rows_are_inserted_partitioned_and_clustered(spark, sqlite_catalog, tmp_
         reference.sql(f"COPY (SELECT * FROM ({rows(0, 9)}) s(id, p, {LISTED})) TO '{source}'")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         for order in ((), ("id", NAMES[1])):
-            insert(lake, spark.read.parquet(str(source)), InsertChoice(zorder_by=order), engine=engine)
+            insert(lake, spark.read.parquet(str(source)), InsertChoice(zorder_by=order))
         assert lake.verify() == []
 
     found = rows_of(sqlite_catalog)

@@ -2,18 +2,16 @@
 
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
-from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of
 
 TABLE = ("CREATE TABLE t (part INT, x INT)", "ALTER TABLE t SET PARTITIONED BY (part)")
 
 
-@ENGINES
-def test_the_reference_merges_files_of_several_jobs(spark, sqlite_catalog, engine):
+def test_the_reference_merges_files_of_several_jobs(spark, sqlite_catalog):
     with new_lake(sqlite_catalog, *TABLE, data_inlining_row_limit=0) as lake:
         for start in (0, 10):
             ids = spark.range(start, start + 5).selectExpr("CAST(1 AS INT) AS part", "CAST(id AS INT) AS x")
-            insert(lake, ids, InsertChoice(), engine=engine)
+            insert(lake, ids, InsertChoice())
     before = rows_of(sqlite_catalog)
 
     with open_lake(sqlite_catalog) as reference:

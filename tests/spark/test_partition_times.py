@@ -3,7 +3,6 @@
 import pytest
 
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice, InsertMode
-from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of
 from tests.spark.test_row_changes import Twins, update
 
@@ -16,11 +15,10 @@ NIGHT = """SELECT CAST(id AS INT) AS id, IF(id % 2 = 0, TIMESTAMP '2024-11-03 05
     TIMESTAMP '2024-11-03 06:30:00Z') AS ts FROM range(8)"""
 
 
-@ENGINES
-def test_an_hour_that_the_sessions_zone_has_twice_is_two_partitions(spark, sqlite_catalog, engine):
+def test_an_hour_that_the_sessions_zone_has_twice_is_two_partitions(spark, sqlite_catalog):
     create = ("CREATE TABLE t (id INT, ts TIMESTAMPTZ)", "ALTER TABLE t SET PARTITIONED BY (ts)")
     with new_lake(sqlite_catalog, *create) as lake:
-        insert(lake, spark.sql(NIGHT), APPEND, engine=engine)
+        insert(lake, spark.sql(NIGHT), APPEND)
 
         assert {value for _, value in rows_of(sqlite_catalog, PLACES)} == {
             "2024-11-03 05:30:00+00",
@@ -29,12 +27,11 @@ def test_an_hour_that_the_sessions_zone_has_twice_is_two_partitions(spark, sqlit
         found = lake.read_arrow("t", filter="ts = TIMESTAMPTZ '2024-11-03 06:30:00+00'")
         assert sorted(found["id"].to_pylist()) == [1, 3, 5, 7]
         late = spark.sql("SELECT 100 AS id, TIMESTAMP '2024-11-03 06:30:00Z' AS ts")
-        insert(lake, late, PARTITIONS, engine=engine)
+        insert(lake, late, PARTITIONS)
         assert lake.verify() == []
     assert rows_of(sqlite_catalog, "SELECT id FROM t ORDER BY id") == [(0,), (2,), (4,), (6,), (100,)]
 
 
-@ENGINES
 @pytest.mark.parametrize(
     ("type_", "values"),
     [
@@ -43,13 +40,13 @@ def test_an_hour_that_the_sessions_zone_has_twice_is_two_partitions(spark, sqlit
         ("TIMESTAMPTZ", ["TIMESTAMP '+10000-01-01 00:00:00.5Z'", "TIMESTAMP '+290000-05-06 07:08:09Z'"]),
     ],
 )
-def test_times_after_year_9999_are_partitions_and_are_clustered(spark, sqlite_catalog, engine, type_, values):
+def test_times_after_year_9999_are_partitions_and_are_clustered(spark, sqlite_catalog, type_, values):
     create = (f"CREATE TABLE t (id INT, x {type_})", "ALTER TABLE t SET PARTITIONED BY (x)")
     rows = spark.sql(
         f"SELECT * FROM VALUES {', '.join(f'({n}, {v})' for n, v in enumerate(values))} t(id, x)"
     )
     with new_lake(sqlite_catalog, *create) as lake:
-        insert(lake, rows, InsertChoice(zorder_by=("x", "id")), engine=engine)
+        insert(lake, rows, InsertChoice(zorder_by=("x", "id")))
         assert lake.verify() == []
 
     expected = rows_of(sqlite_catalog, "SELECT id, x::VARCHAR FROM t ORDER BY id")
@@ -57,15 +54,14 @@ def test_times_after_year_9999_are_partitions_and_are_clustered(spark, sqlite_ca
     assert len(expected) == len(values)
 
 
-@ENGINES
-def test_dates_have_the_hour_0(spark, sqlite_catalog, engine):
+def test_dates_have_the_hour_0(spark, sqlite_catalog):
     create = (
         "CREATE TABLE t (id INT, d DATE)",
         "ALTER TABLE t SET PARTITIONED BY (hour(d))",
         "INSERT INTO t VALUES (1, '1960-01-01'), (2, '2024-05-05')",
     )
     with new_lake(sqlite_catalog, *create, data_inlining_row_limit=0) as lake:
-        insert(lake, spark.sql("SELECT 3 AS id, DATE '1960-01-01' AS d"), APPEND, engine=engine)
+        insert(lake, spark.sql("SELECT 3 AS id, DATE '1960-01-01' AS d"), APPEND)
         found = lake.read_arrow("t", filter="d = DATE '1960-01-01'")
         assert sorted(found["id"].to_pylist()) == [1, 3]
         lake.append_arrow("t", found)

@@ -1,18 +1,16 @@
 """Partitioned writes: the reference's values for every transform and type, one combination per file."""
 
 import math
-import re
 
 import duckdb
 import pytest
 
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
-from airflow_provider_ducklake.lake.spark.types.spark_types import why_not_native
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign
 from airflow_provider_ducklake.lake.spark.writing.partitions import with_keys
 from airflow_provider_ducklake.lake.spec.partitioning import murmur3_32, parse_partition_by
-from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.conftest import make_plan
@@ -120,40 +118,22 @@ def all_columns(spark):
     return spark.sql(f"select id, {values} from range({ROWS - 1}) union all select {ROWS - 1}, {nulls}")
 
 
-def native_part() -> tuple[TableSchema, tuple[str, ...]]:
-    """Return the columns that the native engine takes, and their keys."""
-    columns = tuple(column for column in SCHEMA.columns if why_not_native(TableSchema((column,))) is None)
-    names = {column.name for column in columns}
-    return TableSchema(columns), tuple(text for text in EXPRESSIONS if re.search(r"c\d+", text)[0] in names)
+@pytest.fixture(scope="module")
+def files(spark, tmp_path_factory):
+    plan = make_plan(tmp_path_factory.mktemp("files"), SCHEMA, EXPRESSIONS)
+    return write(all_columns(spark), plan)
 
 
 @pytest.fixture(scope="module")
-def arrow_files(spark, tmp_path_factory):
-    plan = make_plan(tmp_path_factory.mktemp("arrow"), SCHEMA, EXPRESSIONS)
-    return write(all_columns(spark), plan, "arrow")
-
-
-@pytest.fixture(scope="module")
-def expected(arrow_files, tmp_path_factory):
+def expected(files, tmp_path_factory):
     """By row and key, the values of the files that the reference puts each row in."""
     lake = file_catalog("sqlite", tmp_path_factory.mktemp("reference"))
-    return reference_values(lake, arrow_files.data_files)
+    return reference_values(lake, files.data_files)
 
 
-def test_the_catalog_texts_are_the_references(arrow_files, expected):
-    assert arrow_files.rows_written == ROWS
-    assert values_by_id(arrow_files.data_files) == expected
-
-
-def test_the_native_engine_gives_the_same_texts(spark, tmp_path, expected):
-    schema, expressions = native_part()
-    df = all_columns(spark).select(*schema.names)
-
-    result = write(df, make_plan(tmp_path, schema, expressions), "native")
-
-    kept = [EXPRESSIONS.index(text) for text in expressions]
-    wanted = {row: tuple(values[index] for index in kept) for row, values in expected.items()}
-    assert values_by_id(result.data_files) == wanted
+def test_the_catalog_texts_are_the_references(files, expected):
+    assert files.rows_written == ROWS
+    assert values_by_id(files.data_files) == expected
 
 
 def test_the_keys_that_decide_on_files_are_the_references(spark, expected):
@@ -204,10 +184,9 @@ def reference_values(catalog, data_files):
 def test_a_long_value_names_no_directory(spark, new_plan):
     schema = new_columns({"v": "varchar"})
 
-    for engine in ("native", "arrow"):
-        result = write(spark.sql("select repeat('é', 999) v"), new_plan(schema, ("v",)), engine)
+    result = write(spark.sql("select repeat('é', 999) v"), new_plan(schema, ("v",)))
 
-        assert [file.partition_values for file in result.data_files] == [("é" * 999,)]
+    assert [file.partition_values for file in result.data_files] == [("é" * 999,)]
 
 
 def test_null_the_empty_string_and_look_alikes_have_files_of_their_own(spark, new_plan):
@@ -216,33 +195,31 @@ def test_null_the_empty_string_and_look_alikes_have_files_of_their_own(spark, ne
         "select * from values (''), (null), ('__HIVE_DEFAULT_PARTITION__'), ('#'), ('A'), ('a') t(v)"
     )
 
-    for engine in ("native", "arrow"):
-        result = write(df, new_plan(schema, ("v",)), engine)
+    result = write(df, new_plan(schema, ("v",)))
 
-        values = [file.partition_values for file in result.data_files]
-        assert sorted(values, key=str) == sorted(
-            [("",), (None,), ("__HIVE_DEFAULT_PARTITION__",), ("#",), ("A",), ("a",)], key=str
-        )
-        assert len({file.path for file in result.data_files}) == 6
+    values = [file.partition_values for file in result.data_files]
+    assert sorted(values, key=str) == sorted(
+        [("",), (None,), ("__HIVE_DEFAULT_PARTITION__",), ("#",), ("A",), ("a",)], key=str
+    )
+    assert len({file.path for file in result.data_files}) == 6
 
 
 def test_one_task_per_group_does_not_make_one_file_per_task_and_value(spark, new_plan):
     schema = new_columns({"id": "int64", "v": "int64"})
     df = spark.range(0, 4000, 1, 8).selectExpr("id", "id % 5 v")
 
-    for engine in ("native", "arrow"):
-        result = write(df, new_plan(schema, ("v",)), engine)
+    result = write(df, new_plan(schema, ("v",)))
 
-        assert len(result.data_files) == 5
-        assert {file.record_count for file in result.data_files} == {800}
+    assert len(result.data_files) == 5
+    assert {file.record_count for file in result.data_files} == {800}
 
 
 def test_hive_directories_are_the_options_choice(spark, new_plan):
     schema = new_columns({"id": "int64", "v": "varchar"})
     df = spark.sql("select 1L id, 'a/b' v")
 
-    with_them = write(df, new_plan(schema, ("v", "bucket(2, id)")), "arrow")
-    without = write(df, new_plan(schema, ("v",), ParquetSettings(hive_file_pattern=False)), "arrow")
+    with_them = write(df, new_plan(schema, ("v", "bucket(2, id)")))
+    without = write(df, new_plan(schema, ("v",), ParquetSettings(hive_file_pattern=False)))
 
     assert "/v=a%2Fb/bucket=" in with_them.data_files[0].path
     assert "v=" not in without.data_files[0].path
@@ -253,7 +230,7 @@ def test_the_bucket_of_bytes_is_murmur_of_any_length(spark, new_plan):
     texts = [bytes((index * 37 + length) % 256 for index in range(length)) for length in range(70)]
     df = spark.createDataFrame([(len(text), text) for text in texts], "id bigint, v binary")
 
-    result = write(df, new_plan(schema, ("bucket(1000003, v)",)), "arrow")
+    result = write(df, new_plan(schema, ("bucket(1000003, v)",)))
 
     found = {key: int(value) for key, (value,) in values_by_id(result.data_files).items()}
     assert found == {len(text): (murmur3_32(text) & 0x7FFFFFFF) % 1000003 for text in texts}

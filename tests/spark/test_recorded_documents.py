@@ -1,6 +1,6 @@
-"""Documents that may outlive a release are written and read as version 4 of their format has them.
+"""Documents that may outlive a release are written and read as version 5 of their format has them.
 
-``golden/job_documents/version_4.json`` was written by hand from version 3, which knew of no keys.
+``golden/job_documents/version_5.json`` was written by hand from version 4, which named an engine.
 """
 
 import datetime as dt
@@ -48,7 +48,7 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
 from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
 
 RECORDED = json.loads(
-    (Path(__file__).parent.parent / "golden" / "job_documents" / "version_4.json").read_text()
+    (Path(__file__).parent.parent / "golden" / "job_documents" / "version_5.json").read_text()
 )
 JOB_ID, UUID = "0190f3c1-0000-7000-8000-000000000001", "0190f3c1-0000-7000-8000-00000000000a"
 ROOT = "LAKE/main/t/"
@@ -101,8 +101,8 @@ def file(number: int) -> DataFile:
 
 
 def result(*numbers: int) -> WriteResult:
-    details = {"seconds": 1.5, "application_id": None, "reason": "é"}
-    return WriteResult(schema(), FIELDS, tuple(map(file, numbers)), 2 * len(numbers), "arrow", details)
+    details = {"seconds": 1.5, "application_id": None, "spark_version": "é"}
+    return WriteResult(schema(), FIELDS, tuple(map(file, numbers)), 2 * len(numbers), details)
 
 
 def written(*numbers: int) -> Written:

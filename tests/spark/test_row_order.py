@@ -12,7 +12,6 @@ from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidIn
 from airflow_provider_ducklake.lake.spark.jobs import insert as insert_job
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.reference.duckdb_lake import open_lake
-from tests.spark.engines import ENGINES
 from tests.spark.inserting import insert, new_lake, rows_of
 
 APPEND = InsertChoice()
@@ -22,8 +21,7 @@ def files(result) -> list[dict[str, list]]:
     return [pq.ParquetFile(file.path).read().to_pydict() for file in result.data_files]
 
 
-@ENGINES
-def test_rows_lie_by_the_sort_keys_as_the_reference_lays_them(spark, sqlite_catalog, engine):
+def test_rows_lie_by_the_sort_keys_as_the_reference_lays_them(spark, sqlite_catalog):
     create = (
         "CREATE TABLE t (p VARCHAR, a INT, b VARCHAR)",
         "ALTER TABLE t SET SORTED BY (a DESC NULLS FIRST, b ASC NULLS LAST)",
@@ -43,7 +41,7 @@ def test_rows_lie_by_the_sort_keys_as_the_reference_lays_them(spark, sqlite_cata
         }
     with new_lake(sqlite_catalog) as lake:
         ours = spark.sql(f"{select.format('STRING')} {rows.replace('range %', 'id %')}").repartition(3)
-        result, _ = insert(lake, ours, APPEND, engine=engine)
+        result, _ = insert(lake, ours, APPEND)
 
     assert len(result.data_files) == 3
     assert {rows["p"][0]: list(zip(rows["a"], rows["b"], strict=True)) for rows in files(result)} == theirs
@@ -100,8 +98,7 @@ def test_rows_are_not_sorted_where_the_option_says_so_nor_by_what_spark_cannot_c
     assert unsorted == {"a": [2, 1, 1], "b": [1, 3, 2]}
 
 
-@ENGINES
-def test_clustered_files_are_narrow_in_every_column(spark, sqlite_catalog, engine):
+def test_clustered_files_are_narrow_in_every_column(spark, sqlite_catalog):
     rows = spark.range(0, 40_000, 1, 2).selectExpr(
         "CAST(id AS INT) AS x",
         "CAST(hash(id) AS STRING) AS y",
@@ -111,7 +108,7 @@ def test_clustered_files_are_narrow_in_every_column(spark, sqlite_catalog, engin
     create = ("CREATE TABLE t (x INT, y VARCHAR, z DOUBLE, p INT)", "ALTER TABLE t SET PARTITIONED BY (p)")
     with new_lake(sqlite_catalog, *create) as lake:
         lake.set_option("parquet_row_group_size", 250)
-        result, _ = insert(lake, rows, InsertChoice(zorder_by=("X", "y", "z")), engine=engine)
+        result, _ = insert(lake, rows, InsertChoice(zorder_by=("X", "y", "z")))
 
     assert result.rows_written == 40_000
     assert {file.partition_values for file in result.data_files} == {("0",), ("1",)}
@@ -155,27 +152,25 @@ def test_tasks_write_files_of_their_own_unless_the_option_gathers_them(spark, sq
     assert counts == [4, 4, 1]
 
 
-@ENGINES
-def test_folders_of_partitions_are_left_out_where_the_option_says_so(spark, sqlite_catalog, engine):
+def test_folders_of_partitions_are_left_out_where_the_option_says_so(spark, sqlite_catalog):
     create = ("CREATE TABLE t (a INT, b INT)", "ALTER TABLE t SET PARTITIONED BY (a)")
     rows = spark.sql("SELECT 1 AS a, 2 AS b UNION ALL SELECT 2, 3")
     with new_lake(sqlite_catalog, *create) as lake:
         lake.set_option("hive_file_pattern", value=False)
-        result, _ = insert(lake, rows, APPEND, engine=engine)
+        result, _ = insert(lake, rows, APPEND)
 
     assert not [file.path for file in result.data_files if "a=" in file.path]
     assert rows_of(sqlite_catalog) == [(1, 2), (2, 3)]
 
 
-@ENGINES
-def test_row_groups_and_levels_are_as_the_options_say(spark, sqlite_catalog, engine):
+def test_row_groups_and_levels_are_as_the_options_say(spark, sqlite_catalog):
     rows = spark.range(0, 60_000, 1, 1).selectExpr("id", "sha2(string(id), 256) AS text")
     sizes = []
     with new_lake(sqlite_catalog, "CREATE TABLE t (id BIGINT, text VARCHAR)") as lake:
         for options in ({"parquet_compression_level": 19}, {"parquet_row_group_size_bytes": "1MB"}):
             for key, value in options.items():
                 lake.set_option(key, value)
-            (file,) = insert(lake, rows, APPEND, engine=engine)[0].data_files
+            (file,) = insert(lake, rows, APPEND)[0].data_files
             sizes.append((pq.read_metadata(file.path).num_row_groups, Path(file.path).stat().st_size))
 
     assert sizes[0][0] == 1
@@ -183,9 +178,8 @@ def test_row_groups_and_levels_are_as_the_options_say(spark, sqlite_catalog, eng
 
 
 @pytest.mark.timeout(3600)
-@ENGINES
 def test_many_partitions_are_written_file_by_file_and_warned_of(
-    spark, sqlite_catalog, monkeypatch, capsys, size, engine
+    spark, sqlite_catalog, monkeypatch, capsys, size
 ):
     """The heap of the tests' Spark is 1 GiB: what a task needs does not grow with the partitions."""
     said: list[str] = []
@@ -195,11 +189,11 @@ def test_many_partitions_are_written_file_by_file_and_warned_of(
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with new_lake(sqlite_catalog, *create) as lake:
         rows = spark.range(0, 4 * count, 1, 2).selectExpr("id", f"id % {count} AS p")
-        result, _ = insert(lake, rows, APPEND, engine=engine)
+        result, _ = insert(lake, rows, APPEND)
 
     more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     with capsys.disabled():
-        print(f"\n{engine}: {count} partitions, {more / 1024:.0f} MiB more in this process")  # noqa: T201
+        print(f"\n{count} partitions, {more / 1024:.0f} MiB more in this process")  # noqa: T201
     assert len(result.data_files) == count  # not one more: each task sees all rows of a partition at once
     assert f"main.t: the rows were written to {count} partitions in {count} files of" in said[0]
     assert rows_of(sqlite_catalog, "SELECT count(*), count(DISTINCT p) FROM t") == [(4 * count, count)]

@@ -78,10 +78,14 @@ SETTINGS = {
     "spark.sql.subexpressionElimination.enabled": ["false"],
     "spark.sql.timestampType": ["TIMESTAMP_NTZ", "TIMESTAMP_LTZ"],
 }
-COLUMNS = "id BIGINT, d DATE, ts TIMESTAMP, tz TIMESTAMPTZ, s VARCHAR, b BLOB, n DECIMAL(9, 2)"
-IN_SPARK = "id BIGINT, d DATE, ts TIMESTAMP_NTZ, tz TIMESTAMP_LTZ, s STRING, b BINARY, n DECIMAL(9, 2)"
-# of the Arrow engine only
-MORE = (", ns TIMESTAMP_NS, m MAP(VARCHAR, TIMESTAMPTZ)", ", ns TIMESTAMP_NTZ, m MAP<STRING, TIMESTAMP_LTZ>")
+COLUMNS = (
+    "id BIGINT, d DATE, ts TIMESTAMP, tz TIMESTAMPTZ, s VARCHAR, b BLOB, n DECIMAL(9, 2), ns TIMESTAMP_NS, "
+    "m MAP(VARCHAR, TIMESTAMPTZ)"
+)
+IN_SPARK = (
+    "id BIGINT, d DATE, ts TIMESTAMP_NTZ, tz TIMESTAMP_LTZ, s STRING, b BINARY, n DECIMAL(9, 2), "
+    "ns TIMESTAMP_NTZ, m MAP<STRING, TIMESTAMP_LTZ>"
+)
 # partition keys; those by which partitions are overwritten, too, have no hashes in them
 KEYS = (
     ("tz",),
@@ -126,7 +130,7 @@ def drawn_moments(zone: str, choose: random.Random, count: int) -> list[int]:
     return choose.sample([*nights, *nights, *others, *drawn], count)
 
 
-def drawn_rows(zone: str, choose: random.Random, start: int, count: int, *, has_more: bool) -> pa.Table:
+def drawn_rows(zone: str, choose: random.Random, start: int, count: int) -> pa.Table:
     moments = drawn_moments(zone, choose, count)
     near = [moment % (200 * 365 * 86_400_000_000) - 60 * 365 * 86_400_000_000 for moment in moments]
     columns = {
@@ -139,11 +143,11 @@ def drawn_rows(zone: str, choose: random.Random, start: int, count: int, *, has_
         "s": pa.array([choose.choice(["a", "Ä", "", None]) for _ in moments], pa.string()),
         "b": pa.array([choose.choice([b"", b"\xff\x00", None]) for _ in moments], pa.binary()),
         "n": pa.array(range(count), pa.int64()).cast(pa.decimal128(19, 0)).cast(pa.decimal128(9, 2)),
+        "ns": pa.array(near, pa.timestamp("us")),
+        "m": pa.array(
+            [[("k", moment)] for moment in moments], pa.map_(pa.string(), pa.timestamp("us", "UTC"))
+        ),
     }
-    if has_more:
-        columns["ns"] = pa.array(near, pa.timestamp("us"))
-        type_ = pa.map_(pa.string(), pa.timestamp("us", "UTC"))
-        columns["m"] = pa.array([[("k", moment)] for moment in moments], type_)
     return pa.table(columns)
 
 
@@ -152,23 +156,20 @@ class Round:
 
     def __init__(self, twins: Twins, session: SparkSession, zone: str, choose: random.Random) -> None:
         self.twins, self.session, self.zone, self.choose = twins, session, zone, choose
-        self.engine = choose.choice(["native", "arrow"])
-        self.has_more = self.engine == "arrow"
-        self.keys = choose.choice([keys for keys in KEYS if self.has_more or "ns" not in str(keys)])
+        self.keys = choose.choice(KEYS)
         self.next_id = 0
 
     def make_table(self) -> None:
-        self.twins.sql(f"CREATE TABLE t ({COLUMNS}{MORE[0] if self.has_more else ''})")
+        self.twins.sql(f"CREATE TABLE t ({COLUMNS})")
         self.twins.sql(f"ALTER TABLE t SET PARTITIONED BY ({', '.join(self.keys)})")
 
     def insert(self, count: int, choice: InsertChoice = APPEND) -> None:
-        rows = drawn_rows(self.zone, self.choose, self.next_id, count, has_more=self.has_more)
+        rows = drawn_rows(self.zone, self.choose, self.next_id, count)
         self.next_id += count
         before, head = self.twins.row_ids(), self.twins.head()
         self.twins.theirs.raw.register("rows", rows)
         self.twins.theirs.sql(f"BEGIN; {self._replaced(choice)} INSERT INTO t FROM rows; COMMIT")
-        schema = IN_SPARK + (MORE[1] if self.has_more else "")
-        insert(self.twins.lake, self.session.createDataFrame(rows, schema), choice, engine=self.engine)
+        insert(self.twins.lake, self.session.createDataFrame(rows, IN_SPARK), choice)
         self.twins.assert_same(before, head)
 
     def _replaced(self, choice: InsertChoice) -> str:

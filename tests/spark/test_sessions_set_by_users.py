@@ -24,7 +24,6 @@ from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows
 from airflow_provider_ducklake.lake.spark.jobs.sql import run_sql
 from airflow_provider_ducklake.lake.spark.read import read_table
 from airflow_provider_ducklake.lake.spec.schema import new_columns
-from tests.spark.engines import ENGINES
 from tests.spark.inserting import new_lake
 
 QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"
@@ -95,17 +94,16 @@ def facts_of(files) -> dict[str, object]:
     }
 
 
-@ENGINES
-def test_a_session_set_by_a_user_changes_neither_rows_nor_files(spark, new_plan, engine, new_session):
+def test_a_session_set_by_a_user_changes_neither_rows_nor_files(spark, new_plan, new_session):
     schema = new_columns(COLUMNS)
-    usual = facts_of(write(spark.sql(QUERY), new_plan(schema), engine).data_files)
+    usual = facts_of(write(spark.sql(QUERY), new_plan(schema)).data_files)
     assert usual["rows"] == [ROW]
     changed = {}
     for key, value in SETTINGS.items():
         session = new_session()
         df = session.sql(QUERY)
         session.conf.set(key, value)
-        found = facts_of(write(df, new_plan(schema), engine).data_files)
+        found = facts_of(write(df, new_plan(schema)).data_files)
         changed |= {(key, what): one for what, one in found.items() if one != usual[what]}
     assert changed == {}
 
@@ -145,7 +143,7 @@ def functions(tmp_path: Path, monkeypatch) -> str:
 def test_a_transform_that_sets_the_session_writes_the_dates_that_it_has(new_plan, functions, new_session):
     plan = new_plan(new_columns({"d": "date"}))
     job_id = plan.directory.rstrip("/").rpartition("ducklake-")[2]
-    request = JobRequest(job_id, TransformSource(f"{functions}:legacy", {}), (plan,), engine="native")
+    request = JobRequest(job_id, TransformSource(f"{functions}:legacy", {}), (plan,))
 
     (result,) = insert(new_session(), request)
 

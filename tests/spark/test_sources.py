@@ -17,7 +17,6 @@ from airflow_provider_ducklake.lake.spark.job.request import source_of
 from airflow_provider_ducklake.lake.spark.jobs.insert import insert
 from airflow_provider_ducklake.lake.spark.sources import load
 from airflow_provider_ducklake.lake.spec.schema import new_columns
-from tests.spark.engines import ENGINES
 from tests.spark.submission import make_request
 
 TYPED = new_columns(
@@ -204,12 +203,11 @@ def test_a_jdbc_password_comes_from_the_environment_or_not_at_all(spark, tmp_pat
         load(spark, source, None)
 
 
-@ENGINES
 @pytest.mark.parametrize("keys", [(), ("a",)])
-def test_no_rows_make_no_file_but_a_schema(spark, new_plan, engine, keys):
+def test_no_rows_make_no_file_but_a_schema(spark, new_plan, keys):
     plan = new_plan(None, keys)
 
-    (result,) = insert(spark, make_request(plan, source_of(sql="select id a from range(0)"), engine))
+    (result,) = insert(spark, make_request(plan, source_of(sql="select id a from range(0)")))
 
     assert (result.rows_written, result.data_files) == (0, ())
     assert [str(column.type) for column in result.schema.columns] == ["int64"]

@@ -1,4 +1,4 @@
-"""Every DuckLake type through every engine that takes it: values, ids and statistics as the reference's."""
+"""Every DuckLake type through a job: values, ids and statistics as the reference's."""
 
 import re
 from math import isnan
@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import InvalidTypeError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
-from airflow_provider_ducklake.lake.spark.types.spark_types import fields_of_spark, why_not_native
+from airflow_provider_ducklake.lake.spark.types.spark_types import fields_of_spark
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, new_columns
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, SCALARS, ScalarType
 from tests.reference.duckdb_lake import open_lake
@@ -20,14 +20,6 @@ from tests.type_matrix import noted
 
 def schema_of(type_text: str) -> TableSchema:
     return new_columns({"n": "int32", "v": type_text})
-
-
-CASES = [
-    pytest.param((type_text, texts, values), engine, id=f"{type_text}-{engine}", marks=marks)
-    for type_text, texts, values in VALUES
-    for engine, marks in (("native", [pytest.mark.native]), ("arrow", []))
-    if engine == "arrow" or why_not_native(schema_of(type_text)) is None
-]
 
 
 def same(left: object, right: object) -> bool:
@@ -41,16 +33,15 @@ def rows_of(spark, texts: list[str]):
     return spark.sql(" union all ".join(selects))
 
 
-@pytest.mark.parametrize(("case", "engine"), CASES)
+@pytest.mark.parametrize(("type_text", "texts", "values"), VALUES, ids=[text for text, _, _ in VALUES])
 def test_values_ids_and_statistics_are_the_references(
-    spark, new_plan, sqlite_catalog, case, engine, record_property
+    spark, new_plan, sqlite_catalog, type_text, texts, values, record_property
 ):
-    type_text, texts, values = case
-    noted(record_property, type_text, engine)
+    noted(record_property, type_text, "job")
     schema = schema_of(type_text)
     df = rows_of(spark, texts).coalesce(1)
 
-    result = write(df, new_plan(schema), engine)
+    result = write(df, new_plan(schema))
 
     (file,) = result.data_files
     assert result.rows_written == file.record_count == len(values) + 1
@@ -66,17 +57,9 @@ def test_values_ids_and_statistics_are_the_references(
     assert all(same(*pair) for pair in zip(back[:-1], values, strict=True)), back
     assert pq.read_metadata(file.path).num_rows == file.record_count
     expected = reference_stats(sqlite_catalog, schema, file.path)
-    if engine == "native":
-        expected = {one: _without_bound_above_nan(stats) for one, stats in expected.items()}
     uncounted = {leaf.id for leaf in schema.leaves() if not leaf.type.facts.has_stats}  # zeros, says DuckDB
     expected |= dict.fromkeys(uncounted, (None,) * 5)
     assert stats_of(file) == expected
-
-
-def _without_bound_above_nan(stats):
-    """Return what Spark's footers tell: for Spark NaN is the greatest number."""
-    values, nulls, low, high, nan = stats
-    return values, nulls, low, None if nan else high, nan
 
 
 def stats_of(file):
@@ -179,7 +162,6 @@ def test_a_new_table_has_the_types_of_the_incoming_columns(spark, new_plan):
         "j": "map(int32, varchar)",
     }
     assert [str(field.transform) for field in result.partition_fields] == ["year", "bucket(4)"]
-    assert result.engine == "arrow"
 
 
 def test_names_of_char_types_and_time_are_understood():

@@ -1,4 +1,4 @@
-"""Settings, engines, many files, odd paths and progress lines."""
+"""Settings, many files, odd paths and progress lines."""
 
 import time
 from pathlib import Path
@@ -7,14 +7,12 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan
-from airflow_provider_ducklake.lake.spark.jobs.insert import choose_engine, write
+from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.spark.jobs.insert import write
 from airflow_provider_ducklake.lake.spark.sessions.classic import progress_lines
 from airflow_provider_ducklake.lake.spec.options import Options
 from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.conftest import make_plan
-from tests.spark.engines import ENGINES
 
 SCHEMA = new_columns({"id": "int64", "text": "varchar"})
 
@@ -23,11 +21,10 @@ def rows(spark, count: int, tasks: int = 1):
     return spark.range(0, count, 1, tasks).selectExpr("id", "sha2(string(id), 256) as text")
 
 
-@ENGINES
-def test_unset_options_mean_zstd_and_v2_pages(spark, new_plan, engine):
+def test_unset_options_mean_zstd_and_v2_pages(spark, new_plan):
     plan = new_plan(SCHEMA, settings=ParquetSettings.of_options(Options({})))
 
-    (file,) = write(rows(spark, 100), plan, engine).data_files
+    (file,) = write(rows(spark, 100), plan).data_files
 
     chunk = pq.read_metadata(file.path).row_group(0).column(0)
     assert chunk.compression == "ZSTD"
@@ -35,12 +32,11 @@ def test_unset_options_mean_zstd_and_v2_pages(spark, new_plan, engine):
     assert page_types(file.path) == {"DATA_PAGE_V2"}
 
 
-@ENGINES
-def test_options_of_the_lake_win(spark, new_plan, engine):
+def test_options_of_the_lake_win(spark, new_plan):
     texts = {"parquet_compression": "snappy", "parquet_version": "V1", "parquet_row_group_size": "300"}
     plan = new_plan(SCHEMA, settings=ParquetSettings.of_options(Options(texts)))
 
-    (file,) = write(rows(spark, 1000), plan, engine).data_files
+    (file,) = write(rows(spark, 1000), plan).data_files
 
     metadata = pq.read_metadata(file.path)
     assert [metadata.row_group(number).num_rows for number in range(4)] == [300, 300, 300, 100]
@@ -61,22 +57,20 @@ def page_types(path: str) -> set[str]:
     return found
 
 
-@ENGINES
-def test_files_roll_at_the_target_size_and_many_are_described_by_tasks(spark, new_plan, engine):
+def test_files_roll_at_the_target_size_and_many_are_described_by_tasks(spark, new_plan):
     settings = ParquetSettings(target_file_size_bytes=400, row_group_rows=20)
 
-    result = write(rows(spark, 2500), new_plan(SCHEMA, settings=settings), engine)
+    result = write(rows(spark, 2500), new_plan(SCHEMA, settings=settings))
 
     assert len(result.data_files) > 64
     assert sum(file.record_count for file in result.data_files) == result.rows_written == 2500
     assert all(file.column_stats[1].value_count == file.record_count for file in result.data_files)
 
 
-@ENGINES
-def test_nothing_but_data_files_is_left_and_odd_paths_are_only_paths(spark, tmp_path, engine):
+def test_nothing_but_data_files_is_left_and_odd_paths_are_only_paths(spark, tmp_path):
     plan = make_plan(tmp_path / "a b%20#c", SCHEMA)
 
-    result = write(rows(spark, 10, 2), plan, engine)
+    result = write(rows(spark, 10, 2), plan)
 
     left = {str(path) for path in Path(plan.directory).rglob("*") if path.is_file()}
     assert left == {file.path for file in result.data_files}
@@ -90,40 +84,21 @@ def test_nothing_but_data_files_is_left_and_odd_paths_are_only_paths(spark, tmp_
 def test_a_second_run_of_the_same_job_counts_its_own_files_only(spark, new_plan):
     plan = new_plan(SCHEMA)
 
-    first, second = (write(rows(spark, 10), plan, "native") for _ in range(2))
+    first, second = (write(rows(spark, 10), plan) for _ in range(2))
 
     assert second.rows_written == 10
     assert not {file.path for file in first.data_files} & {file.path for file in second.data_files}
 
 
-@pytest.mark.classic_only("a server says itself that it has no file system")
-@pytest.mark.parametrize(
-    ("settings", "directory", "reason"),
-    [
-        ({"compression": "brotli"}, "/lake/", "Spark has no brotli codec"),
-        ({"compression": "gzip", "compression_level": 9}, "/lake/", "level for zstd only"),
-        ({}, "s3://bucket/lake/", "no file system for s3a://"),
-    ],
-)
-def test_what_spark_cannot_write_is_refused_where_its_writer_is_asked_for(spark, settings, directory, reason):
-    plan = WritePlan("main.t", directory, SCHEMA, settings=ParquetSettings(**settings))
-
-    assert choose_engine(spark, "auto", plan)[0] == "arrow"
-    with pytest.raises(UnsupportedFeatureError, match=reason):
-        choose_engine(spark, "native", plan)
-
-
-@ENGINES
-def test_the_bounds_of_floats_leave_nan_out(spark, new_plan, engine):
+def test_the_bounds_of_floats_leave_nan_out(spark, new_plan):
     schema = new_columns({"d": "float64", "s": "struct(f float32)"})
     text = "select d, named_struct('f', float(d)) s from values (1.5D), (double('nan')), (-2D), (null) t(d)"
 
-    (file,) = write(spark.sql(text).coalesce(1), new_plan(schema), engine).data_files
+    (file,) = write(spark.sql(text).coalesce(1), new_plan(schema)).data_files
 
-    upper = "1.5" if engine == "arrow" else None  # in Spark's footers it is NaN
     for column_id in (1, 3):
         stats = file.column_stats[column_id]
-        assert (stats.min_value, stats.max_value, stats.contains_nan) == ("-2.0", upper, True)
+        assert (stats.min_value, stats.max_value, stats.contains_nan) == ("-2.0", "1.5", True)
         assert (stats.value_count, stats.null_count) == (3, 1)
 
 

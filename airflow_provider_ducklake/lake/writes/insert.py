@@ -78,7 +78,6 @@ class Insert:
     choice: InsertChoice = field(default_factory=InsertChoice)
     create_table: bool = False
     partition_by: str | Sequence[str] = ()
-    engine: str = "auto"
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedInsert:
         """Look at the table and say where the job is to write; see ``Verb``."""
@@ -97,7 +96,7 @@ class Insert:
             if replaced is not None:
                 request = self._overwrite(job_id, OverwriteSource(rows, replaced), plan)
                 return PlannedInsert(self, target, request)
-        return PlannedInsert(self, target, JobRequest(job_id, rows, (plan,), engine=self.engine))
+        return PlannedInsert(self, target, JobRequest(job_id, rows, (plan,)))
 
     def _target(self, lake: Lake, job_id: str) -> Target:
         try:
@@ -117,7 +116,7 @@ class Insert:
             size(sum(file.file_size_bytes for file in target.files)),
         )
         plans = (plan_write(target.table, f"{plan.directory}updated/"), plan)
-        return JobRequest(job_id, source, plans, verb="overwrite", engine=self.engine)
+        return JobRequest(job_id, source, plans, verb="overwrite")
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
         """Return the numbers that the catalog kept."""

@@ -138,9 +138,7 @@ def summary_of_records(table: TableName, records: Sequence[CommitRecord]) -> Sum
     }
 
 
-def plan_change(
-    verb: str, changes: RowChangeSource, where: Predicate, engine: str, job_id: str
-) -> PlannedRowChange:
+def plan_change(verb: str, changes: RowChangeSource, where: Predicate, job_id: str) -> PlannedRowChange:
     """Plan a change of rows, of which ``where`` is true for all."""
     _check_names(changes)
     changes = _read_before(changes)
@@ -151,7 +149,7 @@ def plan_change(
     log.info("Reading %s at snapshot %d", plan.table.name, plan.table.snapshot.id)
     directory = job_directory(plan.table.root, job_id)
     plans = tuple(plan_write(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
-    request = JobRequest(job_id, changes, plans, verb=verb, engine=engine)
+    request = JobRequest(job_id, changes, plans, verb=verb)
     return PlannedRowChange(changes, request, where)
 
 
@@ -267,14 +265,13 @@ class Delete:
 
     table: TableName
     where: str
-    engine: str = "auto"
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
         """Plan on the newest snapshot; see ``Verb``."""
         check_condition(self.where, "delete")
         target, found, condition = find_rows(lake, self.table, self.where)
         changes = RowChangeSource(target, not_matched_by_source=(Clause(Action.DELETE, condition),))
-        return plan_change("delete", changes, found, self.engine, commit.job_id)
+        return plan_change("delete", changes, found, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
         """Return what is known of a commit that was made before."""
@@ -288,7 +285,6 @@ class Update:
     table: TableName
     set: Mapping[str, str]
     where: str
-    engine: str = "auto"
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
         """Plan on the newest snapshot; see ``Verb``."""
@@ -298,7 +294,7 @@ class Update:
         check_columns(target, values)
         clause = Clause(Action.UPDATE, condition, values)
         changes = RowChangeSource(target, not_matched_by_source=(clause,))
-        return plan_change("update", changes, found, self.engine, commit.job_id)
+        return plan_change("update", changes, found, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
         """Return what is known of a commit that was made before."""
@@ -324,7 +320,6 @@ class Merge:
     when_not_matched_by_source: Sequence[Mapping[str, Any]] = ()
     target_alias: str = TARGET_ALIAS
     source_alias: str = SOURCE_ALIAS
-    engine: str = "auto"
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:
         """Plan on the newest snapshot; see ``Verb``."""
@@ -358,7 +353,7 @@ class Merge:
             target_alias=self.target_alias,
             source_alias=self.source_alias,
         )
-        return plan_change("merge", changes, where, self.engine, commit.job_id)
+        return plan_change("merge", changes, where, commit.job_id)
 
     def _on(self) -> str:
         if isinstance(self.on, str):

@@ -155,7 +155,6 @@ class LakeSession:
         overwrite_where: str | None = None,
         schema_evolution: str = "strict",
         zorder_by: str | Sequence[str] = (),
-        engine: str = "auto",
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
@@ -163,7 +162,7 @@ class LakeSession:
         check_partition_by(partition_by, create_table=create_table)
         choice = InsertChoice.of(mode, overwrite_where, schema_evolution, zorder_by)
         rows, frames = self._given(source, sql, sources)
-        verb = Insert(table, rows, choice, create_table, partition_by, engine)
+        verb = Insert(table, rows, choice, create_table, partition_by)
         return self._run(verb, message, commit_key, frames)
 
     def delete(
@@ -171,25 +170,23 @@ class LakeSession:
         table: TableName,
         where: str,
         *,
-        engine: str = "auto",
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
         """Delete the rows for which a condition is true; see ``DuckLakeSparkDeleteOperator``."""
-        return self._run(Delete(table, where, engine), message, commit_key)
+        return self._run(Delete(table, where), message, commit_key)
 
-    def update(  # noqa: PLR0913 - the operator's, by name
+    def update(
         self,
         table: TableName,
         set: Mapping[str, str],  # noqa: A002 - SQL's own word
         where: str,
         *,
-        engine: str = "auto",
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
         """Change columns of rows; see ``DuckLakeSparkUpdateOperator``."""
-        return self._run(Update(table, set, where, engine), message, commit_key)
+        return self._run(Update(table, set, where), message, commit_key)
 
     def merge(  # noqa: PLR0913 - the operator's, by name
         self,
@@ -207,7 +204,6 @@ class LakeSession:
         insert_all: bool = False,
         target_alias: str = TARGET_ALIAS,
         source_alias: str = SOURCE_ALIAS,
-        engine: str = "auto",
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
@@ -227,7 +223,6 @@ class LakeSession:
             when_not_matched_by_source,
             target_alias,
             source_alias,
-            engine,
         )
         return self._run(verb, message, commit_key, frames)
 
@@ -241,7 +236,6 @@ class LakeSession:
         incremental: bool | str | Sequence[str] = False,
         consumer: str | None = None,
         full_refresh: bool | str = False,
-        engine: str = "auto",
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
@@ -265,7 +259,6 @@ class LakeSession:
             incremental=incremental,
             consumer=None if consumer is None else Consumer(consumer),
             full_refresh=full_refresh,
-            engine=engine,
         )
         key = commit_key or (None if consumer is None else CommitKey((str(uuid4()),)))
         return self._run(verb, message, key, frames)

@@ -82,7 +82,6 @@ class Sql:
     consumer: Consumer | None = None
     starts_over: bool = False
     full_refresh: bool | str = False
-    engine: str = "auto"
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedSql:
         """Plan the reads at one snapshot, and the writes on the newest; see ``Verb``."""
@@ -215,7 +214,7 @@ class Sql:
             function=self.transform,
             as_inserts=frozenset(reads.as_inserts),
         )
-        return JobRequest(job_id, source, tuple(plans), verb="sql", engine=self.engine)
+        return JobRequest(job_id, source, tuple(plans), verb="sql")
 
     def _steps_and_plans(self, plan: PlannedSql, job_id: str) -> tuple[list[Step], list[WritePlan]]:
         reads = plan.reads

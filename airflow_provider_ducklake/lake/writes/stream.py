@@ -63,7 +63,6 @@ class Stream:
     rows: GivenRows
     checkpoint: str
     task: str
-    engine: str = "auto"
 
     @property
     def directory(self) -> str:
@@ -81,7 +80,7 @@ class Stream:
         job_id = str(uuid7())
         plan = plan_write(table, job_directory(table.root, job_id))
         source = StreamSource(rows, self.directory, staging_id)
-        return JobRequest(job_id, source, (plan,), verb="stream", engine=self.engine)
+        return JobRequest(job_id, source, (plan,), verb="stream")
 
 
 def stream(

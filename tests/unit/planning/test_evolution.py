@@ -27,7 +27,7 @@ TABLE = TableSnapshot(
 
 
 def result(schema: TableSchema, *, files: int = 1) -> WriteResult:
-    return WriteResult(schema, (), (DataFile("/l/t/a.parquet", 1, 1, 1),) * files, files, "arrow", {})
+    return WriteResult(schema, (), (DataFile("/l/t/a.parquet", 1, 1, 1),) * files, files, {})
 
 
 def with_top(schema: TableSchema, number: int, **changed) -> TableSchema:

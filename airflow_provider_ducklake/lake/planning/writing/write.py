@@ -52,8 +52,6 @@ DEFAULT_ROW_GROUP_BYTES = 128 * 2**20
 class ParquetSettings:
     """How data files are to be written. ``page_version`` is ``V1`` or ``V2``; sizes in bytes or rows.
 
-    ``row_group_is_given``: the lake's options set the rows of a row group. If they do not,
-    Spark's own writer goes by bytes: row groups as small as the format's default cost it a sixth more time.
     ``row_group_bytes`` limits a row group's size in memory besides, by default as Spark's own writer does.
     Where it ``gathers_rows``, rows of several tasks are brought into one file up to the target size; else
     each task writes separate files. ``key_bytes`` is the length of the files' keys; 0: there are none.
@@ -63,7 +61,6 @@ class ParquetSettings:
     compression_level: int | None = None
     page_version: str = DEFAULT_PAGE_VERSION
     row_group_rows: int = 122_880
-    row_group_is_given: bool = False
     row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES
     target_file_size_bytes: int = 512_000_000
     hive_file_pattern: bool = True
@@ -79,7 +76,6 @@ class ParquetSettings:
             compression_level=level if isinstance(level, int) else None,
             page_version=str(options.get("parquet_version") or DEFAULT_PAGE_VERSION),
             row_group_rows=options.integer("parquet_row_group_size"),
-            row_group_is_given=options.is_set("parquet_row_group_size"),
             row_group_bytes=size if isinstance(size, int) else DEFAULT_ROW_GROUP_BYTES,
             target_file_size_bytes=options.integer("target_file_size"),
             hive_file_pattern=options.flag("hive_file_pattern"),
@@ -171,8 +167,7 @@ class WriteResult:
     partition_fields: tuple[PartitionField, ...]
     data_files: tuple[DataFile, ...]
     rows_written: int
-    engine: str
-    details: Mapping[str, str | int | float | None]  # for the log: engine's reason, application id, seconds
+    details: Mapping[str, str | int | float | None]  # for the log: application id, seconds
 
 
 @dataclass(frozen=True, slots=True)

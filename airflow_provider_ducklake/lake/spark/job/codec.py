@@ -195,7 +195,7 @@ WRITTEN_AS: dict[Any, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = 
 }
 
 
-FORMAT_VERSION = 4  # of what may outlive a release: results, staged writes, records of batches and bins
+FORMAT_VERSION = 5  # of what may outlive a release: results, staged writes, records of batches and bins
 _BITS = 63
 LARGEST = 2**_BITS - 1  # of a catalog's numbers
 Json: TypeAlias = dict[str, Any]

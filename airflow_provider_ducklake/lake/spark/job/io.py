@@ -91,7 +91,7 @@ PACKAGE = "package.jar"  # a zip; the name is what a cluster asks for
 _STAGE_URI = re.compile(rf".*/ducklake-({JOB_ID})/stage\.json", re.DOTALL)
 FILES_PER_PART = 1_000
 _T = TypeVar("_T")
-_REQUEST_VERSION = 5  # of requests, which are read by the release that writes them
+_REQUEST_VERSION = 6  # of requests, which are read by the release that writes them
 
 
 def request_uri(directory: str) -> str:

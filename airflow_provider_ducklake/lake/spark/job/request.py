@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidOptionError
 from airflow_provider_ducklake.lake.planning.writing.write import FoundRows
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
     from airflow_provider_ducklake.lake.planning.writing.write import RowChanges, WritePlan
 
-Engine: TypeAlias = Literal["auto", "native", "arrow"]
-ENGINES: tuple[str, ...] = get_args(Engine)
 FORMATS = ("parquet", "csv", "json", "orc", "jdbc")
 
 _RENDERED_NOTHING = ("", "None")
@@ -390,11 +388,8 @@ class JobRequest:
     source: Source
     plans: tuple[WritePlan, ...]
     verb: str = "insert"
-    engine: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise InvalidOptionError(f"engine={self.engine!r} is not one of {', '.join(ENGINES)}.")
         for plan in self.plans:
             if self._own not in plan.directory:
                 raise InvalidInputError(

@@ -54,7 +54,6 @@ class _Summary:
     schema: TableSchema
     partition_fields: tuple[PartitionField, ...]
     rows_written: int
-    engine: str
     details: Mapping[str, str | int | float | None]
 
 

@@ -66,7 +66,7 @@ def compact(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]
         count = compact_sorted(spark, source, plan) if is_sorted else _compact_in_order(spark, source, plan)
     log.info("Wrote %d rows", count)
     details = {"seconds": round(time.monotonic() - started, 1)}
-    return (WriteResult(plan.target, plan.partition_fields, (), 0, "arrow", details),)
+    return (WriteResult(plan.target, plan.partition_fields, (), 0, details),)
 
 
 def _compact_in_order(spark: SparkSession, source: CompactionSource, plan: WritePlan) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.lake.errors import SparkJobError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.errors import SparkJobError
 from airflow_provider_ducklake.lake.planning.writing.evolution import evolved
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
 from airflow_provider_ducklake.lake.spark import sources
@@ -20,14 +20,12 @@ from airflow_provider_ducklake.lake.spark.sessions.settings import (
     measure_batches,
     measures_batches,
     prepare,
-    why_unreachable,
 )
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
     fields_of_spark,
-    why_not_native,
     without_nothing,
 )
-from airflow_provider_ducklake.lake.spark.writing import write_arrow, write_native
+from airflow_provider_ducklake.lake.spark.writing import write_arrow
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign, fits, only_matching
 from airflow_provider_ducklake.lake.spark.writing.partitions import with_keys
 from airflow_provider_ducklake.lake.spark.writing.row_order import placed
@@ -50,44 +48,42 @@ _SMALL_FILE_BYTES = 4 * 2**20
 def insert(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
     """Load the request's rows and write them."""
     (plan,) = request.plans
-    return (write(sources.load(spark, request.source, plan.schema), plan, request.engine),)
+    return (write(sources.load(spark, request.source, plan.schema), plan),)
 
 
-def write(df: DataFrame, plan: WritePlan, engine: str = "auto") -> WriteResult:
+def write(df: DataFrame, plan: WritePlan) -> WriteResult:
     """Write the rows of ``df`` as data files by one Spark action."""
     started = time.monotonic()
     prepare(df.sparkSession)
     plan = _resolved(df, plan)
-    engine, reason = choose_engine(df.sparkSession, engine, plan)
     prepared, keys = _prepared(df, plan)
-    log.debug("Writing %s with the %s engine: %s", plan.table, engine, reason)
     with progress_lines(df.sparkSession):
-        files, count = _written(prepared, keys, plan, engine)
+        files, count = _written(prepared, keys, plan)
     _warn_of_many_partitions(plan, files)
-    details = _details(df.sparkSession, reason, time.monotonic() - started)
-    return WriteResult(plan.target, plan.partition_fields, tuple(files), count, engine, details)
+    details = _details(df.sparkSession, time.monotonic() - started)
+    return WriteResult(plan.target, plan.partition_fields, tuple(files), count, details)
 
 
-def _written(df: DataFrame, keys: list[str], plan: WritePlan, engine: str) -> tuple[list[DataFile], int]:
+def _written(df: DataFrame, keys: list[str], plan: WritePlan) -> tuple[list[DataFile], int]:
     """Return the files and how many rows they hold; rows too wide for a batch are written in smaller ones."""
     are_measured = measures_batches(df.sparkSession)
     try:
-        return _written_once(df, keys, plan, engine)
+        return _written_once(df, keys, plan)
     except Exception as error:
         if are_measured or not is_of_wide_rows(error):
             raise
     log.warning("%s: %s Writing again in that way.", plan.table, TOO_WIDE.sentence)
     measure_batches(df.sparkSession)
-    return _written_once(df, keys, plan, engine)
+    return _written_once(df, keys, plan)
 
 
-def _written_once(df: DataFrame, keys: list[str], plan: WritePlan, engine: str) -> tuple[list[DataFile], int]:
-    few = few_rows(df, keys, plan) if engine == "arrow" else None
+def _written_once(df: DataFrame, keys: list[str], plan: WritePlan) -> tuple[list[DataFile], int]:
+    few = few_rows(df, keys, plan)
     if few is not None:
         return write_arrow.write_here(few, keys, plan), few.num_rows
     rows = Observation()
     observed = placed(df, keys, plan).observe(rows, f.count(f.lit(1)).alias("count"))
-    files = (write_native if engine == "native" else write_arrow).write(observed, keys, plan)
+    files = write_arrow.write(observed, keys, plan)
     return files, _checked_count(plan, files, int(rows.get["count"]))
 
 
@@ -135,37 +131,9 @@ def _checked_count(plan: WritePlan, files: list[DataFile], observed: int) -> int
     return counted
 
 
-def _details(spark: SparkSession, reason: str, seconds: float) -> dict[str, str | int | float | None]:
+def _details(spark: SparkSession, seconds: float) -> dict[str, str | int | float | None]:
     return {
-        "reason": reason,
         "seconds": round(seconds, 3),
         "application_id": spark.conf.get("spark.app.id"),
         "spark_version": spark.version,
     }
-
-
-_NATIVE_CODECS = ("uncompressed", "snappy", "gzip", "zstd", "lz4", "lz4_raw")
-
-
-def choose_engine(spark: SparkSession, wanted: str, plan: WritePlan) -> tuple[str, str]:
-    """Return the engine and why: pyarrow in the tasks, unless Spark's own writer is asked for."""
-    if wanted != "native":
-        return "arrow", "it stores every type" if wanted == "auto" else "asked for"
-    obstacle = _unfit_setting(plan) or why_not_native(plan.target) or why_unreachable(spark, plan.directory)
-    if obstacle is not None:
-        raise UnsupportedFeatureError(
-            f"engine='native' cannot write {plan.table}: {obstacle}. Use engine='arrow' or 'auto'."
-        )
-    return "native", "asked for"
-
-
-def _unfit_setting(plan: WritePlan) -> str | None:
-    settings = plan.settings
-    codec = settings.compression.lower()
-    if settings.key_bytes:
-        return "Spark's writer cannot encrypt files as DuckLake's clients read them"
-    if codec not in _NATIVE_CODECS:
-        return f"Spark has no {codec} codec"
-    if settings.compression_level is not None and codec == "gzip":
-        return "Spark's writer supports a compression level for zstd only"
-    return None

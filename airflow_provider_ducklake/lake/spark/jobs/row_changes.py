@@ -200,15 +200,13 @@ class _Writer:
         plan = self.request.plans[0]
         with_ids = replace(plan, schema=TableSchema((*plan.target.columns, table_reader.ROW_ID)))
         results = [
-            write(self.rows.updated(number), with_ids, self.request.engine)
-            for number in clauses
-            if self.found.count([number])
+            write(self.rows.updated(number), with_ids) for number in clauses if self.found.count([number])
         ]
         return self._together(plan, results, has_row_ids=True)
 
     def _inserted(self, clauses: Sequence[int]) -> WriteResult:
         plan = self.request.plans[1]
-        results = [write(self.rows.inserted(number), plan, self.request.engine) for number in clauses]
+        results = [write(self.rows.inserted(number), plan) for number in clauses]
         return self._together(plan, results, has_row_ids=False)
 
     def _together(self, plan: WritePlan, results: Sequence[WriteResult], *, has_row_ids: bool) -> WriteResult:
@@ -220,7 +218,6 @@ class _Writer:
                 _of_table(file, has_row_ids=has_row_ids) for result in results for file in result.data_files
             ),
             sum(result.rows_written for result in results),
-            results[0].engine if results else self.request.engine,
             results[-1].details if results else {},
         )
 
@@ -236,4 +233,4 @@ def overwrite(spark: SparkSession, request: JobRequest) -> RowChanges:
     assert isinstance(source, OverwriteSource)
     *_, plan = request.plans
     gone = change_rows(spark, replace(request, source=source.replaced))
-    return replace(gone, inserted=write(sources.load(spark, source.rows, plan.schema), plan, request.engine))
+    return replace(gone, inserted=write(sources.load(spark, source.rows, plan.schema), plan))

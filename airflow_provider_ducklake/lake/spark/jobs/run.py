@@ -148,11 +148,10 @@ def _start_logging() -> None:
 
 def _log_numbers(plan: WritePlan, result: WriteResult) -> None:
     log.info(
-        "Wrote %s of %s in %s (%s), in %s s with the %s engine",
+        "Wrote %s of %s in %s (%s), in %s s",
         counted(result.rows_written, "row"),
         plan.table,
         counted(len(result.data_files), "file"),
         size(sum(file.file_size_bytes for file in result.data_files)),
         result.details["seconds"],
-        result.engine,
     )

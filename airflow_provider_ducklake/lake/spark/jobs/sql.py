@@ -33,7 +33,7 @@ def run_sql(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]
     assert isinstance(source, LakeSource)
     with reading(source.tables.values()):
         rows = rows_of(spark, source, request.plans)
-        return tuple(write(df, plan, request.engine) for df, plan in zip(rows, request.plans, strict=True))
+        return tuple(write(df, plan) for df, plan in zip(rows, request.plans, strict=True))
 
 
 def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...]) -> list[DataFrame]:

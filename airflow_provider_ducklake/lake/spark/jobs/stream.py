@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 
-def stage_batches(df: DataFrame, plan: WritePlan, source: StreamSource, engine: str = "auto") -> WriteResult:
+def stage_batches(df: DataFrame, plan: WritePlan, source: StreamSource) -> WriteResult:
     """Stage the rows of a streaming DataFrame that are there by now and new to its checkpoint.
 
     The result sums up all batches.
@@ -50,7 +50,7 @@ def stage_batches(df: DataFrame, plan: WritePlan, source: StreamSource, engine: 
     started = time.monotonic()
     prepare(df.sparkSession)
     assign(df, plan.target, plan.table)  # before Spark decides what the first batch is
-    batches = _Batches(df.sparkSession, plan, source, engine)
+    batches = _Batches(df.sparkSession, plan, source)
     query = _start(df, batches, source.checkpoint)
     try:
         query.awaitTermination()
@@ -62,7 +62,6 @@ def stage_batches(df: DataFrame, plan: WritePlan, source: StreamSource, engine: 
         plan.partition_fields,
         tuple(file for one in staged for file in one.data_files),
         sum(one.rows_written for one in staged),
-        ", ".join(dict.fromkeys(one.engine for one in staged)) or engine,
         {"batches": len(staged), "seconds": round(time.monotonic() - started, 3)},
     )
 
@@ -79,10 +78,10 @@ def _start(df: DataFrame, batches: _Batches, checkpoint: str) -> StreamingQuery:
 class _Batches:
     """Called by Spark with each batch; ``error`` is why it failed, before it went through the JVM."""
 
-    def __init__(self, spark: SparkSession, plan: WritePlan, source: StreamSource, engine: str) -> None:
+    def __init__(self, spark: SparkSession, plan: WritePlan, source: StreamSource) -> None:
         self.staged: list[WriteResult] = []
         self.error: Exception | None = None
-        self._spark, self._plan, self._source, self._engine = spark, plan, source, engine
+        self._spark, self._plan, self._source = spark, plan, source
         self._newest = _newest(source.checkpoint)  # before another driver adds some
 
     def stage(self, df: DataFrame, batch_id: int) -> None:
@@ -119,7 +118,7 @@ class _Batches:
         directory = f"{job_directory(self._plan.root, self._source.staging_id)}{batch_id}/"
         try:
             with adaptive_as_in(self._spark, df.sparkSession):
-                return write(df, replace(self._plan, directory=directory), self._engine)
+                return write(df, replace(self._plan, directory=directory))
         except Exception:
             with suppress(StorageError):
                 delete_tree(directory)
@@ -148,4 +147,4 @@ def run_stream(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, .
             f"transform={source.rows.function!r} returned a DataFrame that is not streaming. Read with "
             "spark.readStream, or insert the rows with DuckLakeSparkInsertOperator."
         )
-    return (stage_batches(df, plan, source, request.engine),)
+    return (stage_batches(df, plan, source),)

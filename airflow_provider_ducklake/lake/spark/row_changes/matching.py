@@ -22,13 +22,12 @@ from airflow_provider_ducklake.lake.spark.row_changes.checks import assignments
 from airflow_provider_ducklake.lake.spark.types.frames import bytes_of, number_of, renamed, row_bytes
 from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
+    SPARK_SCALARS,
     carrier_type,
     scalar_of_spark,
-    why_not_native,
 )
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ScalarType
 from airflow_provider_ducklake.lake.storage.rows import table_reader
 
 if TYPE_CHECKING:
@@ -276,9 +275,11 @@ def only_matching(source: DataFrame, keys: Keys) -> Callable[[DataFrame], DataFr
 
 def _is_comparable(source: DataFrame, column: Column, other: str) -> bool:
     found = scalar_of_spark(source.select(other).schema[0].dataType)
-    if found is None or why_not_native(TableSchema((column,))) or column.type.facts.kind not in _KEYS:
+    type_ = column.type
+    is_exact = isinstance(type_, ScalarType) and SPARK_SCALARS[type_.name].is_exact
+    if found is None or not is_exact or type_.facts.kind not in _KEYS:
         return False
-    return found == column.type or found.facts.kind is column.type.facts.kind is Kind.INTEGER
+    return found == type_ or found.facts.kind is type_.facts.kind is Kind.INTEGER
 
 
 def _between(column: Column, low: int | str | None, high: int | str | None) -> Predicate:

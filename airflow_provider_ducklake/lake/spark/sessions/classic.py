@@ -113,14 +113,6 @@ class Classic:
             return False
         return True
 
-    def has_class(self, name: str) -> bool:
-        """See ``Kind``."""
-        try:
-            self._jvm.org.apache.spark.util.Utils.classForName(name, False, False)  # noqa: FBT003
-        except Exception:  # noqa: BLE001 - py4j wraps whatever the JVM throws
-            return False
-        return True
-
     def hadoop_version(self) -> str:
         """See ``Kind``."""
         return str(self._jvm.org.apache.hadoop.util.VersionInfo.getVersion())

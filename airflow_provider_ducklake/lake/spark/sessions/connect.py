@@ -120,10 +120,6 @@ class Connect:
         """See ``Kind``: the server says so itself, when a job needs it."""
         return True
 
-    def has_class(self, name: str) -> bool:  # noqa: ARG002 - see Kind
-        """See ``Kind``: the server does not report it."""
-        return False
-
     def hadoop_version(self) -> str:
         """See ``Kind``."""
         return "<the version of the server's Hadoop>"

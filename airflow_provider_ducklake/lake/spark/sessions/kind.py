@@ -76,9 +76,6 @@ class Kind(Protocol):
     def has_file_system(self, scheme: str) -> bool:
         """Return True if Spark's JVM has a file system for a scheme, as far as can be seen before a job."""
 
-    def has_class(self, name: str) -> bool:
-        """Return True if Spark's JVM certainly has a class."""
-
     def hadoop_version(self) -> str:
         """Return the version of Spark's Hadoop."""
 

@@ -22,11 +22,6 @@ _SUBSTITUTE = "spark.sql.variable.substitute"
 _REQUIRED = {
     _SUBSTITUTE: "false",
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.parquet.fieldId.write.enabled": "true",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 _NANOS_AS_LONG = "spark.sql.legacy.parquet.nanosAsLong"
@@ -41,7 +36,7 @@ _REQUIRED_TO_READ = {
     _QUOTED_REGEX: "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
-# Spark 4 asks Arrow for a batch's size after each row, half of the Arrow engine's time (ADR 0009).
+# Spark 4 asks Arrow for a batch's size after each row, half of the time of a write (ADR 0009).
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NOT_MEASURED = "2147483647b"
 
@@ -81,8 +76,6 @@ _NAMED_FILES = "spark.sql.runSQLOnFiles"
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers give no positions of rows
 _PUSHDOWN = "spark.sql.parquet.filterPushdown"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
-_PROTOCOL = "spark.sql.sources.commitProtocolClass"
-_COMMITTER = "spark.sql.parquet.output.committer.class"
 
 
 @contextmanager
@@ -103,16 +96,6 @@ def nanos_refused(spark: SparkSession) -> Iterator[None]:
 def no_named_files(spark: SparkSession) -> Iterator[None]:
     """Keep Spark from reading files that SQL names, as ``text.`/path```, as long as this lasts."""
     with _set(spark, _NAMED_FILES, "false"):
-        yield
-
-
-@contextmanager
-def committed_by(spark: SparkSession, protocol: str, committer: str) -> Iterator[None]:
-    """Set the commit protocol of Spark's Parquet writer, as long as this lasts, if the user set none."""
-    if {_PROTOCOL, _COMMITTER} & spark.conf.getAll.keys():
-        yield
-        return
-    with _set(spark, _PROTOCOL, protocol), _set(spark, _COMMITTER, committer):
         yield
 
 
@@ -170,24 +153,17 @@ _PACKAGES = {
 }
 
 
-def why_unreachable(spark: SparkSession, path: str) -> str | None:
-    """Explain why the JVM cannot open a path at all, None if it can."""
-    scheme = split_scheme(hadoop_uri(path))[0]
-    if kind_of(spark).has_file_system(scheme):
-        return None
-    return f"Spark has no file system for {scheme}:// on its classpath"
-
-
 def require_file_system(spark: SparkSession, path: str) -> None:
     """Refuse a path that the JVM cannot open for want of a jar."""
-    reason = why_unreachable(spark, path)
-    if reason is None:
+    scheme = split_scheme(hadoop_uri(path))[0]
+    if kind_of(spark).has_file_system(scheme):
         return
-    package = _PACKAGES.get(split_scheme(hadoop_uri(path))[0])
+    package = _PACKAGES.get(scheme)
     version = kind_of(spark).hadoop_version()
     cure = f'packages="{package.format(hadoop=version)}"' if package else "packages or jars that bring it"
     raise InvalidInputError(
-        f"Cannot read {path}: {reason}. Give the task {cure}, or install the jar with Spark."
+        f"Cannot read {path}: Spark has no file system for {scheme}:// on its classpath. Give the task "
+        f"{cure}, or install the jar with Spark."
     )
 
 

@@ -34,7 +34,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
 from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL as PACKED_INTERVAL
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.schema import Column
     from airflow_provider_ducklake.lake.spec.types.values import Physical
 
 
@@ -135,7 +135,7 @@ def _whole(digits: int) -> Callable[[Any], SparkColumn]:
 class SparkScalar:
     """A scalar type in Spark; ``carrier`` is that of values to write, None where Spark can write none.
 
-    ``native``: Spark's own Parquet writer stores the carrier as that type. ``takes`` are DuckLake types of
+    ``is_exact``: the carrier's values are those of the type, and no others. ``takes`` are DuckLake types of
     which values go into a column of this one, each value checked. ``read`` is the carrier of values that are
     read, and ``from_text`` that of text files, each None where it is the same. ``arrival`` makes of ``read``
     what an insert takes, where that is another type; ``constant`` makes of a physical value one of the
@@ -143,7 +143,7 @@ class SparkScalar:
     """
 
     carrier: t.DataType | None = None
-    native: bool = False
+    is_exact: bool = False
     takes: str = ""
     read: t.DataType | None = None
     from_text: t.DataType | None = None
@@ -157,11 +157,11 @@ _DECIMAL = t.DecimalType(38, 0)
 _INTEGERS = "int8 int16 int32 int64"
 
 SPARK_SCALARS = {
-    "boolean": SparkScalar(t.BooleanType(), native=True, constant=lambda value: f.lit(bool(value))),
-    "int8": SparkScalar(t.ByteType(), native=True),
-    "int16": SparkScalar(t.ShortType(), native=True),
-    "int32": SparkScalar(t.IntegerType(), native=True),
-    "int64": SparkScalar(_LONG, native=True),
+    "boolean": SparkScalar(t.BooleanType(), is_exact=True, constant=lambda value: f.lit(bool(value))),
+    "int8": SparkScalar(t.ByteType(), is_exact=True),
+    "int16": SparkScalar(t.ShortType(), is_exact=True),
+    "int32": SparkScalar(t.IntegerType(), is_exact=True),
+    "int64": SparkScalar(_LONG, is_exact=True),
     "int128": SparkScalar(_DECIMAL, takes=_INTEGERS, constant=_whole(38), only_by_arrow=True),
     "uint8": SparkScalar(t.ShortType(), takes=_INTEGERS),
     "uint16": SparkScalar(t.IntegerType(), takes=_INTEGERS),
@@ -172,17 +172,19 @@ SPARK_SCALARS = {
         constant=_whole(20),
     ),
     "uint128": SparkScalar(_DECIMAL, takes=_INTEGERS, constant=_whole(38), only_by_arrow=True),
-    "float32": SparkScalar(t.FloatType(), native=True),
-    "float64": SparkScalar(t.DoubleType(), native=True),
-    "varchar": SparkScalar(_STRING, native=True, constant=_text),
+    "float32": SparkScalar(t.FloatType(), is_exact=True),
+    "float64": SparkScalar(t.DoubleType(), is_exact=True),
+    "varchar": SparkScalar(_STRING, is_exact=True, constant=_text),
     "json": SparkScalar(_STRING, takes="varchar", constant=_text),
-    "blob": SparkScalar(_BINARY, native=True),
+    "blob": SparkScalar(_BINARY, is_exact=True),
     "uuid": SparkScalar(_BINARY, takes="varchar", from_text=_STRING, arrival=uuid_text),
-    "date": SparkScalar(t.DateType(), native=True, constant=lambda days: f.date_from_unix_date(f.lit(days))),
+    "date": SparkScalar(
+        t.DateType(), is_exact=True, constant=lambda days: f.date_from_unix_date(f.lit(days))
+    ),
     "time": SparkScalar(_LONG, takes="varchar", from_text=_STRING, arrival=_clock_text(6)),
     "timetz": SparkScalar(_LONG, takes="varchar", from_text=_STRING, arrival=_clock_text(6, "+00")),
     "time_ns": SparkScalar(read=_LONG, arrival=_clock_text(9)),
-    "timestamp": SparkScalar(_LOCAL, native=True, constant=local_time),
+    "timestamp": SparkScalar(_LOCAL, is_exact=True, constant=local_time),
     "timestamp_s": SparkScalar(_LOCAL, takes="timestamp date", constant=local_time),
     # whose infinities would be too many microseconds for Spark
     "timestamp_ms": SparkScalar(_LOCAL, takes="timestamp date", read=_LONG, arrival=_milliseconds),
@@ -192,7 +194,7 @@ SPARK_SCALARS = {
     ),
     "timestamptz": SparkScalar(
         t.TimestampType(),
-        native=True,
+        is_exact=True,
         constant=lambda micros: f.timestamp_micros(f.lit(micros).cast("bigint")),
     ),
     "timestamptz_ns": SparkScalar(
@@ -209,7 +211,7 @@ SPARK_SCALARS = {
 FIELD_ID_KEY = "parquet.field.id"
 TYPE_KEY = "ducklake.type"  # of a column whose type in Spark is not that of its table
 
-_DUCKLAKE = {type(row.carrier): name for name, row in SPARK_SCALARS.items() if row.native}
+_DUCKLAKE = {type(row.carrier): name for name, row in SPARK_SCALARS.items() if row.is_exact}
 _DUCKLAKE[t.VariantType] = "variant"
 
 
@@ -241,17 +243,6 @@ def scalar_carrier(type_: DuckLakeType, where: str) -> t.DataType:
 def carrier_field(column: Column) -> t.StructField:
     """Return the Spark field of a column; its metadata holds the Parquet field id."""
     return t.StructField(column.name, carrier_type(column), metadata={FIELD_ID_KEY: column.id})
-
-
-def why_not_native(schema: TableSchema) -> str | None:
-    """Explain why Spark's own Parquet writer cannot store the table's columns, None if it can."""
-    for column in schema.walk():
-        match column.type:
-            case ListType() | MapType():
-                return f"column {column.name} is nested in a way that Spark writes without field ids"
-            case ScalarType(name) if not SPARK_SCALARS[name].native:
-                return f"column {column.name} has type {name}, which Spark cannot store as such"
-    return None
 
 
 def fields_of_spark(schema: t.StructType) -> tuple[Field, ...]:

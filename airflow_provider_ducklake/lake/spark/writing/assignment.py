@@ -251,7 +251,7 @@ def _is_checked(column: Column) -> bool:
     """Return True if the carrier has values outside the column's type; JSON strings are checked later."""
     return any(
         isinstance(leaf.type, ScalarType)
-        and not SPARK_SCALARS[leaf.type.name].native
+        and not SPARK_SCALARS[leaf.type.name].is_exact
         and leaf.type.facts.kind is not Kind.JSON
         for leaf in column.leaves()
     )

@@ -1,6 +1,6 @@
-"""The Arrow engine: tasks write through pyarrow straight to final names.
+"""Rows become data files: tasks write through pyarrow straight to final names.
 
-It serves what Spark's writer cannot store. Each task attempt gives its files names of their own and reports
+It stores what Spark's own writer cannot. Each task attempt gives its files names of their own and reports
 them as its output rows; Spark keeps the output of successful attempts only, so what it collects is exactly
 what counts. So are strings that cannot be stored: a task that meets some counts them and writes nothing.
 See ``docs/adr/0008-map-in-arrow-without-pandas.md``.

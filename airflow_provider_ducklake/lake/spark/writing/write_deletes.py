@@ -1,6 +1,6 @@
 """Delete files of a job: tasks write one for each data file, straight to its final name.
 
-As with the Arrow engine's data files, what successful attempts report is what counts.
+As with data files, what successful attempts report is what counts.
 """
 
 from __future__ import annotations

@@ -510,17 +510,6 @@ def remover_of(location: Location) -> Callable[[str], object]:
     return os.unlink if location.is_local else location.filesystem.delete_file
 
 
-def move_file(source: str, target: str, storage_options: StorageOptions | None = None) -> None:
-    """Move a file to another place in the same store, where it is whole at once."""
-    start, end = open_filesystem(source, storage_options), open_filesystem(target, storage_options)
-    with naming_errors(target, "write"):
-        if end.is_local:
-            make_parents(Path(end.path))
-        start.filesystem.move(start.path, end.path)
-        if end.is_local:
-            sync_directory(Path(end.path).parent)
-
-
 def file_sizes(path: str, storage_options: StorageOptions | None = None) -> dict[str, int]:
     """Return the sizes of all files below a directory by their paths from there; none where it is missing."""
     location = open_filesystem(path, storage_options)

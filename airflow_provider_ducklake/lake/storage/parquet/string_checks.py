@@ -94,11 +94,6 @@ def together(parts: Iterable[BadStrings]) -> list[BadStrings]:
     return list(found.values())
 
 
-def string_leaves(column: Column, above: tuple[Column, ...] = ()) -> Iterator[tuple[Column, ...]]:
-    """Yield the path to each field of a column, or the column itself, that holds strings."""
-    yield from _paths(column, _is_text, above)
-
-
 def _paths(
     column: Column, is_wanted: Callable[[DuckLakeType], bool], above: tuple[Column, ...] = ()
 ) -> Iterator[tuple[Column, ...]]:

@@ -1,6 +1,6 @@
 """The one Parquet writer: Arrow batches in, finished data files with exact statistics out.
 
-Used by the hook, by Spark's Arrow engine and by compaction. It needs pyarrow only, neither pandas nor numpy.
+Used by the hook, by tasks of Spark and by compaction. It needs pyarrow only, neither pandas nor numpy.
 *Source:* types and field ids as the reference's files (docs/sources.md, inserts); encodings from measurement.
 """
 

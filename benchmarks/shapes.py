@@ -1,11 +1,11 @@
-"""Compare the two engines of a write with plain ``df.write.parquet``: time, CPU, peak memory, size of files.
+"""Compare an insert job's write with plain ``df.write.parquet``: time, CPU, peak memory, size of files.
 
-All of them write the same rows with the same codec and page version, from a Parquet file, in one session of
+Both write the same rows with the same codec and page version, from a Parquet file, in one session of
 two cores; rounds are interleaved and their medians printed. CPU is that of the JVM and its Python workers.
-Peak memory is measured apart, in a fresh session for each engine, as an old JVM gives none back.
+Peak memory is measured apart, in a fresh session for each writer, as an old JVM gives none back.
 
-    python benchmarks/engines.py                                    # all shapes, 5 rounds
-    python benchmarks/engines.py --shapes narrow wide --rounds 3 --scale 0.1
+    python benchmarks/shapes.py                                     # all shapes, 5 rounds
+    python benchmarks/shapes.py --shapes narrow wide --rounds 3 --scale 0.1
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from airflow_provider_ducklake.lake.spec.sorting import SortField
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ENGINES = ("plain", "native", "arrow")
 _TICK = os.sysconf("SC_CLK_TCK")
 _SPREAD = "pmod(xxhash64(id), 1000003)"
 
@@ -141,21 +140,17 @@ def plain(df: DataFrame, shape: Shape, folder: Path) -> None:
     writer.parquet(str(folder / "plain"))
 
 
-def ours(df: DataFrame, shape: Shape, folder: Path, engine: str) -> None:
+def job(df: DataFrame, shape: Shape, folder: Path) -> None:
     """Write as the insert job does."""
     schema = new_columns(fields_of_spark(df.schema))
     fields = parse_partition_by(shape.partition_by, schema, "main.t")
     keys = (SortField(df.columns[0]),) if shape.sorted_by_first else ()
     directory = job_directory(f"{folder}/", str(uuid.uuid4()))
     plan = WritePlan("main.t", directory, schema, fields, row_order=RowOrder(keys))
-    write(df, plan, engine)
+    write(df, plan)
 
 
-def write_by(engine: str, df: DataFrame, shape: Shape, folder: Path) -> None:
-    if engine == "plain":
-        plain(df, shape, folder)
-    else:
-        ours(df, shape, folder, engine)
+WRITERS = {"plain": plain, "job": job}
 
 
 def family() -> list[Path]:
@@ -194,26 +189,26 @@ def resident_bytes() -> int:
     return total * os.sysconf("SC_PAGE_SIZE")
 
 
-def measured(engine: str, df: DataFrame, shape: Shape, root: Path) -> tuple[float, float, int]:
+def measured(writer: str, df: DataFrame, shape: Shape, root: Path) -> tuple[float, float, int]:
     """Return seconds, CPU seconds and bytes of files of one write."""
     folder = Path(tempfile.mkdtemp(dir=root))
     os.sync()
     used, started = cpu_seconds(), time.perf_counter()
-    write_by(engine, df, shape, folder)
+    WRITERS[writer](df, shape, folder)
     elapsed, used = time.perf_counter() - started, cpu_seconds() - used
     size = sum(file.stat().st_size for file in folder.rglob("*.parquet"))
     shutil.rmtree(folder)
     return elapsed, used, size
 
 
-def peak_memory(engine: str, name: str, root: Path, scale: float) -> int | None:
+def peak_memory(writer: str, name: str, root: Path, scale: float) -> int | None:
     """Return the most bytes that a fresh session and its workers had at once; None where it failed."""
-    command = [sys.executable, __file__, "--peak", engine, name, str(root), "--scale", str(scale)]
+    command = [sys.executable, __file__, "--peak", writer, name, str(root), "--scale", str(scale)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return int(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else None
 
 
-def print_peak(engine: str, name: str, root: Path, scale: float) -> None:
+def print_peak(writer: str, name: str, root: Path, scale: float) -> None:
     spark = start_spark("1500m")
     shape, folder = SHAPES[name], Path(tempfile.mkdtemp(dir=root))
     df = source(spark, shape, root, scale)
@@ -225,7 +220,7 @@ def print_peak(engine: str, name: str, root: Path, scale: float) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    write_by(engine, df, shape, folder)
+    WRITERS[writer](df, shape, folder)
     ended.set()
     watcher.join()
     spark.stop()
@@ -237,29 +232,29 @@ def compare(spark: SparkSession, name: str, rounds: int, scale: float, *, memory
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         df = source(spark, shape, root, scale)
-        found: dict[str, list[tuple[float, float, int]]] = {engine: [] for engine in ENGINES}
+        found: dict[str, list[tuple[float, float, int]]] = {writer: [] for writer in WRITERS}
         for number in range(rounds + 1):
-            for engine in list(found) if number % 2 else list(found)[::-1]:
+            for writer in list(found) if number % 2 else list(found)[::-1]:
                 try:
-                    one = measured(engine, df, shape, root)
-                except Exception as error:  # noqa: BLE001 - a shape that an engine cannot write is a finding
-                    print(f"{name}: {engine} cannot: {str(error).splitlines()[0][:160]}", flush=True)
-                    found.pop(engine)
+                    one = measured(writer, df, shape, root)
+                except Exception as error:  # noqa: BLE001 - a shape that a writer cannot write is a finding
+                    print(f"{name}: {writer} cannot: {str(error).splitlines()[0][:160]}", flush=True)
+                    found.pop(writer)
                     continue
                 if number:  # the first one warms up
-                    found[engine].append(one)
-        peaks = {engine: peak_memory(engine, name, root, scale) if memory else None for engine in found}
+                    found[writer].append(one)
+        peaks = {writer: peak_memory(writer, name, root, scale) if memory else None for writer in found}
     middle = {
-        engine: [statistics.median(values) for values in zip(*of_one, strict=True)]
-        for engine, of_one in found.items()
+        writer: [statistics.median(values) for values in zip(*of_one, strict=True)]
+        for writer, of_one in found.items()
         if of_one
     }
-    for engine, (seconds, used, size) in middle.items():
+    for writer, (seconds, used, size) in middle.items():
         base = middle["plain"]
-        peak = peaks[engine]
+        peak = peaks[writer]
         shown = "-" if peak is None else f"{peak / 2**20:.0f} MiB"
         print(
-            f"{name:<14}{engine:<8}{seconds:6.2f} s {seconds / base[0]:5.2f} x"
+            f"{name:<14}{writer:<8}{seconds:6.2f} s {seconds / base[0]:5.2f} x"
             f"   CPU {used:6.2f} s {used / base[1]:5.2f} x"
             f"   files {size / 2**20:8.1f} MiB {size / base[2]:5.2f} x   peak {shown}",
             flush=True,
@@ -277,8 +272,8 @@ def main() -> None:
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.peak:
-        engine, name, root = given.peak
-        print_peak(engine, name, Path(root), given.scale)
+        writer, name, root = given.peak
+        print_peak(writer, name, Path(root), given.scale)
         return
     spark = start_spark("4g")
     for name in given.shapes:
