@@ -8,7 +8,8 @@ up. How long the files of one that nobody releases are protected is said by whoe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, MetaData, Row, String, Table, func, literal, select, union_all
@@ -22,8 +23,13 @@ from airflow_provider_ducklake.lake.catalog.database.tables import (
     catalog_table,
     maybe,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, Effect, with_retries
-from airflow_provider_ducklake.lake.catalog.ledger.own_tables import ensure_table, how_to_add
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
+    DEFAULT_RETRY,
+    Effect,
+    insert,
+    with_retries,
+)
+from airflow_provider_ducklake.lake.catalog.ledger.own_tables import ensure_table, how_to_add, which_missing
 from airflow_provider_ducklake.lake.errors import CatalogRefusedError, FilesReleasedError, UntrustedValueError
 from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
 from airflow_provider_ducklake.lake.spec.log_lines import logger
@@ -32,7 +38,6 @@ from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from datetime import datetime
 
     from sqlalchemy import Connection
 
@@ -58,6 +63,7 @@ class RegisteredJob:
     released_at: datetime | None
 
 
+@lru_cache
 def job_table(metadata_schema: str | None) -> Table:
     """Return the table."""
     return catalog_table(
@@ -90,23 +96,27 @@ def register(
     """Note that a job is about to write into a directory of its own, and what for."""
     catalog.check_writable(prefix)
     table = job_table(catalog.tables.metadata_schema)
+    row: dict[str, object] = {"job_id": job_id, "prefix": prefix, "released_at": None}
+    meant: dict[str, object] = {}
+    if target is not None:
+        meant = {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
+
+    def attempt(values: Mapping[str, object], **asked: Question[Any]) -> bool:
+        with catalog.dialect.writing_after(asked | catalog.dialect.which_time()) as (connection, answers):
+            if answers.get("missing"):
+                return False
+            writer = catalog.dialect.writer(connection)
+            writer.send(insert(table, {**values, "registered_at": answers.get("time", datetime.now(UTC))}))
+            writer.commit()
+            return True
+
+    columns = which_missing(catalog.dialect, table)
+    if with_retries(catalog.dialect, DEFAULT_RETRY, lambda: attempt(row | meant, missing=columns))[0]:
+        return
     missing = ensure_table(catalog, table, _NOTES)
     if missing:
         _announce(catalog, missing, must_note=must_note)
-    meant = (
-        {}
-        if target is None or missing
-        else {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
-    )
-
-    def attempt() -> None:
-        with catalog.dialect.writing() as connection:
-            now = catalog.dialect.server_time(connection)
-            values = {"job_id": job_id, "prefix": prefix, "registered_at": now, "released_at": None}
-            connection.execute(table.insert(), values | meant)
-            connection.commit()
-
-    with_retries(catalog.dialect, DEFAULT_RETRY, attempt)
+    with_retries(catalog.dialect, DEFAULT_RETRY, lambda: attempt(row if missing else row | meant))
 
 
 def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: bool) -> None:

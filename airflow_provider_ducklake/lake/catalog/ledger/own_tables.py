@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
+from airflow_provider_ducklake.lake.catalog.database.connect import Question
 from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import AddColumn
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
-    from sqlalchemy import Column, Connection, Table
+    from sqlalchemy import Column, Connection, Row, Table
 
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect
 
@@ -55,7 +56,7 @@ def _add(
 
     def create() -> None:
         with dialect.writing() as connection:
-            missing = _missing(dialect, connection, table)
+            missing = which_missing(dialect, table).ask(connection)
             if len(missing) == len(table.columns):
                 table.create(connection)
                 if first_rows is not None and (rows := first_rows(connection)):
@@ -69,13 +70,16 @@ def _add(
 
 
 def _read_missing(dialect: CatalogDialect, table: Table) -> list[Column[Any]]:
-    with dialect.reading() as connection:
-        return _missing(dialect, connection, table)
+    missing: list[Column[Any]] = dialect.ask_at_once({"missing": which_missing(dialect, table)})["missing"]
+    return missing
 
 
-def _missing(dialect: CatalogDialect, connection: Connection, table: Table) -> list[Column[Any]]:
-    """Return the columns that the database lacks; all of them where it lacks the table."""
-    if not dialect.has_table(connection, table.name, table.schema):
-        return list(table.columns)
-    known = dialect.column_names(connection, table.name, table.schema)
-    return [column for column in table.columns if column.name not in known]
+def which_missing(dialect: CatalogDialect, table: Table) -> Question[list[Column[Any]]]:
+    """Ask for the columns that the database lacks; all of them where it lacks the table."""
+    columns = dialect.which_columns((table.name,), table.schema)
+
+    def read(rows: Sequence[Row[Any]]) -> list[Column[Any]]:
+        known = columns.read(rows).get(table.name, ())
+        return [column for column in table.columns if column.name not in known]
+
+    return Question(columns.query, read, columns.parameters)
