@@ -1,24 +1,34 @@
-"""Print the figures of the house: what four paths visit, how the package is built. It gates nothing.
+"""Print the figures of the house: what eight paths visit, how the package is built. It gates nothing.
 
 A path is walked twice on a SQLite lake of its own, and counted the second time: imports and first-time tables
 are not part of it. A visited file is one of the package whose code ran, a call one of its functions' frames
-(comprehensions and lambdas are counted with the function that holds them).
+(comprehensions and lambdas are counted with the function that holds them). The jobs of insert, merge, delete
+and update run in this process without Spark, by the tests' stand-in; ``--statements`` lists what each path
+sends to the database, with its callers.
 """
 
 import argparse
 import ast
 import sys
 import tempfile
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-PACKAGE = Path(__file__).resolve().parents[1] / "airflow_provider_ducklake"
+if TYPE_CHECKING:
+    from airflow_provider_ducklake.lake.writes.verb import Verb
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "airflow_provider_ducklake"
+BELOW = ("dialects", "database")  # folders whose functions send statements for others
+CALLERS = 4
 LONG_PARAMETER_LIST = 7
 
 
@@ -27,7 +37,7 @@ class Walk:
     """What ran while a path was walked."""
 
     files: Counter[str] = field(default_factory=Counter)
-    statements: int = 0
+    statements: list[str] = field(default_factory=list)
     depth: int = 0
     deepest: int = 0
 
@@ -44,9 +54,17 @@ class Walk:
         self.depth += 1
         self.deepest = max(self.deepest, self.depth)
 
-    def count_statement(self, *_: object) -> None:
-        """Count a statement: a listener of SQLAlchemy's."""
-        self.statements += 1
+    def note_statement(self, _connection: object, _cursor: object, statement: str, *_: object) -> None:
+        """Note a statement with its callers: a listener of SQLAlchemy's."""
+        if statement == "PRAGMA schema_version":  # SQLite has read it with the file's header
+            return
+        frames = [one for one in traceback.extract_stack() if one.filename.startswith(str(PACKAGE))]
+        callers = [
+            f"{Path(one.filename).stem}.{one.name}"
+            for one in reversed(frames)
+            if Path(one.filename).parent.name not in BELOW
+        ]
+        self.statements.append(f"{' '.join(statement.split()):<100.100}  {' < '.join(callers[:CALLERS])}")
 
 
 @contextmanager
@@ -56,13 +74,13 @@ def watched() -> Iterator[Walk]:
     from sqlalchemy.engine import Engine  # noqa: PLC0415
 
     walk = Walk()
-    event.listen(Engine, "before_cursor_execute", walk.count_statement)
+    event.listen(Engine, "before_cursor_execute", walk.note_statement)
     sys.setprofile(walk.profile)
     try:
         yield walk
     finally:
         sys.setprofile(None)
-        event.remove(Engine, "before_cursor_execute", walk.count_statement)
+        event.remove(Engine, "before_cursor_execute", walk.note_statement)
 
 
 def lake_paths(folder: Path) -> dict[str, Callable[[], object]]:
@@ -83,6 +101,7 @@ def lake_paths(folder: Path) -> dict[str, Callable[[], object]]:
     many = pa.concat_tables([rows] * 100)
     lake.append_arrow("main.filtered", many)
     return {
+        **_verb_paths(lake, folder),
         "inlined append": lambda: lake.append_arrow("main.small", rows),
         "file append": lambda: lake.append_arrow("main.large", many),
         "filtered read": lambda: lake.read_arrow("main.filtered", filter="day = '2026-01-01' AND id > 0"),
@@ -90,7 +109,46 @@ def lake_paths(folder: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-def print_paths() -> None:
+def _verb_paths(lake: Any, folder: Path) -> dict[str, Callable[[], object]]:  # noqa: ANN401 - a Lake
+    """Return what changes one row of tables of one file, the second time of a file with deletes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.writes.arguments import GivenRows  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.writes.insert import Insert  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.writes.run import run  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.writes.verb import Commit  # noqa: PLC0415
+
+    sys.path.insert(0, str(ROOT))
+    from tests.concurrency.arrow_jobs import ArrowSubmitter  # noqa: PLC0415
+
+    columns = {"id": "int64", "note": "varchar"}
+    with lake.transaction() as tx:
+        for name in ("inserted", "merged", "deleted", "updated"):
+            tx.create_table(name, columns)
+            tx.set_option(name, "data_inlining_row_limit", 0)
+            tx.append_arrow(name, pa.table({"id": range(100), "note": ["a"] * 100}))
+    for number in range(2):
+        pq.write_table(pa.table({"id": [number], "note": ["b"]}), folder / f"{number}.parquet")
+    sources = iter([GivenRows(source=str(folder / f"{number}.parquet")) for number in (0, 1, 0, 1)])
+    ids = iter(range(100))
+    merged = [{"update": "*"}]
+    verbs: dict[str, Callable[[], Verb]] = {
+        "insert": lambda: Insert("inserted", next(sources)),
+        "merge": lambda: Merge("merged", ["id"], next(sources), when_matched=merged),
+        "delete": lambda: Delete("deleted", f"id = {next(ids)}"),
+        "update": lambda: Update("updated", {"note": "'b'"}, f"id = {next(ids)}"),
+    }
+
+    def walk(name: str) -> None:
+        run(verbs[name](), lake, ArrowSubmitter(), Commit(CommitInfo()))
+
+    return {name: partial(walk, name) for name in verbs}
+
+
+def print_paths(*, with_statements: bool) -> None:
     """Print files, calls, statements and depth of each path."""
     print(f"{'path':<18}{'files':>7}{'calls':>7}{'statements':>12}{'depth':>7}  files of each room")
     with tempfile.TemporaryDirectory(prefix="ducklake-house-") as folder:
@@ -100,8 +158,10 @@ def print_paths() -> None:
                 walk_it()
             rooms = Counter(_room(Path(file)) for file in walk.files)
             shown = ", ".join(f"{room} {count}" for room, count in rooms.most_common())
-            numbers = (len(walk.files), walk.files.total(), walk.statements, walk.deepest)
+            numbers = (len(walk.files), walk.files.total(), len(walk.statements), walk.deepest)
             print("{:<18}{:>7}{:>7}{:>12}{:>7}  {}".format(name, *numbers, shown))
+            for statement in walk.statements if with_statements else ():
+                print(f"    {statement}")
 
 
 def _room(file: Path) -> str:
@@ -248,8 +308,9 @@ def _parameters(node: ast.FunctionDef) -> int:
 
 def main() -> None:
     """Print all figures."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    print_paths()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--statements", action="store_true", help="list the statements of each path")
+    print_paths(with_statements=parser.parse_args().statements)
     print_source()
 
 

@@ -1,13 +1,25 @@
 """Reads take few round trips to PostgreSQL, and few statements elsewhere, whatever they find."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import NotADuckLakeError, TableNotFoundError
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.arguments import GivenRows
+from airflow_provider_ducklake.lake.writes.insert import Insert
+from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update
+from airflow_provider_ducklake.lake.writes.run import run
+from airflow_provider_ducklake.lake.writes.verb import Commit, Verb
 from tests.catalogs.round_trips import round_trips
+from tests.concurrency.arrow_jobs import ArrowSubmitter
 
 WHERE = "i > 10 AND price < 400"
 
@@ -102,6 +114,14 @@ def test_elsewhere_a_filtered_read_takes_few_statements(new_catalog, kind, plain
 
 
 def _statements(lake: Lake) -> int:
+    with statements() as asked:
+        lake.read_arrow("t", filter=WHERE)
+    return len(asked)
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """Yield a list that holds, after the block, the statements that were sent within it."""
     asked: list[str] = []
 
     def note(_connection, _cursor, statement, *_rest) -> None:
@@ -110,10 +130,86 @@ def _statements(lake: Lake) -> int:
 
     event.listen(Engine, "before_cursor_execute", note)
     try:
-        lake.read_arrow("t", filter=WHERE)
+        yield asked
     finally:
         event.remove(Engine, "before_cursor_execute", note)
-    return len(asked)
+
+
+# --- writes with a job ---
+
+
+def _verb(name: str, folder: Path, number: int) -> Verb:
+    """Return a verb that inserts a row, or changes one row of a file which has others."""
+    rows = {"id": pa.array([number], pa.int64()), "note": ["a"]}
+    pq.write_table(pa.table(rows), folder / f"{number}.parquet")
+    source = GivenRows(source=str(folder / f"{number}.parquet"))
+    match name:
+        case "insert":
+            return Insert("t", source)
+        case "merge":
+            return Merge("t", ["id"], source, when_matched=[{"update": "*"}])
+        case "delete":
+            return Delete("t", f"id = {number}")
+        case _:
+            return Update("t", {"note": "'a'"}, f"id = {number}")
+
+
+def _table_with_deletes(url: str, data_path: str, folder: Path, inlining: int) -> None:
+    """Make a table of one file that has lost a row, and the provider's own tables."""
+    with Lake.create(url, data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int64", "note": "varchar"})
+        lake.append_arrow("t", pa.table({"id": range(100), "note": ["a"] * 100}))
+        lake.set_option("data_inlining_row_limit", inlining)
+        run(_verb("delete", folder, 0), lake, ArrowSubmitter(), Commit(CommitInfo()))
+
+
+@pytest.mark.parametrize(
+    ("name", "inlining", "count"),
+    [
+        *(("insert", 0, 6), ("merge", 0, 9), ("delete", 0, 9), ("update", 0, 9)),
+        *(("merge", 10, 15), ("delete", 10, 15)),
+    ],
+)
+def test_a_write_with_a_job_takes_few_round_trips(postgres, tmp_path, name, inlining, count):
+    """Two for the plan of an insert, else four; two to register; one for the newest snapshot; two to commit.
+
+    With inlined deletes these are read again, and their catalog table is checked before it is written to.
+    """
+    _table_with_deletes(postgres.sqlalchemy_url, postgres.data_path, tmp_path, inlining)
+    verb = _verb(name, tmp_path, 1)
+
+    with round_trips(tmp_path) as requests, Lake.connect(postgres.sqlalchemy_url) as lake:
+        outcome = run(verb, lake, ArrowSubmitter(), Commit(CommitInfo()))
+
+    assert outcome.committed is not None
+    assert len(requests) - OPENING <= count, requests
+
+
+@pytest.mark.parametrize(("name", "count"), [("insert", 2), ("merge", 4), ("delete", 4), ("update", 4)])
+def test_the_plan_of_a_write_loads_its_table_once(postgres, tmp_path, name, count):
+    _table_with_deletes(postgres.sqlalchemy_url, postgres.data_path, tmp_path, 0)
+    verb = _verb(name, tmp_path, 1)
+
+    with round_trips(tmp_path) as requests, Lake.connect(postgres.sqlalchemy_url) as lake:
+        planned = verb.plan(lake, Commit(CommitInfo()), ArrowSubmitter().resolve)
+
+    assert planned.request is not None
+    assert len(requests) - OPENING <= count, requests
+
+
+@pytest.mark.parametrize(("name", "count"), [("insert", 23), ("merge", 35), ("delete", 30), ("update", 35)])
+def test_elsewhere_a_write_with_a_job_takes_few_statements(sqlite_catalog, tmp_path, name, count):
+    """Of these 3 or 4 are BEGIN, and 3 replace the delete file that the data file has."""
+    _table_with_deletes(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, tmp_path, 0)
+    verb = _verb(name, tmp_path, 1)
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake, statements() as asked:
+        outcome = run(verb, lake, ArrowSubmitter(), Commit(CommitInfo()))
+
+    assert outcome.committed is not None
+    assert len(asked) <= count, asked
 
 
 def test_a_read_sees_one_state_of_the_catalog(postgres):

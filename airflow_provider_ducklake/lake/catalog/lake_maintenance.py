@@ -154,8 +154,8 @@ class Maintenance:
                     "compact files of it", "changed or moved rows of them", str(table.name), head.id
                 )
         stage = Stage(head.id, (compaction_change(table, files),))
-        planned = PlannedCommit((stage,), info, open_jobs=() if job_id is None else (job_id,))
-        self._committer.demand_message(planned)
+        open_jobs = () if job_id is None else (job_id,)
+        planned = PlannedCommit((stage,), info, open_jobs=open_jobs, demands_message=True)
         return self._committer.commit_planned(planned)
 
     def as_planned(

@@ -29,7 +29,13 @@ from airflow_provider_ducklake.lake.catalog.reports.watch import commit_reports,
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import registered
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import aware
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted, find_scan, find_table, load_table
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import (
+    Wanted,
+    find_scan,
+    find_table,
+    find_table_snapshot,
+    load_table,
+)
 from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     ChangesExpiredError,
@@ -49,7 +55,7 @@ from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.transaction.changes_made import changes_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import pyarrow as pa
     from sqlalchemy import Connection
@@ -194,8 +200,10 @@ class LakeReads:
             SchemaNotFoundError, TableNotFoundError, SnapshotNotFoundError: it did not exist at that snapshot.
         """
         self._lake.refuse_unusable()
-        with self._lake.reading() as connection:
-            return self._table(connection, table, at, with_files=with_files)
+        moment = self._lake.moment(at)
+        with self._lake.translated():
+            name = QualifiedName.of(table)
+            return find_table_snapshot(self._lake.catalog, name, moment, with_files=with_files)
 
     def _table(
         self, connection: Connection, table: TableName, at: At, *, with_files: bool = False
@@ -282,7 +290,7 @@ class LakeReads:
         from airflow_provider_ducklake.lake.storage.parquet.arrow_types import in_fewest_digits  # noqa: PLC0415
         from airflow_provider_ducklake.lake.storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
 
-        plan = self.plan_read(table, at, columns, filter, staged)
+        plan = self.plan_read(table, at, Wanted(columns, filter), staged)
         self._lake.tell_read(plan.table.name)
         return in_fewest_digits(read_rows(plan, self._lake.locate))
 
@@ -302,7 +310,13 @@ class LakeReads:
         Raises:
             InvalidPredicateError, ColumnNotFoundError: as ``read_arrow``.
         """
-        plan = self.plan_read(table, at, columns, filter, (), stats_of=stats_of)
+        return self.scan_of(table, Wanted(columns, filter, stats_of), at)
+
+    def scan_of(
+        self, table: TableName, wanted: Wanted | Callable[[TableSnapshot], Wanted], at: At = None
+    ) -> ScanPlan:
+        """Return what to read of a table, which may depend on its columns; see ``scan``."""
+        plan = self.plan_read(table, at, wanted)
         self._lake.tell_read(plan.table.name)
         return plan
 
@@ -330,28 +344,19 @@ class LakeReads:
             storage_options=self._lake.storage_options,
         )
 
-    def plan_read(  # noqa: PLR0913 - the last has a default
+    def plan_read(
         self,
         table: TableName,
         at: At,
-        columns: Sequence[str] | None,
-        where: str | None,
-        staged: Sequence[StagedWrite],
-        *,
-        stats_of: Sequence[str] = (),
+        wanted: Wanted | Callable[[TableSnapshot], Wanted],
+        staged: Sequence[StagedWrite] = (),
     ) -> ScanPlan:
         self._lake.refuse_unusable()
         if staged and at is not None:
             raise InvalidInputError("Staged writes are read on top of the newest snapshot: leave out at.")
         moment = self._lake.moment(at)
         with self._lake.translated():
-            return find_scan(
-                self._lake.catalog,
-                QualifiedName.of(table),
-                moment,
-                Wanted(columns, where, stats_of),
-                staged,
-            )
+            return find_scan(self._lake.catalog, QualifiedName.of(table), moment, wanted, staged)
 
     def first_since(self, connection: Connection, time: datetime) -> SnapshotId | None:
         """Return the first snapshot at or after a time, or None if there is none yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
@@ -11,11 +12,12 @@ from airflow_provider_ducklake.lake.catalog.dialects.dialect import in_transacti
 from airflow_provider_ducklake.lake.catalog.drafting import overwrite
 from airflow_provider_ducklake.lake.catalog.drafting.base_lake import BaseRows
 from airflow_provider_ducklake.lake.catalog.drafting.overwrite import find_earlier_rows, replaced_rows
-from airflow_provider_ducklake.lake.catalog.drafting.rows import changes_of_job, read_targets
+from airflow_provider_ducklake.lake.catalog.drafting.rows import changes_of_job, current_targets
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs, tags
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import check_version
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS
 from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
@@ -351,7 +353,7 @@ class LakeWrites:
                 the snapshot has expired.
         """
         with self._lake.planned_on(table.snapshot.id):
-            plan = self._reads.plan_read(table.name, table.snapshot.id, (), where, ())
+            plan = self._reads.plan_read(table.name, table.snapshot.id, Wanted((), where))
         changes = overwrite.changes_of_condition(
             self._lake.reading, self._lake.catalog, plan, self._lake.locate, found
         )
@@ -365,7 +367,7 @@ class LakeWrites:
             TransactionConflictError: the snapshot has expired.
         """
         with self._lake.planned_on(table.snapshot.id):
-            plan = self._reads.plan_read(table.name, table.snapshot.id, (), where, ())
+            plan = self._reads.plan_read(table.name, table.snapshot.id, Wanted((), where))
         return overwrite.too_large_to_read(self._lake.reading, self._lake.catalog, plan)
 
     def replacing_partitions(
@@ -458,9 +460,10 @@ class LakeWrites:
         """
         self._lake.refuse_unwritable()
         file_ids = [one.data_file_id for one in changes.deletes]
-        with self._lake.reading() as connection:
-            targets = read_targets(connection, self._lake.catalog, table, file_ids, changes.inlined)
-        return changes_of_job(targets, changes, RowScope(table, where), self._lake.locate)
+        with self._lake.translated():
+            targets, newest = current_targets(self._lake.catalog, table, file_ids, changes.inlined)
+        stage = changes_of_job(targets, changes, RowScope(table, where), self._lake.locate)
+        return replace(stage, newest=newest)
 
 
 def open_documents(lake: OpenLake, key_file: str | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidInputError
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, AllOf
 from airflow_provider_ducklake.lake.planning.reading.scan import named_columns
@@ -49,7 +50,12 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
     from airflow_provider_ducklake.lake.spark.job.request import GivenSource
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot, SnapshotId
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        CommitRecord,
+        CommittedSnapshot,
+        SnapshotId,
+        TableSnapshot,
+    )
     from airflow_provider_ducklake.lake.transaction.changes_made import Replay
     from airflow_provider_ducklake.lake.writes.arguments import GivenRows
     from airflow_provider_ducklake.lake.writes.verb import Commit, Resolve, Results, Summary
@@ -208,15 +214,17 @@ def find_target(
     files have the statistics of the columns that the text ``stats_of`` names. The plan has no filter: the
     job finds the rows itself; last comes what is true for all of them, as far as it can be read.
     """
-    found = lake.table_snapshot(table)
-    where = None
-    if condition is not None:
-        where = readable_filter(
-            condition, found.schema, str(found.name), alias=aliases[0], others=aliases[1:]
-        )
-    names = named_columns([stats_of], [column.name for column in found.schema.columns if not column.children])
-    with lake.planned_on(found.snapshot.id):
-        plan = lake.scan(table, at=found.snapshot.id, filter=where, stats_of=names)
+
+    def wanted(found: TableSnapshot) -> Wanted:
+        where = None
+        if condition is not None:
+            where = readable_filter(
+                condition, found.schema, str(found.name), alias=aliases[0], others=aliases[1:]
+            )
+        columns = [column.name for column in found.schema.columns if not column.children]
+        return Wanted(where=where, stats_of=named_columns([stats_of], columns))
+
+    plan = lake.reads.scan_of(table, wanted)
     return replace(plan, where=None), plan.where or ALWAYS
 
 
@@ -228,9 +236,7 @@ def find_rows(lake: Lake, table: TableName, condition: str) -> tuple[ScanPlan, P
     """
     if not compares_boxes(condition):
         return *find_target(lake, table, condition), condition
-    at = lake.table_snapshot(table).snapshot.id
-    with lake.planned_on(at):
-        plan = lake.scan(table, at=at, filter=condition)
+    plan = lake.scan(table, filter=condition)
     assert plan.where is not None
     return plan, plan.where, None
 

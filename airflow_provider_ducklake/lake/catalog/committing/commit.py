@@ -38,6 +38,7 @@ from airflow_provider_ducklake.lake.catalog.effects import effects_of
 from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs, restores
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.read import check_counters, which_counters
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import which_head
 from airflow_provider_ducklake.lake.errors import CommitStateUnknownError, TransactionConflictError
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.options import Options
@@ -87,12 +88,15 @@ class KeyedCommit:
 class Stage:
     """Changes that were planned on snapshot ``base``: they conflict with what came after it.
 
-    ``unused`` are files (absolute paths) that are no longer needed once the changes are committed.
+    ``unused`` are files (absolute paths) that are no longer needed once the changes are
+    committed. ``newest`` is the newest
+    snapshot when the changes were made, where that was read.
     """
 
     base: SnapshotId
     changes: Collection[Change]
     unused: Collection[str] = ()
+    newest: SnapshotId | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,8 @@ class PlannedCommit:
     """Stages that become one snapshot, what they say of themselves, and how to make them once.
 
     ``releases`` are the ids of registered jobs whose files these are; those ``open_jobs`` have more of them,
-    and go on. ``consumed`` is what the changes were made of.
+    and go on. ``consumed`` is what the changes were made of. ``demands_message``: a lake that requires
+    messages refuses a snapshot without one.
     """
 
     stages: Sequence[Stage]
@@ -109,6 +114,7 @@ class PlannedCommit:
     releases: Sequence[str] = ()
     open_jobs: Sequence[str] = ()
     consumed: Consumed | None = None
+    demands_message: bool = False
 
     @property
     def makes_snapshot(self) -> bool:
@@ -121,6 +127,11 @@ class PlannedCommit:
         if self.keyed is None:
             return self.info.extra
         return {**(self.info.extra or {}), **self.keyed.key.said}
+
+    @property
+    def newest(self) -> SnapshotId | None:
+        """The newest snapshot when the changes were made, None where it was not read."""
+        return max((stage.newest for stage in self.stages if stage.newest is not None), default=None)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -233,9 +244,10 @@ def _attempt(
 ) -> CommittedSnapshot:
     """Try until the delete files are written for the snapshot that the commit becomes."""
     while deletes.may_write_outside:
-        with catalog.dialect.reading() as connection:
-            head = read_snapshots.head(connection, catalog.tables)
-        deletes.write_for(SnapshotId(head.id + 1))
+        newest = planned.newest if deletes.is_first_round else None
+        if newest is None:
+            newest = catalog.dialect.ask_at_once({"head": which_head(catalog.tables)})["head"].id
+        deletes.write_for(SnapshotId(newest + 1))
         with suppress(OtherSnapshotError):
             return _attempt_locked(catalog, planned, deletes, sent)
     return _attempt_locked(catalog, planned, deletes, sent)
@@ -247,6 +259,8 @@ def _attempt_locked(
     """Try once under the lock; ``sent`` gets the snapshot's id when COMMIT is sent and was not refused."""
     dialect, tables = catalog.dialect, catalog.tables
     with dialect.writing_after(_questions(catalog, planned)) as (connection, answers):
+        if "options" in answers:
+            planned.info.check(Options.effective(answers["options"]))
         if planned.keyed is not None and (
             done := _earlier(connection, catalog, planned, planned.keyed, answers)
         ):
@@ -297,6 +311,8 @@ def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[A
         "counters": which_counters(catalog.tables, definitions=changes_definitions(planned.changes)),
         **questions_of(catalog, planned.needs),
     }
+    if planned.demands_message and planned.makes_snapshot and planned.info.message is None:
+        questions["options"] = read.which_options(catalog.tables)
     if planned.keyed is not None:
         questions["records"] = commit_keys.which_records(catalog, planned.keyed.key)
     if planned.releases or planned.open_jobs:
@@ -430,8 +446,7 @@ class Committer:
         keyed: KeyedCommit | None = None,
     ) -> CommittedSnapshot | None:
         """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``."""
-        planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed)
-        self.demand_message(planned)
+        planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed, demands_message=True)
         return self.commit_planned(planned, retry)
 
     def commit_stages(
@@ -448,21 +463,20 @@ class Committer:
         The commit releases the jobs that wrote the files; where nothing is to be committed they stay as they
         are. What is ``consumed`` is noted in the same transaction, also without changes.
         """
-        planned = PlannedCommit(tuple(stages), info, keyed, releases=tuple(job_ids), consumed=consumed)
-        self.demand_message(planned)
+        planned = PlannedCommit(
+            tuple(stages),
+            info,
+            keyed,
+            releases=tuple(job_ids),
+            consumed=consumed,
+            demands_message=True,
+        )
         return self.commit_planned(planned)
-
-    def demand_message(self, planned: PlannedCommit) -> None:
-        """Refuse a snapshot without a message where the lake demands one."""
-        if planned.makes_snapshot and planned.info.message is None:
-            with self._lake.reading() as connection:
-                rows = read.option_rows(connection, self._lake.catalog.tables)
-            planned.info.check(Options.effective(rows))
 
     def commit_planned(
         self, planned: PlannedCommit, retry: RetryPolicy = DEFAULT_RETRY
     ) -> CommittedSnapshot | None:
-        """Commit what was planned, and checked against the lake's options."""
+        """Commit what was planned."""
         self._lake.refuse_unwritable()
         with self._lake.translated():
             committed = commit(self._lake.catalog, planned, self._lake.locate, retry)

@@ -81,6 +81,11 @@ class DeleteWriter:
         """Return True if there is something to write, and it need not happen under the lock yet."""
         return bool(self._wanted) and self._rounds < _ROUNDS_OUTSIDE
 
+    @property
+    def is_first_round(self) -> bool:
+        """Whether nothing has been written yet."""
+        return not self._rounds
+
     def write_for(self, snapshot_id: SnapshotId) -> None:
         """Write the files that are missing or hold the id of another snapshot."""
         from airflow_provider_ducklake.lake.storage.deletes.deletes import write_deletes  # noqa: PLC0415 - heavy

@@ -28,6 +28,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
     registered,
 )
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema, rows_of_layout
+from airflow_provider_ducklake.lake.spec.snapshots import DeleteFileId
 from airflow_provider_ducklake.lake.transaction.declared import FlushedLayout, LockedFacts
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.database.connect import Question
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+    from airflow_provider_ducklake.lake.catalog.snapshot.read_files import FilePlaces
     from airflow_provider_ducklake.lake.spec.snapshots import (
         ColumnId,
         DataFileId,
-        DeleteFileId,
         SnapshotId,
         TableId,
     )
@@ -59,7 +60,15 @@ def questions_of(catalog: Catalog, needs: Needs) -> dict[str, Question[Any]]:
         questions["skipped"] = read_statistics.which_skipped(catalog.tables, needs.skips)
     if needs.layouts:
         questions["layouts"] = read_layouts.which_newest_layouts(catalog.tables, needs.layouts)
+    targets = read_files.which_live_targets(catalog.tables, needs.targets)
+    questions |= {f"{_TARGETS}{number}": one for number, one in enumerate(targets)}
+    for table_id, ids in _by_table(needs.replaced).items():
+        places = read_files.which_delete_file_places(catalog.tables, table_id, ids)
+        questions |= {f"{_REPLACED}{table_id} {number}": one for number, one in enumerate(places)}
     return questions
+
+
+_TARGETS, _REPLACED = "targets ", "replaced "  # begin the names of questions
 
 
 def locked_facts(
@@ -83,8 +92,8 @@ def locked_facts(
             one: live_inlined_tables(connection, catalog, one) for one in {*needs.live_inlined, *reshaped}
         },
         with_live_files=read_files.tables_with_live_files(connection, tables, needs.live_files),
-        targets=read_files.live_targets(connection, tables, needs.targets),
-        delete_file_paths=_delete_file_paths(connection, tables, needs),
+        targets=_joined(answers[one] for one in answers if one.startswith(_TARGETS)),
+        delete_file_paths=_paths(answers[one] for one in answers if one.startswith(_REPLACED)),
         sources=_sources(connection, catalog, needs),
         delete_counts=_joined(mark_counts(connection, catalog, one) for one in needs.delete_counts),
         with_inlined_deletes=_with_inlined_deletes(connection, catalog, needs),
@@ -108,18 +117,13 @@ def _joined(parts: Iterable[Mapping[DataFileId, One]]) -> dict[DataFileId, One]:
     return {key: value for part in parts for key, value in part.items()}
 
 
+def _paths(places: Iterable[FilePlaces]) -> dict[DeleteFileId, str]:
+    return {DeleteFileId(one): path for of_table in places for one, path in of_table.scheduled().items()}
+
+
 def _sources(connection: Connection, catalog: Catalog, needs: Needs) -> dict[DataFileId, str]:
     wanted = _by_table(needs.sources).items()
     return _joined(mergeable_files(connection, catalog, one, file_ids) for one, file_ids in wanted)
-
-
-def _delete_file_paths(
-    connection: Connection, tables: CatalogTables, needs: Needs
-) -> dict[DeleteFileId, str]:
-    found: dict[DeleteFileId, str] = {}
-    for table_id, ids in _by_table(needs.replaced).items():
-        found.update(read_files.delete_file_paths(connection, tables, table_id, ids))
-    return found
 
 
 def _with_inlined_deletes(connection: Connection, catalog: Catalog, needs: Needs) -> frozenset[TableId]:

@@ -212,10 +212,15 @@ class CatalogDialect(ABC):
             yield connection, self.ask(connection, questions)
 
     def server_time(self, connection: Connection) -> datetime:
-        """Return the catalog's clock as an aware time; a file has no clock, so there it is ours."""
-        return (
-            datetime.now(UTC) if self.clock is None else connection.execute(select(self.clock)).scalar_one()
-        )
+        """Return the catalog's clock as an aware time; a file has none of its own."""
+        asked = self.which_time()
+        return asked["time"].ask(connection) if asked else datetime.now(UTC)
+
+    def which_time(self) -> dict[str, Question[datetime]]:
+        """Ask for the ``time`` on the catalog's clock; of a file nothing is asked."""
+        if self.clock is None:
+            return {}
+        return {"time": Question(select(self.clock), lambda rows: rows[0][0])}
 
     @abstractmethod
     def is_lost_race(self, error: DBAPIError) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import MetaData, String, Table
 from sqlalchemy.exc import DBAPIError
 
+from airflow_provider_ducklake.lake.catalog.database.connect import Question
 from airflow_provider_ducklake.lake.catalog.database.tables import TABLE_OPTIONS, catalog_table
 from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import AddColumn
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import in_transaction
@@ -90,7 +91,7 @@ class OwnTable:
         in_transaction(catalog.dialect, write)
 
     def _add_missing(self, connection: Connection, catalog: Catalog) -> None:
-        table, missing = self.of(catalog), self._missing(connection, catalog)
+        table, missing = self.of(catalog), self.which_missing(catalog).ask(connection)
         if len(missing) < len(table.columns):
             for column in missing:
                 connection.execute(AddColumn(column))
@@ -100,16 +101,21 @@ class OwnTable:
             connection.execute(table.insert(), rows)
 
     def _read_missing(self, catalog: Catalog) -> list[Column[Any]]:
-        with catalog.dialect.reading() as connection:
-            return self._missing(connection, catalog)
+        found: list[Column[Any]] = catalog.dialect.ask_at_once({"missing": self.which_missing(catalog)})[
+            "missing"
+        ]
+        return found
 
-    def _missing(self, connection: Connection, catalog: Catalog) -> list[Column[Any]]:
-        """Look up the columns that the database lacks; all of them where it lacks the table."""
+    def which_missing(self, catalog: Catalog) -> Question[list[Column[Any]]]:
+        """Ask for the columns that the database lacks; all of them where it lacks the table."""
         table = self.of(catalog)
-        if not self.exists(connection, catalog):
-            return list(table.columns)
-        known = catalog.dialect.column_names(connection, table.name, table.schema)
-        return [column for column in table.columns if column.name not in known]
+        columns = catalog.dialect.which_columns((table.name,), table.schema)
+
+        def read(rows: Sequence[Row[Any]]) -> list[Column[Any]]:
+            known = columns.read(rows).get(table.name, ())
+            return [column for column in table.columns if column.name not in known]
+
+        return Question(columns.query, read, columns.parameters)
 
 
 @lru_cache(maxsize=512)

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
     inlined_delete_snapshots,
     missing_row_ids,
 )
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import which_head
 from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     TransactionConflictError,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
     from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes, RowChanges
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, SnapshotId, TableSnapshot
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import Positions, RowPositions
 
@@ -82,41 +83,66 @@ def read_targets(
 ) -> Targets:
     """Read what deleting from a table needs: those of the files that it has, and where inlined rows lie."""
     if not file_ids:
-        return _targets(connection, catalog, table, (), row_ids)
+        return _read_targets(connection, catalog, table, (), row_ids)
     (first, *more) = in_parts(file_ids)
     condition = true() if more else catalog.tables["data_file"].c.data_file_id.in_(first)
     wanted = frozenset(file_ids)
     files = [file for file in _files(connection, catalog, table, condition) if file.id in wanted]
-    return _targets(connection, catalog, table, files, row_ids)
+    return _read_targets(connection, catalog, table, files, row_ids)
+
+
+def current_targets(
+    catalog: Catalog, table: TableSnapshot, file_ids: Collection[DataFileId], row_ids: Collection[int]
+) -> tuple[Targets, SnapshotId | None]:
+    """Return ``read_targets`` of what a job found, and the newest snapshot.
+
+    Only a later snapshot can have moved rows. The files of a table whose snapshot is the newest are not read
+    again; where the job found no row, nothing is, and the newest snapshot is None.
+    """
+    if not file_ids and not row_ids:
+        return _targets(catalog, table, ()), None
+    of_table = [] if table.files is None else [file for file in table.files if file.id in set(file_ids)]
+    newest = {"head": which_head(catalog.tables)}
+    if table.files is not None and not table.has_inlined_data:
+        head: SnapshotId = catalog.dialect.ask_at_once(newest)["head"].id
+        if head == table.snapshot.id:
+            return replace(_targets(catalog, table, of_table), missing_row_ids=sorted(row_ids)), head
+    with catalog.dialect.reading_after(newest) as (connection, answers):
+        head = answers["head"].id
+        if head == table.snapshot.id and table.files is not None:
+            return _read_targets(connection, catalog, table, of_table, row_ids), head
+        return read_targets(connection, catalog, table, file_ids, row_ids), head
 
 
 def read_targets_where(
     connection: Connection, catalog: Catalog, table: TableSnapshot, condition: ColumnElement[bool]
 ) -> Targets:
     """Read the same for the data files that satisfy a condition on their rows in the catalog."""
-    return _targets(connection, catalog, table, _files(connection, catalog, table, condition))
+    return _read_targets(connection, catalog, table, _files(connection, catalog, table, condition))
 
 
-def _targets(
+def _read_targets(
     connection: Connection,
     catalog: Catalog,
     table: TableSnapshot,
-    found: Iterable[LiveDataFile],
+    found: Sequence[LiveDataFile],
     row_ids: Collection[int] = (),
 ) -> Targets:
-    files = {file.id: file for file in found}
-    for file in files.values():
+    deletes = (
+        inlined_delete_snapshots(connection, catalog, table.table_id, table.snapshot.id) if found else {}
+    )
+    missing = missing_row_ids(connection, catalog, table, row_ids)
+    return replace(_targets(catalog, table, found), marks=deletes, missing_row_ids=missing)
+
+
+def _targets(catalog: Catalog, table: TableSnapshot, found: Sequence[LiveDataFile]) -> Targets:
+    """Return files without inlined deletes as targets."""
+    for file in found:
         _check_has_one_delete_file(table, file)
         _check_not_replaced(table, file)
-    marks = inlined_delete_snapshots(connection, catalog, table.table_id, table.snapshot.id) if files else {}
     can_mark = catalog.dialect.inlined_form is not None
-    return Targets(
-        table,
-        files,
-        marks,
-        table.options.integer("data_inlining_row_limit") if can_mark else 0,
-        missing_row_ids(connection, catalog, table, row_ids),
-    )
+    limit = table.options.integer("data_inlining_row_limit") if can_mark else 0
+    return Targets(table, {file.id: file for file in found}, {}, limit)
 
 
 def _files(

@@ -10,7 +10,7 @@ the job is registered and not released, and only with the directory that the job
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Integer, Row, func, literal, select, union_all
@@ -22,7 +22,13 @@ from airflow_provider_ducklake.lake.catalog.database.tables import (
     CatalogTimestamp,
     maybe,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, in_transaction
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
+    DEFAULT_RETRY,
+    Effect,
+    in_transaction,
+    insert,
+    with_retries,
+)
 from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable, how_to_add
 from airflow_provider_ducklake.lake.errors import (
     CatalogError,
@@ -37,7 +43,6 @@ from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection, Select
 
@@ -80,18 +85,28 @@ def register(
 ) -> None:
     """Note that a job is about to write into a directory of its own, and what for."""
     catalog.check_writable(prefix)
+    table = JOBS.of(catalog)
+    row: dict[str, object] = {"job_id": job_id, "prefix": prefix, "released_at": None}
+    meant: dict[str, object] = {}
+    if target is not None:
+        meant = {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
+
+    def attempt(values: Mapping[str, object], **asked: Question[Any]) -> bool:
+        with catalog.dialect.writing_after(asked | catalog.dialect.which_time()) as (connection, answers):
+            if answers.get("missing"):
+                return False
+            writer = catalog.dialect.writer(connection)
+            writer.send(insert(table, {**values, "registered_at": answers.get("time", datetime.now(UTC))}))
+            writer.commit()
+            return True
+
+    columns = JOBS.which_missing(catalog)
+    if with_retries(catalog.dialect, DEFAULT_RETRY, lambda: attempt(row | meant, missing=columns))[0]:
+        return
     missing = JOBS.ensure(catalog)
     if missing:
         _announce(catalog, missing, must_note=must_note)
-    row: dict[str, Any] = {"job_id": job_id, "prefix": prefix, "released_at": None}
-    if target is not None and not missing:
-        row |= {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
-
-    def write(connection: Connection) -> None:
-        now = catalog.dialect.server_time(connection)
-        connection.execute(JOBS.of(catalog).insert(), row | {"registered_at": now})
-
-    in_transaction(catalog.dialect, write)
+    with_retries(catalog.dialect, DEFAULT_RETRY, lambda: attempt(row if missing else row | meant))
 
 
 def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: bool) -> None:

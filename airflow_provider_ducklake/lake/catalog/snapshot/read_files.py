@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column as SqlColumn
@@ -110,10 +111,9 @@ class WantedFiles:
         if self.only is None or len(rows) > _FEW_FILES:
             file = self.tables["data_file"]
             ids = select(file.c.data_file_id).where(self._are_visible(file))
-        asked: dict[str, Question[Any]] = {
-            "deletes": self._which_delete_files(ids),
-            "values": which_partition_values(self.tables, self.table_id, ids),
-        }
+        asked: dict[str, Question[Any]] = {"deletes": self._which_delete_files(ids)}
+        if any(row.partition_id is not None for row in rows):
+            asked["values"] = which_partition_values(self.tables, self.table_id, ids)
         if self.stats_of is None or self.stats_of:
             asked["stats"] = which_file_stats(self.tables, self.table_id, ids, self.stats_of)
         if any(row.mapping_id is not None for row in rows):
@@ -289,33 +289,34 @@ def _partition_values(rows: Sequence[Row[Any]]) -> dict[int, list[str | None]]:
 
 
 def live_targets(
-    connection: Connection, tables: CatalogTables, file_ids: Collection[int], table_id: int | None = None
+    connection: Connection, tables: CatalogTables, file_ids: Collection[int], table_id: int
 ) -> dict[DataFileId, DeleteFileId | None]:
-    """Return those of the data files, of one table or of any, that are live, with their live delete files."""
-    if not file_ids:  # as of most commits, which need not make the query
-        return {}
+    """Return those of a table's data files that are live, with their live delete files."""
+    asked = which_live_targets(tables, file_ids, tables["data_file"].c.table_id == table_id)
+    return {file_id: deletes for one in asked for file_id, deletes in one.ask(connection).items()}
+
+
+def which_live_targets(
+    tables: CatalogTables, file_ids: Collection[int], condition: ColumnElement[bool] | None = None
+) -> Iterator[Question[dict[DataFileId, DeleteFileId | None]]]:
+    """Ask for those of the data files that are live, with their live delete files, some in each question."""
     file, deletes = tables["data_file"], tables["delete_file"]
-    query = (
-        select(file.c.data_file_id, maybe(deletes.c.delete_file_id).label("delete_file_id"))
-        .outerjoin(
-            deletes, and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
+    of_file = and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
+    for ids in in_parts(file_ids):
+        query = (
+            select(file.c.data_file_id, maybe(deletes.c.delete_file_id).label("delete_file_id"))
+            .outerjoin(deletes, of_file)
+            .where(file.c.end_snapshot.is_(None), file.c.data_file_id.in_(ids))
+            .where(true() if condition is None else condition)
         )
-        .where(file.c.end_snapshot.is_(None), true() if table_id is None else file.c.table_id == table_id)
-    )
+        yield Question(query, _live_targets)
+
+
+def _live_targets(rows: Sequence[Row[Any]]) -> dict[DataFileId, DeleteFileId | None]:
     return {
         DataFileId(row.data_file_id): None if row.delete_file_id is None else DeleteFileId(row.delete_file_id)
-        for ids in in_parts(file_ids)
-        for row in connection.execute(query.where(file.c.data_file_id.in_(ids)))
+        for row in rows
     }
-
-
-def delete_file_paths(
-    connection: Connection, tables: CatalogTables, table_id: int, delete_file_ids: Collection[int]
-) -> dict[DeleteFileId, str]:
-    """Return the paths of delete files as the schedule of deletions has them: below the data path."""
-    deletes = tables["delete_file"]
-    paths = _scheduled_paths(connection, tables, table_id, deletes.c.delete_file_id, delete_file_ids)
-    return {DeleteFileId(one): path for one, path in paths.items()}
 
 
 def live_file_paths(
@@ -323,45 +324,67 @@ def live_file_paths(
 ) -> dict[DataFileId, str]:
     """Return the paths of those of the data files that are live, as the schedule of deletions has them."""
     file = tables["data_file"]
-    is_live = file.c.end_snapshot.is_(None)
-    paths = _scheduled_paths(connection, tables, table_id, file.c.data_file_id, file_ids, is_live)
-    return {DataFileId(one): path for one, path in paths.items()}
+    asked = _which_places(tables, table_id, file.c.data_file_id, file_ids, file.c.end_snapshot.is_(None))
+    return {
+        DataFileId(one): path
+        for question in asked
+        for one, path in question.ask(connection).scheduled().items()
+    }
 
 
-def _scheduled_paths(  # noqa: PLR0913, PLR0917 - the last has a default
-    connection: Connection,
+@dataclass(frozen=True, slots=True)
+class FilePlaces:
+    """Rows of files of a table, each with the directories of the table and of its schema."""
+
+    table_id: int
+    rows: Sequence[Row[Any]]
+
+    def scheduled(self) -> dict[int, str]:
+        """Return the paths as the schedule of deletions has them: below the data path."""
+        directories = {
+            (row.of_table, row.of_table_is_relative, row.of_schema, row.of_schema_is_relative)
+            for row in self.rows
+        }
+        if not directories:
+            return {}
+        if len(directories) > 1:
+            raise CatalogError(
+                f"Table {self.table_id} or its schema has several live rows in the catalog, with different "
+                "paths. End all but one of each; lake.verify() names them."
+            )
+        ((path, is_relative, path_above, is_relative_above),) = directories
+        above = CatalogPath(path_above, is_relative_above).spelled_below("")
+        root = CatalogPath(path, is_relative).spelled_below(above)
+        return {row.id: CatalogPath(row.path, row.path_is_relative).spelled_below(root) for row in self.rows}
+
+
+def which_delete_file_places(
+    tables: CatalogTables, table_id: int, delete_file_ids: Collection[int]
+) -> Iterator[Question[FilePlaces]]:
+    """Ask where delete files of a table lie, some in each question."""
+    return _which_places(tables, table_id, tables["delete_file"].c.delete_file_id, delete_file_ids)
+
+
+def _which_places(
     tables: CatalogTables,
     table_id: int,
     id_column: SqlColumn[int],
     ids: Collection[int],
     condition: ColumnElement[bool] | None = None,
-) -> dict[int, str]:
-    if not ids:
-        return {}
+) -> Iterator[Question[FilePlaces]]:
     table, schema, file = tables["table"], tables["schema"], id_column.table
-    places = connection.execute(
-        select(table.c.path, table.c.path_is_relative, schema.c.path, schema.c.path_is_relative)
+    directories = {"of_table": table.c.path, "of_table_is_relative": table.c.path_is_relative}
+    directories |= {"of_schema": schema.c.path, "of_schema_is_relative": schema.c.path_is_relative}
+    query = (
+        select(id_column.label("id"), file.c.path, file.c.path_is_relative)
+        .add_columns(*(column.label(name) for name, column in directories.items()))
+        .join_from(file, table, table.c.table_id == table_id)
         .join(schema, schema.c.schema_id == table.c.schema_id)
-        .where(table.c.table_id == table_id, table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
-        .distinct()
-    ).all()
-    if not places:
-        return {}
-    if len(places) > 1:
-        raise CatalogError(
-            f"Table {table_id} or its schema has several live rows in the catalog, with different paths. End "
-            "all but one of each; lake.verify() names them."
-        )
-    path, is_relative, path_above, is_relative_above = places[0]
-    above = CatalogPath(path_above, is_relative_above).spelled_below("")
-    root = CatalogPath(path, is_relative).spelled_below(above)
-    query = select(id_column.label("id"), file.c.path, file.c.path_is_relative)
-    query = query.where(true() if condition is None else condition)
-    return {
-        row.id: CatalogPath(row.path, row.path_is_relative).spelled_below(root)
-        for part in in_parts(ids)
-        for row in connection.execute(query.where(id_column.in_(part)))
-    }
+        .where(table.c.end_snapshot.is_(None), schema.c.end_snapshot.is_(None))
+        .where(true() if condition is None else condition)
+    )
+    for part in in_parts(ids):
+        yield Question(query.where(id_column.in_(part)), partial(FilePlaces, table_id))
 
 
 def tables_with_live_files(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -27,6 +27,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import is_visi
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import chosen, which_snapshot
 from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import may_match
 from airflow_provider_ducklake.lake.errors import (
+    NotFoundError,
     SchemaNotFoundError,
     TableNotFoundError,
     UnsupportedFeatureError,
@@ -47,7 +48,7 @@ from airflow_provider_ducklake.lake.spec.versions import SpecVersion
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
@@ -68,22 +69,29 @@ def find_table(
 ) -> read.TableRow:
     """Return the row of a table."""
     rows = read.table_rows(connection, tables, snapshot.id, name)
-    return only_table(connection, tables, snapshot, name, rows)
+    if not rows:
+        raise _why_no_table(connection, tables, snapshot, name)
+    return rows[0]
 
 
-def only_table(
-    connection: Connection,
-    tables: CatalogTables,
-    snapshot: Snapshot,
-    name: QualifiedName,
-    rows: Sequence[read.TableRow],
-) -> read.TableRow:
-    """Return the one of the rows, which those of the name are; raises as ``find_table``."""
-    if rows:
-        return rows[0]
+def _why_no_table(
+    connection: Connection, tables: CatalogTables, snapshot: Snapshot, name: QualifiedName
+) -> NotFoundError:
     if read.find_schema(connection, tables, snapshot.id, name.schema) is None:
-        raise SchemaNotFoundError(str(name.schema), snapshot.id)
-    raise TableNotFoundError(str(name), snapshot.id)
+        return SchemaNotFoundError(str(name.schema), snapshot.id)
+    return TableNotFoundError(str(name), snapshot.id)
+
+
+def find_table_snapshot(
+    catalog: Catalog, name: QualifiedName, at: Moment, *, with_files: bool
+) -> TableSnapshot:
+    """Return a table as ``load_table`` does, in a transaction of its own: two round trips to PostgreSQL."""
+    with _table_row(catalog, name, at) as (connection, snapshot, row, answers):
+        assert row is not None
+        asked = which_definition(catalog, snapshot.id, row.id)
+        definition = {**answers, **catalog.dialect.ask(connection, asked, is_last=not with_files)}
+        found = table_of(catalog, snapshot, row, definition)
+        return _with_files(connection, catalog, found) if with_files else found
 
 
 def load_table(
@@ -101,10 +109,12 @@ def load_table(
         "options": read.which_options(catalog.tables),
     }
     found = table_of(catalog, snapshot, row, catalog.dialect.ask(connection, questions))
-    if not with_files:
-        return found
-    files = read_files.data_files(connection, catalog, found)
-    return replace(found, files=files, has_inlined_data=has_inlined_data(connection, catalog, found))
+    return _with_files(connection, catalog, found) if with_files else found
+
+
+def _with_files(connection: Connection, catalog: Catalog, table: TableSnapshot) -> TableSnapshot:
+    files = read_files.data_files(connection, catalog, table)
+    return replace(table, files=files, has_inlined_data=has_inlined_data(connection, catalog, table))
 
 
 def which_definition(catalog: Catalog, at: int, table_id: int) -> dict[str, Question[Any]]:
@@ -238,9 +248,38 @@ class Wanted:
 
 
 def find_scan(
-    catalog: Catalog, name: QualifiedName, at: Moment, wanted: Wanted, staged: Sequence[StagedWrite] = ()
+    catalog: Catalog,
+    name: QualifiedName,
+    at: Moment,
+    wanted: Wanted | Callable[[TableSnapshot], Wanted],
+    staged: Sequence[StagedWrite] = (),
 ) -> ScanPlan:
-    """Return the plan for reading a table, with the files that staged writes would add or create it with."""
+    """Return the plan for reading a table, with the files that staged writes would add or create it with.
+
+    What is ``wanted`` may depend on the table as it is found.
+    """
+    with _table_row(catalog, name, at, is_needed=not staged) as (connection, snapshot, row, answers):
+        asked = _which(catalog, snapshot.id, _NO_TABLE if row is None else row.id)
+        definition = {**answers, **catalog.dialect.ask(connection, asked)}
+        found = None if row is None else table_of(catalog, snapshot, row, definition)
+        table, files = with_staged(found, name, staged)
+        if table is None:
+            raise TableNotFoundError(str(name), snapshot.id)
+        what = wanted if isinstance(wanted, Wanted) else wanted(table)
+        return _scan(connection, catalog, table, files, definition, what, is_last=True)
+
+
+_NO_TABLE = -1
+
+
+@contextmanager
+def _table_row(
+    catalog: Catalog, name: QualifiedName, at: Moment, *, is_needed: bool = True
+) -> Iterator[tuple[Connection, Snapshot, read.TableRow | None, dict[str, Any]]]:
+    """Find a snapshot and a table's row in it, in the round trip that begins a transaction.
+
+    The ``options`` of the lake are among the answers. Without the table it raises, if that ``is_needed``.
+    """
     tables = catalog.tables
     first: dict[str, Question[Any]] = {
         "snapshots": which_snapshot(catalog, at),
@@ -252,34 +291,10 @@ def find_scan(
         rows = answers["rows"]
         if isinstance(at, datetime):
             rows = read.table_rows(connection, tables, snapshot.id, name)
-        row = _row(connection, tables, snapshot, name, rows, is_needed=not staged)
-        asked = _which(catalog, snapshot.id, _NO_TABLE if row is None else row.id)
-        definition = {**answers, **catalog.dialect.ask(connection, asked)}
-        found = None if row is None else table_of(catalog, snapshot, row, definition)
-        table, files = with_staged(found, name, staged)
-        if table is None:
-            raise TableNotFoundError(str(name), snapshot.id)
-        return _scan(connection, catalog, table, files, definition, wanted, is_last=True)
-
-
-_NO_TABLE = -1
-
-
-def _row(  # noqa: PLR0913 - the last says when it raises
-    connection: Connection,
-    tables: CatalogTables,
-    snapshot: Snapshot,
-    name: QualifiedName,
-    rows: Sequence[read.TableRow],
-    *,
-    is_needed: bool,
-) -> read.TableRow | None:
-    try:
-        return only_table(connection, tables, snapshot, name, rows)
-    except (SchemaNotFoundError, TableNotFoundError):
-        if is_needed:
-            raise
-        return None
+        row = rows[0] if rows else None
+        if row is None and is_needed:
+            raise _why_no_table(connection, tables, snapshot, name)
+        yield connection, snapshot, row, answers
 
 
 def find_files(
