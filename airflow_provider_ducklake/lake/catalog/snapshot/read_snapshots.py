@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 # The table of tags: which snapshots have names, and are not to expire.
 #
-# Our own table beside the format's; DuckDB neither reads nor minds it, nor does its expiry.
+# A table of this provider; DuckDB ignores it, and so does its expiry.
 
 
 NAME = "airflow_ducklake_tag"
