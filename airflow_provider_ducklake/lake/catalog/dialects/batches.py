@@ -47,7 +47,7 @@ _SHOWN = 80  # characters of a statement in an error
 # row of the other.
 MEMORY = "SET LOCAL work_mem = '64MB'"
 # Who may create in a lake's schema may create operators and functions that fit better than PostgreSQL's own.
-# Rows that a policy hides would be missing without a word.
+# Rows that a policy hides would be missing silently.
 SETTINGS = "SET LOCAL search_path = pg_catalog, pg_temp", "SET LOCAL row_security = off", MEMORY
 # Where the server can, it itself refuses views and foreign tables, also those made after our check.
 _NO_VIEWS = "SET LOCAL restrict_nonsystem_relation_kind = 'view, foreign-table'"

@@ -97,7 +97,7 @@ def _insert_first_rows(
 
 # Secondary indexes for catalogs with many files: the format has primary keys only.
 #
-# They stay out of the way of other clients: DuckDB neither needs nor minds them.
+# They stay out of the way of other clients: DuckDB ignores them.
 
 
 PREFIX = "airflow_ducklake_"

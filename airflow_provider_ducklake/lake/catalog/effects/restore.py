@@ -113,7 +113,7 @@ def _statistics(
 def _first_statistics(
     change: RestoreRows, table_id: TableId, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
-    """Yield what a new table begins with; the reference minds no table that only has counts."""
+    """Yield the first statistics of a new table; the reference accepts a table with counts only."""
     row_count = sum(one.file.record_count for one in change.files)
     counts = TableStats(row_count, max(row_count, change.next_row_id), _size_of(change))
     if counts.next_row_id:

@@ -1,4 +1,4 @@
-"""Whether a lake needs maintenance: files and their sizes, deletes, inlined rows, snapshots."""
+"""Numbers that show if a lake needs maintenance: files and their sizes, deletes, inlined rows, snapshots."""
 
 from __future__ import annotations
 

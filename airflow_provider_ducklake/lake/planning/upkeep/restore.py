@@ -112,7 +112,7 @@ def compare_files(
     marks_then: Mapping[DataFileId, Sequence[int]],
     marks_now: Mapping[DataFileId, Sequence[int]],
 ) -> FileComparison:
-    """Compare the files of a table at the target snapshot with those of now, by their rows in the catalog.
+    """Compare the files of a table at the target snapshot with the current ones, by their catalog rows.
 
     Marks are positions of rows that were deleted in the catalog, ascending.
     """

@@ -1,6 +1,6 @@
 """The documents of a job: written, read and checked, as they lie where others may write, too.
 
-Whoever can write below the data path can change the rows of the lake, and no more than that: documents name
+A user who can write below the data path can change the rows of the lake, and no more: documents name
 files of their own job alone, tables that the catalog has recorded for it, and columns without code.
 """
 

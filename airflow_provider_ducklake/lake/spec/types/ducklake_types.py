@@ -71,7 +71,7 @@ class Hashed(Enum):
 
 
 class Exact(Enum):
-    """Whether bounds in a file's statistics are values of the file."""
+    """When bounds in a file's statistics are values of the file."""
 
     ALWAYS = auto()
     OURS = auto()  # in files that DuckLake's writers made, of columns that never had another type

@@ -315,7 +315,7 @@ def _columns(file: pq.ParquetFile) -> list[tuple[str, ...]]:
     return [(schema.column(place).path, *_storage(schema.column(place))) for place in range(len(schema))]
 
 
-# What these integers are without a word.
+# The integers that need no annotation.
 _UNSAID = {f"Int(bitWidth={bits}, isSigned=true)": "None" for bits in (32, 64)}
 
 

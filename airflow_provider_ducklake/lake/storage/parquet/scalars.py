@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 # Intervals in Arrow: Arrow's own type for users, their parts for Spark, and the 12 bytes of Parquet.
 #
-# Files count milliseconds, and nothing below zero. DuckDB refuses negative intervals; it drops microseconds
-# without a word, and 2**32 milliseconds, too (observed on 1.5.5): we write none of these.
+# Files count milliseconds, and nothing below zero. DuckDB refuses negative intervals; it silently drops
+# microseconds, and 2**32 milliseconds, too (observed on 1.5.5): we write none of these.
 # *Source:* Apache Parquet, ``LogicalTypes.md``, "INTERVAL"; Arrow's columnar format,
 # "MonthDayNano", on a machine whose numbers begin with the lowest byte.
 

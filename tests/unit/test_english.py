@@ -1,0 +1,161 @@
+"""The words that CONTRIBUTING refuses occur in no docstring, comment, name or page: its table is the list."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import airflow_provider_ducklake
+
+PACKAGE = Path(airflow_provider_ducklake.__file__).parent
+ROOT = PACKAGE.parent
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+OF_FILES = {"tell"}  # a method of Python's files
+
+# Files and rooms that still break the list. Take an entry out with its last word.
+IN_PROSE = (
+    "hooks/cluster_submitter.py",
+    "hooks/spark_submit.py",
+    "lake/catalog/ledger/",
+    "lake/catalog/verify/",
+    "lake/spark/writing/write_native.py",
+    "lake/spec/expressions/",
+    "lake/sql/duckdb/",
+    "lake/sql/lexer.py",
+    "lake/sql/predicate.py",
+    "lake/writes/",
+    "operators/compact.py",
+    "operators/maintenance.py",
+)
+IN_NAMES = (
+    "hooks/clusters.py",
+    "hooks/events.py",
+    "hooks/lineage.py",
+    "hooks/spark_submit.py",
+    "lake/catalog/effects/restore.py",
+    "lake/catalog/ledger/restores.py",
+    "lake/catalog/open_lake.py",
+    "lake/catalog/restoring/plan.py",
+    "lake/catalog/verify/repair.py",
+    "lake/catalog/verify/statistics.py",
+    "lake/planning/writing/overwrite.py",
+    "lake/spark/output/log.py",
+    "lake/spark/sources.py",
+    "lake/spec/snapshots.py",
+    "lake/storage/foreign/files.py",
+    "lake/storage/moving/flush_files.py",
+    "lake/storage/parquet/encrypted.py",
+    "lake/storage/parquet/footer.py",
+    "lake/storage/parquet/rows.py",
+    "lake/writes/run.py",
+    "triggers/snapshot.py",
+    "triggers/watcher.py",
+)
+
+_QUOTED = re.compile(r'```.*?```|``[^`]*``|`[^`]*`|"[^"\n]*"|“[^”]*”', re.DOTALL)
+_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+
+
+def refused() -> list[str]:
+    """Return the words and phrases in backticks of the second column of the table."""
+    words = (ROOT / "CONTRIBUTING.md").read_text().split("## Words\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in words.splitlines() if line.startswith("| ")]
+    return [word for row in rows[1:] for word in re.findall(r"`([^`]+)`", row[1])]
+
+
+def pattern_of(words: list[str]) -> re.Pattern[str]:
+    """Match the words, with a capital first letter too unless they have one themselves."""
+    cased = (f"(?i:{re.escape(word)})" if word.islower() else re.escape(word) for word in words)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(cased)})\b")
+
+
+def statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield all statements of a module, and so not its expressions, which are many."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for one in getattr(node, name, None) or ():
+            yield one
+            yield from statements(one)
+
+
+def prose_of(module: ast.Module, text: str, phrases: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of a module, those of attributes too, and its comments, with their lines."""
+    for one in statements(module):
+        match one:
+            case ast.Expr(value=ast.Constant(value=str(found))):
+                yield one.lineno, '"""' + _QUOTED.sub("`", found)
+    if not any("#" in line and phrases.search(line) for line in text.splitlines()):
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], _QUOTED.sub("`", token.string)
+
+
+def names_of(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the names of classes, functions, arguments and attributes that a module defines."""
+    for one in statements(module):
+        match one:
+            case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
+                yield one.lineno, name
+                for argument in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg):
+                    if argument is not None:
+                        yield argument.lineno, argument.arg
+            case ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name)):
+                yield one.lineno, name
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    for node in target.elts if isinstance(target, ast.Tuple) else (target,):
+                        if isinstance(node, ast.Attribute):
+                            yield node.lineno, node.attr
+
+
+def may_have(text: str, words: list[str]) -> bool:
+    """Return True if a word is anywhere in a file: a cheap test before it is parsed."""
+    lower = text.lower()
+    there = [re.escape(word) for word in words if word.lower() in lower]
+    return bool(there) and re.search(rf"(?<![a-zA-Z])(?i:{'|'.join(there)})(?![a-z])", text) is not None
+
+
+def without(found: dict[str, list[str]], excepted: tuple[str, ...]) -> dict[str, list[str]]:
+    """Drop the excepted files; an exception that no file needs any more is a finding, too."""
+    stale = [entry for entry in excepted if not any(file.startswith(entry) for file in found)]
+    left = {file: lines for file, lines in found.items() if not file.startswith(excepted)}
+    return left | ({"no longer needed": stale} if stale else {})
+
+
+def test_the_list_is_read():
+    assert {"somebody", "Return what", '"""Whether'} <= set(refused())
+    assert pattern_of(refused()).findall("Nobody knows. We return what we got.") == ["Nobody", "knows"]
+
+
+def test_no_refused_word_is_in_the_package():
+    words = refused()
+    phrases, alone = pattern_of(words), {word for word in words if word.isalpha()}
+    in_prose: dict[str, list[str]] = {}
+    in_names: dict[str, list[str]] = {}
+
+    for path in sorted(PACKAGE.rglob("*.py")):
+        file, text = path.relative_to(PACKAGE).as_posix(), path.read_text()
+        if not may_have(text, words):
+            continue
+        module = ast.parse(text)
+        for line, prose in prose_of(module, text, phrases):
+            for word in phrases.findall(prose):
+                in_prose.setdefault(file, []).append(f"{line}: {word}")
+        for line, name in names_of(module):
+            if name not in OF_FILES and not alone.isdisjoint(part.lower() for part in _PART.findall(name)):
+                in_names.setdefault(file, []).append(f"{line}: {name}")
+
+    assert without(in_prose, IN_PROSE) == {}
+    assert without(in_names, IN_NAMES) == {}
+
+
+def test_no_refused_word_is_in_the_docs():
+    phrases = pattern_of(refused())
+
+    found = {
+        page.name: words for page in PAGES if (words := phrases.findall(_QUOTED.sub("`", page.read_text())))
+    }
+
+    assert found == {}
