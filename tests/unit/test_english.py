@@ -20,13 +20,11 @@ IN_PROSE = (
     "hooks/spark_submit.py",
     "lake/catalog/ledger/",
     "lake/catalog/verify/",
-    "lake/spark/writing/write_native.py",
     "lake/spec/expressions/",
     "lake/sql/duckdb/",
     "lake/sql/lexer.py",
     "lake/sql/predicate.py",
     "lake/writes/",
-    "operators/compact.py",
     "operators/maintenance.py",
 )
 IN_NAMES = (

@@ -315,7 +315,7 @@ class LakeReads:
     def scan_of(
         self, table: TableName, wanted: Wanted | Callable[[TableSnapshot], Wanted], at: At = None
     ) -> ScanPlan:
-        """Return what to read of a table, which may depend on its columns; see ``scan``."""
+        """Plan a read of the wanted rows, which may depend on the table's columns; see ``scan``."""
         plan = self.plan_read(table, at, wanted)
         self._lake.tell_read(plan.table.name)
         return plan

@@ -83,7 +83,7 @@ class DeleteWriter:
 
     @property
     def is_first_round(self) -> bool:
-        """Whether nothing has been written yet."""
+        """True until something is written."""
         return not self._rounds
 
     def write_for(self, snapshot_id: SnapshotId) -> None:

@@ -52,7 +52,7 @@ class OwnTable:
         return _in_schema(self._table, schema)
 
     def exists(self, connection: Connection, catalog: Catalog) -> bool:
-        """Whether a lake has needed the table yet."""
+        """Look up whether the table was created."""
         return catalog.dialect.has_table(connection, self.name, catalog.tables.metadata_schema)
 
     def rows(self, connection: Connection, catalog: Catalog, query: Select[Any]) -> Sequence[Row[Any]]:
