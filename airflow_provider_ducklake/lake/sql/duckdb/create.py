@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.expressions.parse import Parser
-from airflow_provider_ducklake.lake.spec.expressions.printing import printed
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.expressions.tree import Ordered
 from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath, fold, split_parts, written
 from airflow_provider_ducklake.lake.spec.partitioning import TransformKind
 from airflow_provider_ducklake.lake.spec.sorting import why_not_sorted_by
+from airflow_provider_ducklake.lake.spec.sql.parse import Parser
+from airflow_provider_ducklake.lake.spec.sql.printing import printed
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
+from airflow_provider_ducklake.lake.spec.sql.tree import Ordered
 from airflow_provider_ducklake.lake.sql.duckdb.cursor import (
     COLUMN_OPTIONS,
     CONSTRAINTS,

@@ -1,7 +1,7 @@
 """What follows the name in CREATE MACRO: parameters and bodies.
 
 A body is kept as its author wrote it: DuckDB parses it again whenever it loads the lake, and refuses the
-whole lake if it cannot (observed on 1.5.5). So only what ``spec.expressions`` reads is taken. As in the
+whole lake if it cannot (observed on 1.5.5). So only what ``spec.sql`` reads is taken. As in the
 reference, a default is a value: of a constant expression it stores the result.
 """
 
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidStatementError, InvalidTypeError
 from airflow_provider_ducklake.lake.spec.defaults import default_of
-from airflow_provider_ducklake.lake.spec.expressions.parse import Parser
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError, Token
-from airflow_provider_ducklake.lake.spec.expressions.tree import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable
+from airflow_provider_ducklake.lake.spec.sql.parse import Parser
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError, Token
+from airflow_provider_ducklake.lake.spec.sql.tree import (
     Cast,
     Constant,
     ConstantKind,
@@ -24,7 +25,6 @@ from airflow_provider_ducklake.lake.spec.expressions.tree import (
     Subquery,
     children,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable
 from airflow_provider_ducklake.lake.spec.tags import (
     DIALECT,
     EXPRESSION,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError, Kind, Token, tokens
-from airflow_provider_ducklake.lake.spec.expressions.tree import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import KEYWORDS, NOT_CALLED, RESERVED
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError, Kind, Token, tokens
+from airflow_provider_ducklake.lake.spec.sql.tree import (
     Argument,
     Call,
     Case,
@@ -31,7 +32,6 @@ from airflow_provider_ducklake.lake.spec.expressions.tree import (
     Subquery,
     children,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import KEYWORDS, NOT_CALLED, RESERVED
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind as ScalarKind
 
