@@ -11,6 +11,7 @@ from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
 from airflow_provider_ducklake.lake.spec.names.identifiers import RESERVED, quote, written
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, SCALARS
+from airflow_provider_ducklake.lake.sql.duckdb.cursor import split_statements
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
 from airflow_provider_ducklake.lake.sql.duckdb.types import (
     BARE_FUNCTIONS,
@@ -20,7 +21,6 @@ from airflow_provider_ducklake.lake.sql.duckdb.types import (
     SCALAR_SPELLINGS,
     STRUCT_SPELLINGS,
 )
-from airflow_provider_ducklake.lake.sql.lexer import split_statements
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_core import open_core
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
@@ -232,6 +232,7 @@ _ITEMS = st.sampled_from(
             "x::INT",
         ),
         *("{'a': 1}", "N';'", "a::begin", "[.5]", "“", "'“;'"),
+        *("1 /*/* ; */*/", "/* /* */* ; */ 1", "1 -- ;\r"),
         *("1 -- ; '\n", "/* ; /* ; */ ' */ 1", "(1 /*;*/)", "'\\'", "'--'", "\xa01", "$1"),
     ]
 )

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, DuckLakeError, InvalidInputError
-from airflow_provider_ducklake.lake.spec.expressions.computed import computed
-from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.sorting import FUNCTIONS, SortField
+from airflow_provider_ducklake.lake.spec.sql.computed import computed
+from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
 from airflow_provider_ducklake.lake.storage.parquet.rows import NotComputableError, sorted_rows, values_of
 from tests.differential.scenarios import Scenario
 from tests.differential.test_catalogs import compare

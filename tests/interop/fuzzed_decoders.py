@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError
-from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
+from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.types import texts as times
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.spec.types.geometry import (

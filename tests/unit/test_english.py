@@ -20,9 +20,8 @@ IN_PROSE = (
     "hooks/spark_submit.py",
     "lake/catalog/ledger/",
     "lake/catalog/verify/",
-    "lake/spec/expressions/",
+    "lake/spec/sql/",
     "lake/sql/duckdb/",
-    "lake/sql/lexer.py",
     "lake/sql/predicate.py",
     "lake/writes/",
     "operators/maintenance.py",
@@ -47,7 +46,6 @@ IN_NAMES = (
     "lake/storage/parquet/encrypted.py",
     "lake/storage/parquet/footer.py",
     "lake/storage/parquet/rows.py",
-    "lake/writes/run.py",
     "triggers/snapshot.py",
     "triggers/watcher.py",
 )

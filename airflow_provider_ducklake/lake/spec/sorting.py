@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.expressions.computed import Computed, computed
-from airflow_provider_ducklake.lake.spec.expressions.parse import Parser, parse_expression
-from airflow_provider_ducklake.lake.spec.expressions.printing import (
+from airflow_provider_ducklake.lake.spec.limits import cached
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable, split_parts, written
+from airflow_provider_ducklake.lake.spec.sql.computed import Computed, computed
+from airflow_provider_ducklake.lake.spec.sql.parse import Parser, parse_expression
+from airflow_provider_ducklake.lake.spec.sql.printing import (
     columns_of,
     has_subquery,
     printed,
     with_names,
 )
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.expressions.tree import Call, Expression, Name, walk
-from airflow_provider_ducklake.lake.spec.limits import cached
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable, split_parts, written
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
+from airflow_provider_ducklake.lake.spec.sql.tree import Call, Expression, Name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -44,13 +44,14 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
 )
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+from airflow_provider_ducklake.lake.spec.sql.tokens import Kind, Token, line_and_column, without_comments
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind as ScalarKind
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, StructType, parse_type
+from airflow_provider_ducklake.lake.sql.duckdb.cursor import split_statements
 from airflow_provider_ducklake.lake.sql.duckdb.types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS, read_number
-from airflow_provider_ducklake.lake.sql.lexer import Kind, Token, split_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 Node: TypeAlias = Any  # of sqlglot's tree; the class has another name in each release
 
@@ -85,7 +86,7 @@ def read_predicate(text: str, schema: TableSchema, table: str) -> Predicate:
     _check_signs(text, tokens)
     reader = _Reader(text, schema, table)
     try:
-        predicate = reader.condition(_tree(text), negate=False)
+        predicate = reader.condition(_tree(text, tokens), negate=False)
     except RecursionError:
         raise _error(text, 0, text, _TOO_DEEP) from None
     reader.check_all_read(tokens)
@@ -93,10 +94,7 @@ def read_predicate(text: str, schema: TableSchema, table: str) -> Predicate:
 
 
 def _error(text: str, position: int, near: str, problem: str) -> InvalidPredicateError:
-    before = text[:position]
-    return InvalidPredicateError(
-        before.count("\n") + 1, position - before.rfind("\n"), _shortened(near), problem
-    )
+    return InvalidPredicateError(*line_and_column(text, position), _shortened(near), problem)
 
 
 def _shortened(near: str) -> str:
@@ -119,38 +117,19 @@ def _tokens(text: str) -> tuple[Token, ...]:
 
 def _check_signs(text: str, tokens: tuple[Token, ...]) -> None:
     """Refuse symbols that filters do not have, before sqlglot makes something of them."""
-    for sign in _signs(tokens):
-        if sign.text not in _COMPARISON_SIGNS | _OTHER_SYMBOLS:
+    for sign in tokens:
+        if sign.kind is Kind.SYMBOL and sign.text not in _COMPARISON_SIGNS | _OTHER_SYMBOLS:
             raise _error(text, sign.start, sign.text, f"filters do not support this character. {_ALLOWED}")
 
 
-def _signs(tokens: tuple[Token, ...]) -> Iterator[Token]:
-    """Yield the symbols; those that an operator is made of as one where they touch."""
-    waiting: Token | None = None
-    for token in tokens:
-        if waiting is not None and _continues(waiting, token):
-            waiting = Token(Kind.SYMBOL, waiting.text + token.text, waiting.start)
-            continue
-        if waiting is not None:
-            yield waiting
-        waiting = token if token.kind is Kind.SYMBOL else None
-    if waiting is not None:
-        yield waiting
-
-
-def _continues(sign: Token, token: Token) -> bool:
-    touch = token.kind is Kind.SYMBOL and sign.end == token.start
-    return touch and any(set(sign.text + token.text) <= set(family) for family in ("<>=!", "&"))
-
-
-def _tree(text: str) -> Node:
+def _tree(text: str, tokens: tuple[Token, ...]) -> Node:
     from sqlglot import exp  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
     from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
 
     from airflow_provider_ducklake.lake.sql import trees  # noqa: PLC0415
 
     try:
-        return trees.parse_one(text, "duckdb", into=exp.Condition)
+        return trees.parse_one(without_comments(text, tokens), "duckdb", into=exp.Condition)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         near = first.get("highlight") or text
@@ -331,7 +310,7 @@ class _Reader:
         if type(part).__name__ != "Identifier":
             raise self.refuse(part, "expected the name of a column.")
         quoted = bool(part.args.get("quoted"))
-        self.found[(Kind.QUOTED_NAME, "") if quoted else (Kind.WORD, part.name.upper())] += 1
+        self.found[(Kind.QUOTED, "") if quoted else (Kind.WORD, part.name.upper())] += 1
         return str(part.name)
 
     def value(self, node: Node) -> Value:

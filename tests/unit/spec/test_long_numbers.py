@@ -8,9 +8,9 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import stamped_max
 from airflow_provider_ducklake.lake.errors import CatalogError, DuckLakeError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
-from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.options import parse_bytes
 from airflow_provider_ducklake.lake.spec.partitioning import Transform
+from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     SCALARS,
     DecimalType,

@@ -16,15 +16,15 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidTypeError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.expressions.computed import computed
-from airflow_provider_ducklake.lake.spec.expressions.parse import parse_expression
-from airflow_provider_ducklake.lake.spec.expressions.printing import columns_of, printed
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.files import read_path_stats
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, is_said_in
 from airflow_provider_ducklake.lake.spec.sorting import SortField, parse_sort_by
+from airflow_provider_ducklake.lake.spec.sql.computed import computed
+from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
+from airflow_provider_ducklake.lake.spec.sql.printing import columns_of, printed
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.tags import (
     FrozenMark,
     Macro,

@@ -8,8 +8,8 @@ from types import FrameType
 import pytest
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidStatementError
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.tags import Macro, MacroDefinition, MacroOverload, MacroParameter
 from airflow_provider_ducklake.lake.sql.spark.lake_views import checked_text
 from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, may_call_macros, with_macros

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
-    from airflow_provider_ducklake.lake.spec.expressions.computed import Computed
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
     from airflow_provider_ducklake.lake.spec.sorting import SortField
+    from airflow_provider_ducklake.lake.spec.sql.computed import Computed
 
 
-# Expressions as Spark computes them to the values that DuckDB has; see ``spec.expressions.computed``.
+# Expressions as Spark computes them to the values that DuckDB has; see ``spec.sql.computed``.
 #
 # Nothing here fails a job: integers that overflow become NULL.
 

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.expressions.parse import Parser
-from airflow_provider_ducklake.lake.spec.expressions.printing import printed
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.expressions.tree import Ordered
 from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath, fold, split_parts, written
 from airflow_provider_ducklake.lake.spec.partitioning import TransformKind
 from airflow_provider_ducklake.lake.spec.sorting import why_not_sorted_by
+from airflow_provider_ducklake.lake.spec.sql.parse import Parser
+from airflow_provider_ducklake.lake.spec.sql.printing import printed
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError, Kind
+from airflow_provider_ducklake.lake.spec.sql.tree import Ordered
 from airflow_provider_ducklake.lake.sql.duckdb.cursor import (
     COLUMN_OPTIONS,
     CONSTRAINTS,
@@ -54,7 +54,6 @@ from airflow_provider_ducklake.lake.sql.duckdb.types import (
     read_default,
     read_literal_default,
 )
-from airflow_provider_ducklake.lake.sql.lexer import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,7 +77,9 @@ def read_create(cursor: Cursor) -> Statement:
         return CreateMacro(macro, read_macro(cursor), if_not_exists, or_replace)
     if cursor.accept("SCHEMA"):
         if or_replace:
-            raise cursor.error("a schema cannot be replaced. Drop it with CASCADE, then create it.", back=1)
+            raise cursor.error(
+                "a schema cannot be replaced. Drop it with CASCADE, then create it.", at=cursor.peek(-1)
+            )
         return CreateSchema(if_not_exists=_if_not_exists(cursor), name=schema_name(cursor))
     raise refuse_object(cursor, "CREATE")
 
@@ -87,12 +88,14 @@ def schema_name(cursor: Cursor) -> SchemaPath:
     """Read the name of a schema."""
     parts = cursor.path("schema")
     if len(parts) > 1 and not cursor.has_nested_schemas:
-        raise cursor.error(f"give the name of a schema alone. {cursor.without_nested_schemas}", back=2)
+        raise cursor.error(
+            f"give the name of a schema alone. {cursor.without_nested_schemas}", at=cursor.peek(-2)
+        )
     return SchemaPath(parts)
 
 
 def _if_not_exists(cursor: Cursor, *, or_replace: bool = False) -> bool:
-    start = cursor.position
+    start = cursor.peek()
     found = cursor.accept("IF", "NOT", "EXISTS")
     if found and or_replace:
         raise cursor.error("OR REPLACE and IF NOT EXISTS cannot be combined. Keep one.", at=start)
@@ -112,13 +115,13 @@ def _read_table(cursor: Cursor, *, or_replace: bool) -> CreateTable:
 
 
 def _read_layout(cursor: Cursor, statement: CreateTable) -> CreateTable:
-    while cursor.token is not None:
+    while cursor.peek().kind is not Kind.END:
         if not statement.partition_by and cursor.accept("PARTITIONED", "BY"):
-            keys = cursor.list_of(lambda: read_partition_key(cursor), may_end_in_comma=True)
+            keys = cursor.in_list(lambda: read_partition_key(cursor), may_end_in_comma=True)
             statement = replace(statement, partition_by=keys)
         elif not statement.sort_by and cursor.accept("SORTED", "BY"):
             statement = replace(
-                statement, sort_by=cursor.list_of(lambda: _read_plain_sort_key(cursor), may_end_in_comma=True)
+                statement, sort_by=cursor.in_list(lambda: _read_plain_sort_key(cursor), may_end_in_comma=True)
             )
         else:
             raise cursor.error(
@@ -140,14 +143,14 @@ def _read_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
     seen: set[str] = set()
 
     def read() -> ColumnDefinition:
-        start = cursor.position
+        start = cursor.peek()
         column = _read_column(cursor)
         if fold(column.name) in seen:
             raise cursor.error("two columns have this name (names are case-insensitive).", at=start)
         seen.add(fold(column.name))
         return column
 
-    return cursor.list_of(read, may_end_in_comma=True)
+    return cursor.in_list(read, may_end_in_comma=True)
 
 
 def _read_column(cursor: Cursor) -> ColumnDefinition:
@@ -159,7 +162,7 @@ def _read_column(cursor: Cursor) -> ColumnDefinition:
     column = ColumnDefinition(name, read_column_type(cursor, written(name)))
     seen: set[str] = set()
     while not cursor.sees(",") and not cursor.sees(")"):
-        start = cursor.position
+        start = cursor.peek()
         kind, column = _read_option(cursor, column)
         if kind in seen:
             raise cursor.error(f"{kind} is given twice. Keep one.", at=start)
@@ -182,7 +185,7 @@ def _read_option(cursor: Cursor, column: ColumnDefinition) -> tuple[str, ColumnD
 def _read_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     if_not_exists = _if_not_exists(cursor, or_replace=or_replace)
     view = cursor.qualified_name("view")
-    aliases = cursor.list_of(lambda: cursor.name("column")) if cursor.sees("(") else ()
+    aliases = cursor.in_list(lambda: cursor.name("column")) if cursor.sees("(") else ()
     cursor.expect("AS")
     return CreateView(view, read_query(cursor), aliases, if_not_exists=if_not_exists, or_replace=or_replace)
 
@@ -192,18 +195,17 @@ _FIRST_WORDS = frozenset({"SELECT", "FROM", "WITH", "VALUES", "TABLE"})
 
 def read_query(cursor: Cursor) -> str:
     """Read a query up to the statement's end and return its text."""
-    start = cursor.position
+    start = cursor.peek()
     if not cursor.sees("(") and cursor.word not in _FIRST_WORDS:
         raise cursor.error("expected a query: SELECT, FROM, WITH, VALUES or TABLE.")
-    while (token := cursor.token) is not None:
-        if token.kind is Kind.SYMBOL and token.text[0] in "?$":
+    while cursor.peek().kind is not Kind.END:
+        if cursor.peek().symbol[:1] in ("?", "$"):
             raise cursor.error("a view has no parameters. Write the value instead.")
-        cursor.advance()
-    text = cursor.text_from(start)
-    problem = _problem(text, cursor)
+        cursor.take()
+    problem = _problem(cursor.query_from(start), cursor)
     if problem:
         raise cursor.error(problem, at=start)
-    return text
+    return cursor.text_from(start)
 
 
 def _problem(text: str, cursor: Cursor) -> str | None:
@@ -235,9 +237,9 @@ def _problem(text: str, cursor: Cursor) -> str | None:
 
 def read_partition_key(cursor: Cursor) -> str:
     """Read a partition key: a column, or a transform of one."""
-    start = cursor.position
+    start = cursor.peek()
     word = fold(cursor.word)
-    if word in set(TransformKind) and cursor.sees_call():
+    if word in set(TransformKind) and cursor.peek(1).symbol == "(":
         return _read_transform(cursor, word)
     column = written(_read_own_column(cursor, "a partition key"))
     if cursor.sees("("):
@@ -248,17 +250,17 @@ def read_partition_key(cursor: Cursor) -> str:
 
 
 def _read_transform(cursor: Cursor, word: str) -> str:
-    cursor.advance()
-    cursor.expect_symbol("(")
+    cursor.take()
+    cursor.expect("(")
     count = ""
     if word == TransformKind.BUCKET:
         count = cursor.accept_kind(Kind.NUMBER) or ""
         if not count.isdigit():
             raise cursor.error("write the number of buckets and the column: bucket(16, id).")
-        cursor.expect_symbol(",")
+        cursor.expect(",")
         count += ", "
     column = written(_read_own_column(cursor, "a partition key"))
-    cursor.expect_symbol(")")
+    cursor.expect(")")
     return f"{word}({count}{column})"
 
 
@@ -277,16 +279,16 @@ def read_sort_key(cursor: Cursor) -> str:
 
 
 def _read_key(cursor: Cursor, read: Callable[[Parser], Ordered]) -> str:
-    start, place = cursor.place, cursor.position
-    parser = Parser(cursor.statement, start)
+    start = cursor.peek()
+    parser = Parser(cursor.statement, start.start)
     try:
         key = read(parser)
     except ExpressionError as error:
         raise cursor.error_in_text(error.position, error.problem) from error
     if (problem := why_not_sorted_by(key.value)) is not None:
-        raise cursor.error(problem, at=place)
+        raise cursor.error(problem, at=start)
     cursor.skip_to(parser.passed)
-    value = printed(key.value) or cursor.statement[start : parser.value_end]
+    value = printed(key.value) or cursor.statement[start.start : parser.value_end]
     return " ".join(filter(None, (value, key.direction, f"NULLS {key.nulls}" if key.nulls else "")))
 
 
@@ -302,7 +304,7 @@ def read_option_name(cursor: Cursor) -> str:
 def read_option(cursor: Cursor) -> tuple[str, OptionValue]:
     """Read an option and its value; one without a value is true."""
     name = read_option_name(cursor)
-    if not cursor.accept_symbol("="):
+    if not cursor.accept("="):
         return name, True
     return name, _read_value(cursor)
 
@@ -311,18 +313,17 @@ def refuse_repeated(cursor: Cursor, names: Sequence[str]) -> None:
     """Refuse an option that is named twice."""
     twice = next((one for one in names if names.count(one) > 1), None)
     if twice is not None:
-        raise cursor.error(f"option {twice} is given twice. Keep one.", back=1)
+        raise cursor.error(f"option {twice} is given twice. Keep one.", at=cursor.peek(-1))
 
 
 def _read_value(cursor: Cursor) -> OptionValue:
-    if cursor.accept_symbol("["):
+    if cursor.accept("["):
         return _read_list(cursor)
     if cursor.accept("NULL"):
         return None
     if cursor.word in ("TRUE", "FALSE"):
-        cursor.advance()
-        return cursor.text_from(cursor.position - 1).upper() == "TRUE"
-    sign = "-" if cursor.accept_symbol("-") else ""
+        return cursor.take().word == "true"
+    sign = "-" if cursor.accept("-") else ""
     number = cursor.accept_kind(Kind.NUMBER)
     if number is not None:
         return sign + number.replace("_", "")
@@ -334,13 +335,13 @@ def _read_value(cursor: Cursor) -> OptionValue:
 
 def _read_list(cursor: Cursor) -> tuple[str, ...]:
     found: list[str] = []
-    while not cursor.accept_symbol("]"):
+    while not cursor.accept("]"):
         text = cursor.string()
         if text is None:
             raise cursor.error("expected a string in single quotes: a list holds names, ['a', 'b'].")
         found.append(text)
         if not cursor.sees("]"):
-            cursor.expect_symbol(",")
+            cursor.expect(",")
     return tuple(found)
 
 
@@ -363,7 +364,7 @@ def read_alter(cursor: Cursor) -> Statement:
 
 
 def _refuse_if_exists(cursor: Cursor) -> None:
-    start = cursor.position
+    start = cursor.peek()
     if cursor.accept("IF", "EXISTS"):
         raise cursor.unsupported(EXISTING, at=start)
 
@@ -442,7 +443,7 @@ def read_restrict(cursor: Cursor, kind: str) -> None:
 
 def _read_alter_column(cursor: Cursor, table: QualifiedName) -> Statement:
     cursor.accept("COLUMN")
-    start = cursor.position
+    start = cursor.peek()
     path = _read_path(cursor)
     if cursor.accept("SET", "DATA", "TYPE") or cursor.accept("SET", "TYPE") or cursor.accept("TYPE"):
         return _read_set_type(cursor, table, path)
@@ -477,12 +478,12 @@ def _read_set_type(cursor: Cursor, table: QualifiedName, path: str) -> SetColumn
 def _read_set(cursor: Cursor, table: QualifiedName) -> Statement:
     if cursor.accept("PARTITIONED", "BY"):
         return SetPartitionedBy(
-            table, cursor.list_of(lambda: read_partition_key(cursor), may_end_in_comma=True)
+            table, cursor.in_list(lambda: read_partition_key(cursor), may_end_in_comma=True)
         )
     if cursor.accept("SORTED", "BY"):
-        return SetSortedBy(table, cursor.list_of(lambda: read_sort_key(cursor), may_end_in_comma=True))
+        return SetSortedBy(table, cursor.in_list(lambda: read_sort_key(cursor), may_end_in_comma=True))
     if cursor.sees("("):
-        options = cursor.list_of(lambda: read_option(cursor), may_end_in_comma=True)
+        options = cursor.in_list(lambda: read_option(cursor), may_end_in_comma=True)
         refuse_repeated(cursor, [name for name, _ in options])
         return SetOptions(table, options)
     if cursor.word == "SCHEMA":
@@ -496,7 +497,7 @@ def _read_reset(cursor: Cursor, table: QualifiedName) -> Statement:
     if cursor.accept("SORTED", "BY"):
         return SetSortedBy(table, ())
     if cursor.sees("("):
-        names = cursor.list_of(lambda: _read_reset_option(cursor), may_end_in_comma=True)
+        names = cursor.in_list(lambda: _read_reset_option(cursor), may_end_in_comma=True)
         refuse_repeated(cursor, names)
         return ResetOptions(table, names)
     raise cursor.error("expected PARTITIONED BY, SORTED BY or options in parentheses.")

@@ -1,4 +1,4 @@
-"""A position in a statement: its token, what may follow, and errors that name it."""
+"""Statements of a text, each read from left to right, and errors that name a place in it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import (
     RESERVED,
     QualifiedName,
     check_name,
-    fold,
     written,
 )
+from airflow_provider_ducklake.lake.spec.sql.tokens import (
+    ExpressionError,
+    Kind,
+    Token,
+    TokenReader,
+    line_and_column,
+    statement_tokens,
+    without_comments,
+)
 from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.sql.lexer import Kind, Token, error_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import TypeVar
 
     from airflow_provider_ducklake.lake.spec.versions import WriteVersion
@@ -33,15 +40,45 @@ def written_path(parts: tuple[str, ...]) -> str:
     return ".".join(map(written, parts))
 
 
-class Cursor:
+def split_statements(text: str, first_number: int = 1) -> Iterator[tuple[Token, ...]]:
+    """Yield the tokens of each statement between semicolons, without comments; empty ones are left out."""
+    number = first_number
+    tokens: list[Token] = []
+    try:
+        for token in statement_tokens(text):
+            if token.text[:2] in ("e'", "E'"):
+                raise error_at(number, text, token.start, repr(token.text), _ESCAPES)
+            if token.symbol != ";":
+                tokens.append(token)
+            elif tokens:
+                yield tuple(tokens)
+                number, tokens = number + 1, []
+    except ExpressionError as error:
+        raise error_at(number, text, error.position, repr(text[error.position]), _NOT_CLOSED) from None
+    if tokens:
+        yield tuple(tokens)
+
+
+_ESCAPES = (
+    "strings with backslash escapes are not supported. Write the characters themselves, 'it''s', or chr(10)."
+)
+_NOT_CLOSED = "this quote or comment is not closed, or is not one in DuckDB's SQL. Close it, or leave it out."
+
+
+def error_at(number: int, text: str, position: int, near: str, problem: str) -> InvalidStatementError:
+    """Return the error for what stands at a position of a text, given as the user sees it."""
+    return InvalidStatementError(number, *line_and_column(text, position), near, problem)
+
+
+class Cursor(TokenReader):
     """Reads one statement from left to right; nothing is skipped, and ``end`` refuses what is left."""
 
     def __init__(self, source: str, tokens: tuple[Token, ...], number: int, writer: WriteVersion) -> None:
+        self._end = Token(Kind.END, "", tokens[-1].end)
+        super().__init__(iter((*tokens, self._end)))
         self._source = source
         self.writer = writer
-        self._tokens = tokens
         self._number = number
-        self.position = 0
 
     @property
     def has_nested_schemas(self) -> bool:
@@ -56,125 +93,69 @@ class Cursor:
         )
 
     @property
-    def token(self) -> Token | None:
-        """The next token; None at the end."""
-        return self._tokens[self.position] if self.position < len(self._tokens) else None
-
-    @property
     def word(self) -> str:
         """The next token as a keyword, in capitals; empty where it is none."""
-        token = self.token
-        return token.text.upper() if token is not None and token.kind is Kind.WORD else ""
+        return self.peek().word.upper()
 
-    def text_from(self, position: int) -> str:
-        """Return the text as written between an earlier position and this one, without what surrounds it."""
-        return self._source[self._tokens[position].start : self._tokens[self.position - 1].end]
+    def text_from(self, start: Token) -> str:
+        """Return the text as written from an earlier token up to here, without what surrounds it."""
+        return self._source[start.start : self.peek(-1).end]
 
-    @property
-    def place(self) -> int:
-        """Where the next token starts in the text."""
-        return self._source_end if self.token is None else self.token.start
-
-    @property
-    def _source_end(self) -> int:
-        return self._tokens[-1].end
+    def query_from(self, start: Token) -> str:
+        """Return the same text for sqlglot, which cuts comments otherwise than DuckDB."""
+        passed = self._tokens[: self.position]
+        return without_comments(self._source, passed[passed.index(start) :]).strip()
 
     @property
     def statement(self) -> str:
         """The text up to the end of this statement, in which tokens have their places."""
-        return self._source[: self._source_end]
+        return self._source[: self._end.start]
 
     def skip_to(self, place: int) -> None:
         """Pass all tokens before a place of the text."""
-        while self.token is not None and self.token.start < place:
-            self.advance()
+        while self.peek().start < place:
+            self.take()
 
     def error_in_text(self, place: int, problem: str) -> InvalidStatementError:
         """Return the error for what stands at a place of the text."""
-        near = self._source[place : self._source_end].split(maxsplit=1)
+        near = self._source[place : self._end.start].split(maxsplit=1)
         return error_at(self._number, self._source, place, repr(near[0]) if near else "its end", problem)
-
-    def advance(self) -> None:
-        """Pass the next token."""
-        self.position += 1
-
-    def accept(self, *words: str) -> bool:
-        """Pass these keywords if all of them follow."""
-        following = self._tokens[self.position : self.position + len(words)]
-        matched = len(following) == len(words) and all(map(Token.is_word, following, words))
-        if matched:
-            self.position += len(words)
-        return matched
-
-    def sees(self, symbol: str) -> bool:
-        """Whether that symbol follows."""
-        return self.token is not None and self.token.is_symbol(symbol)
-
-    def sees_call(self) -> bool:
-        """Whether the next token has a parenthesis behind it."""
-        behind = self._tokens[self.position + 1 : self.position + 2]
-        return bool(behind) and behind[0].is_symbol("(")
-
-    def accept_symbol(self, symbol: str) -> bool:
-        """Pass that symbol if it follows."""
-        matched = self.sees(symbol)
-        self.position += matched
-        return matched
-
-    def expect(self, *words: str) -> None:
-        """Pass these keywords."""
-        if not self.accept(*words):
-            raise self.error(f"expected {' '.join(words)}.")
-
-    def expect_symbol(self, symbol: str) -> None:
-        """Pass that symbol."""
-        if not self.accept_symbol(symbol):
-            raise self.error(f"expected {symbol!r}.")
 
     def accept_kind(self, kind: Kind) -> str | None:
         """Pass a token of that kind and return its text as written; None if another follows."""
-        token = self.token
-        if token is None or token.kind is not kind:
-            return None
-        self.advance()
-        return token.text
+        return self.take().text if self.peek().kind is kind else None
 
     def end(self) -> None:
         """Refuse anything that is left."""
-        if self.token is not None:
+        if self.peek().kind is not Kind.END:
             raise self.error("this does not belong here. Leave it out; end a statement with a semicolon.")
 
     def name(self, kind: str) -> str:
         """Read a name, bare or quoted."""
-        quoted = self.accept_kind(Kind.QUOTED_NAME)
-        if quoted is not None:
-            return self._checked(quoted[1:-1].replace('""', '"'), kind)
-        if not self.word:
+        token = self.peek()
+        if token.kind not in (Kind.QUOTED, Kind.WORD):
             raise self.error(
                 f'expected the name of a {kind}. Put special characters in straight quotes: "a name".'
             )
-        if fold(self.word) in RESERVED:
+        if token.word in RESERVED:
             raise self.error(
-                f'this word is a keyword. To name a {kind} like it, quote it: "{self.word.lower()}".'
+                f'this word is a keyword. To name a {kind} like it, quote it: "{token.text.lower()}".'
             )
-        return self._checked(self.accept_kind(Kind.WORD) or "", kind)
-
-    def _checked(self, name: str, kind: str) -> str:
         try:
-            return check_name(name, kind)
+            return check_name(self.take().value, kind)
         except InvalidNameError as error:
-            raise self.error(str(error), back=1) from error
+            raise self.error(str(error), at=token) from error
 
     def path(self, kind: str) -> tuple[str, ...]:
         """Read a dotted name of any length."""
         parts = [self.name(kind)]
-        while self.accept_symbol("."):
+        while self.accept("."):
             parts.append(self.name(kind))
         return tuple(parts)
 
     def qualified_name(self, kind: str) -> QualifiedName:
         """Read the name of a table or view; one part alone lies in schema ``main``."""
-        start = self.position
+        start = self.peek()
         parts = self.path(kind)
         if len(parts) > 2 and not self.has_nested_schemas:  # noqa: PLR2004 - schema and name
             raise self.error(
@@ -182,36 +163,27 @@ class Cursor:
             )
         return QualifiedName.of(parts)
 
-    def list_of(self, read: Callable[[], Read], *, may_end_in_comma: bool = False) -> tuple[Read, ...]:
+    def in_list(self, read: Callable[[], Read], *, may_end_in_comma: bool = False) -> tuple[Read, ...]:
         """Read one or more things between parentheses, with commas between them."""
-        self.expect_symbol("(")
+        self.expect("(")
         items = [read()]
-        while self.accept_symbol(",") and not (may_end_in_comma and self.sees(")")):
+        while self.accept(",") and not (may_end_in_comma and self.sees(")")):
             items.append(read())
-        self.expect_symbol(")")
+        self.expect(")")
         return tuple(items)
 
     def string(self) -> str | None:
         """Pass a string and return its value; None if something else follows."""
-        text = self.accept_kind(Kind.STRING)
-        if text is None:
-            return None
-        if text[0] == "$":
-            tag = text.index("$", 1) + 1
-            return text[tag:-tag]
-        return text[1:-1].replace("''", "'")
+        return self.take().value if self.peek().kind is Kind.STRING else None
 
-    def error(self, problem: str, *, at: int | None = None, back: int = 0) -> InvalidStatementError:
-        """Return the error for what follows, stands ``back`` tokens before, or stands ``at`` a position."""
-        index = (self.position if at is None else at) - back
-        if index < len(self._tokens):
-            token = self._tokens[index]
-            return error_at(self._number, self._source, token.start, repr(token.text), problem)
-        return error_at(self._number, self._source, self._tokens[-1].end, "its end", problem)
+    def error(self, problem: str, *, at: Token | None = None) -> InvalidStatementError:
+        """Return the error for a token, or for what follows."""
+        token = at or self.peek()
+        return error_at(self._number, self._source, token.start, token.shown, problem)
 
-    def unsupported(self, problem: str, *, at: int | None = None, back: int = 0) -> UnsupportedFeatureError:
+    def unsupported(self, problem: str, *, at: Token | None = None) -> UnsupportedFeatureError:
         """Return the error for something that the format has and this release does not."""
-        return UnsupportedFeatureError(str(self.error(problem, at=at, back=back)))
+        return UnsupportedFeatureError(str(self.error(problem, at=at)))
 
 
 # What DuckDB's SQL has but DuckLake, or the DDL operator, does not: one plain sentence each.

@@ -17,7 +17,13 @@ from airflow_provider_ducklake.lake.sql.duckdb.create import (
     read_restrict,
     schema_name,
 )
-from airflow_provider_ducklake.lake.sql.duckdb.cursor import ANY_STATEMENT, STATEMENTS, Cursor, refuse_object
+from airflow_provider_ducklake.lake.sql.duckdb.cursor import (
+    ANY_STATEMENT,
+    STATEMENTS,
+    Cursor,
+    refuse_object,
+    split_statements,
+)
 from airflow_provider_ducklake.lake.sql.duckdb.statements import (
     CommentOnColumn,
     CommentOnTable,
@@ -29,7 +35,6 @@ from airflow_provider_ducklake.lake.sql.duckdb.statements import (
     Statement,
     Truncate,
 )
-from airflow_provider_ducklake.lake.sql.lexer import split_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,7 +79,7 @@ def _parse_text(text: str, first_number: int, writer: WriteVersion) -> Iterator[
         except RecursionError:
             raise cursor.error("it is nested too deeply here.") from None
         cursor.end()
-        yield ParsedStatement(number, cursor.text_from(0), statement)
+        yield ParsedStatement(number, cursor.text_from(tokens[0]), statement)
 
 
 def _read_statement(cursor: Cursor) -> Statement:
@@ -127,7 +132,7 @@ def _read_comment(cursor: Cursor) -> Statement:
 
 
 def _read_column_comment(cursor: Cursor) -> CommentOnColumn:
-    start = cursor.position
+    start = cursor.peek()
     *above, column = cursor.path("column")
     if not above or (len(above) > 2 and not cursor.has_nested_schemas):  # noqa: PLR2004 - schema and table
         raise cursor.error(

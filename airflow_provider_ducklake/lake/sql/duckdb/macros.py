@@ -1,7 +1,7 @@
 """What follows the name in CREATE MACRO: parameters and bodies.
 
 A body is kept as its author wrote it: DuckDB parses it again whenever it loads the lake, and refuses the
-whole lake if it cannot (observed on 1.5.5). So only what ``spec.expressions`` reads is taken. As in the
+whole lake if it cannot (observed on 1.5.5). So only what ``spec.sql`` reads is taken. As in the
 reference, a default is a value: of a constant expression it stores the result.
 """
 
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidStatementError, InvalidTypeError
 from airflow_provider_ducklake.lake.spec.defaults import default_of
-from airflow_provider_ducklake.lake.spec.expressions.parse import Parser
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError, Token
-from airflow_provider_ducklake.lake.spec.expressions.tree import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable
+from airflow_provider_ducklake.lake.spec.sql.parse import Parser
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError, Token
+from airflow_provider_ducklake.lake.spec.sql.tree import (
     Cast,
     Constant,
     ConstantKind,
@@ -24,7 +25,6 @@ from airflow_provider_ducklake.lake.spec.expressions.tree import (
     Subquery,
     children,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable
 from airflow_provider_ducklake.lake.spec.tags import (
     DIALECT,
     EXPRESSION,
@@ -36,9 +36,8 @@ from airflow_provider_ducklake.lake.spec.tags import (
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ScalarType, parse_type
 from airflow_provider_ducklake.lake.spec.types.values import format_float64
 from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor
+from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor, split_statements
 from airflow_provider_ducklake.lake.sql.duckdb.types import BARE_FUNCTIONS, SCALAR_SPELLINGS
-from airflow_provider_ducklake.lake.sql.lexer import split_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +98,7 @@ def _check_stored(parameter: MacroParameter) -> None:
 def read_macro(cursor: Cursor) -> MacroDefinition:
     """Read parameters and bodies up to the end of the statement."""
     try:
-        parser = Parser(cursor.statement, cursor.place)
+        parser = Parser(cursor.statement, cursor.peek().start)
         found = _Reader(parser, cursor).definition()
     except ExpressionError as error:
         raise cursor.error_in_text(error.position, f"{error.problem}") from error
@@ -116,7 +115,7 @@ class _Reader:
     def definition(self) -> MacroDefinition:
         overload, is_table = self._overload()
         overloads = [overload]
-        while self._parser.accept_symbol(","):
+        while self._parser.accept(","):
             place = self._parser.peek()
             overload, also_table = self._overload()
             if also_table != is_table:
@@ -142,11 +141,11 @@ class _Reader:
 
     def _parameters(self) -> tuple[MacroParameter, ...]:
         parser = self._parser
-        parser.expect_symbol("(")
+        parser.expect("(")
         found: list[MacroParameter] = []
-        while parser.peek().symbol != ")":
+        while not parser.sees(")"):
             if found:
-                parser.expect_symbol(",")
+                parser.expect(",")
             place = parser.peek()
             one = self._parameter()
             if fold(one.name) in {fold(other.name) for other in found}:
@@ -154,7 +153,7 @@ class _Reader:
             if found and found[-1].default is not None and one.default is None:
                 raise parser.error("a parameter without a default follows one that has a default.", at=place)
             found.append(one)
-        parser.expect_symbol(")")
+        parser.expect(")")
         return tuple(found)
 
     def _parameter(self) -> MacroParameter:
@@ -163,7 +162,7 @@ class _Reader:
         place = parser.peek()
         has_type = place.symbol not in (",", ")", ":=", "=>")
         type_ = self._type(place) if has_type else None
-        if not (parser.accept_symbol(":=") or parser.accept_symbol("=>")):
+        if not (parser.accept(":=") or parser.accept("=>")):
             return MacroParameter(name, type_)
         place = parser.peek()
         default = self._default(parser.expression(), place)

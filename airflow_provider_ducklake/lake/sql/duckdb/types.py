@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.lake.errors import InvalidTypeError
 from airflow_provider_ducklake.lake.spec.defaults import Literal, SqlDefault, SqlExpression
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.sql.tokens import Kind
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     MAX_DECIMAL_PRECISION,
     SCALARS,
@@ -27,7 +28,6 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     check_storable,
 )
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind as ScalarKind
-from airflow_provider_ducklake.lake.sql.lexer import Kind
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor
@@ -57,7 +57,7 @@ NOT_IN_THE_FORMAT = {
 
 def read_column_type(cursor: Cursor, column: str) -> DuckLakeType:
     """Read the type of a column, and refuse one whose values do not survive."""
-    start = cursor.position
+    start = cursor.peek()
     type_ = read_type(cursor)
     try:
         check_depth(type_, column)
@@ -70,10 +70,10 @@ def read_column_type(cursor: Cursor, column: str) -> DuckLakeType:
 def read_type(cursor: Cursor) -> DuckLakeType:
     """Read a type, nested ones too."""
     parsed = _read_element(cursor)
-    while cursor.accept_symbol("["):
-        if cursor.token is not None and cursor.token.kind is Kind.NUMBER:
+    while cursor.accept("["):
+        if cursor.peek().kind is Kind.NUMBER:
             raise cursor.error("DuckLake has no fixed-length lists. Leave the number out: INTEGER[].")
-        cursor.expect_symbol("]")
+        cursor.expect("]")
         parsed = ListType(parsed)
     if cursor.word == "ARRAY":
         raise cursor.error("write a list with brackets: INTEGER[].")
@@ -81,13 +81,13 @@ def read_type(cursor: Cursor) -> DuckLakeType:
 
 
 def _read_element(cursor: Cursor) -> DuckLakeType:
-    if cursor.token is not None and fold(cursor.token.text) == _NULL:
-        cursor.advance()
+    if fold(cursor.peek().text) == _NULL:
+        cursor.take()
         return ScalarType("null")
     word = cursor.word.lower()
     if not word or word in NOT_IN_THE_FORMAT:
         raise cursor.error(NOT_IN_THE_FORMAT.get(word, "expected a type, such as BIGINT or VARCHAR."))
-    cursor.advance()
+    cursor.take()
     if word in STRUCT_SPELLINGS:
         return _read_struct(cursor)
     if word == "map":
@@ -105,29 +105,29 @@ def _read_scalar(cursor: Cursor, word: str) -> ScalarType:
         raise cursor.error(
             "DuckLake has no such type. Types look like BIGINT, DECIMAL(18, 2), VARCHAR[], "
             "STRUCT(a BIGINT, b VARCHAR), MAP(VARCHAR, BIGINT).",
-            back=1,
+            at=cursor.peek(-1),
         )
     if word == "double":
         cursor.accept("PRECISION")
     elif word in ("time", "timestamp"):
         cursor.accept("WITHOUT", "TIME", "ZONE")
         name += "tz" if cursor.accept("WITH", "TIME", "ZONE") else ""
-    elif SCALARS[name].kind is ScalarKind.STRING and cursor.accept_symbol("("):
+    elif SCALARS[name].kind is ScalarKind.STRING and cursor.accept("("):
         _read_integer(cursor)  # DuckDB allows a length and does not keep it
-        cursor.expect_symbol(")")
+        cursor.expect(")")
     return ScalarType(name)
 
 
 def _read_integer(cursor: Cursor) -> int:
     text = cursor.accept_kind(Kind.NUMBER)
     if text is None or not text.isdigit() or len(text) > _MOST_DIGITS:
-        raise cursor.error("expected a whole number.", back=0 if text is None else 1)
+        raise cursor.error("expected a whole number.", at=None if text is None else cursor.peek(-1))
     return int(text)
 
 
 def _read_decimal(cursor: Cursor) -> DecimalType:
-    start = cursor.position - 1
-    numbers = cursor.list_of(lambda: _read_integer(cursor)) if cursor.sees("(") else _DEFAULT_DECIMAL
+    start = cursor.peek(-1)
+    numbers = cursor.in_list(lambda: _read_integer(cursor)) if cursor.sees("(") else _DEFAULT_DECIMAL
     precision, scale = (*numbers, 0)[:2]
     if len(numbers) > 2 or not 1 <= precision <= MAX_DECIMAL_PRECISION or scale > precision:  # noqa: PLR2004
         raise cursor.error(
@@ -139,16 +139,16 @@ def _read_decimal(cursor: Cursor) -> DecimalType:
 
 
 def _read_map(cursor: Cursor) -> MapType:
-    start = cursor.position - 1
-    types = cursor.list_of(lambda: read_type(cursor))
+    start = cursor.peek(-1)
+    types = cursor.in_list(lambda: read_type(cursor))
     if len(types) != 2:  # noqa: PLR2004 - key and value
         raise cursor.error("a map has one type for keys and one for values: MAP(VARCHAR, BIGINT).", at=start)
     return MapType(*types)
 
 
 def _read_struct(cursor: Cursor) -> StructType:
-    start = cursor.position - 1
-    fields = cursor.list_of(lambda: Field(cursor.name("field"), read_type(cursor)))
+    start = cursor.peek(-1)
+    fields = cursor.in_list(lambda: Field(cursor.name("field"), read_type(cursor)))
     names = [fold(field.name) for field in fields]
     if len(set(names)) != len(names):
         raise cursor.error(
@@ -185,18 +185,18 @@ class _NoLiteral:
 
 def read_default(cursor: Cursor) -> SqlDefault | None:
     """Read what follows DEFAULT; None for NULL."""
-    start = cursor.position
+    start, position = cursor.peek(), cursor.position
     literal = _read_literal(cursor)
     if not isinstance(literal, _NoLiteral) and not _goes_on(cursor):
         return literal
-    cursor.position = start
+    cursor.position = position
     _read_expression(cursor)
     return SqlExpression(cursor.text_from(start))
 
 
 def read_literal_default(cursor: Cursor) -> Literal | None:
     """Read the DEFAULT of a column that is added, which also stands for the rows that are there."""
-    start = cursor.position
+    start = cursor.peek()
     default = read_default(cursor)
     if isinstance(default, SqlExpression):
         raise cursor.unsupported(
@@ -216,10 +216,8 @@ def _read_literal(cursor: Cursor) -> Literal | _NoLiteral | None:
     if string is not None:
         return string
     if cursor.word in _CONSTANTS:
-        constant = _CONSTANTS[cursor.word]
-        cursor.advance()
-        return constant
-    negative = cursor.accept_symbol("-")
+        return _CONSTANTS[cursor.take().word.upper()]
+    negative = cursor.accept("-")
     digits = cursor.accept_kind(Kind.NUMBER)
     if digits is None:
         return _NoLiteral()
@@ -242,18 +240,18 @@ def read_number(text: str) -> int | Decimal | float:
 def _read_expression(cursor: Cursor) -> None:
     """Pass an expression without columns: operands with operators between them."""
     _read_operand(cursor)
-    while any(map(cursor.accept_symbol, _OPERATORS)):
+    while any(map(cursor.accept, _OPERATORS)):
         _read_operand(cursor)
 
 
 def _read_operand(cursor: Cursor) -> None:
-    cursor.accept_symbol("-")
-    if cursor.accept_symbol("("):
+    cursor.accept("-")
+    if cursor.accept("("):
         _read_expression(cursor)
-        cursor.expect_symbol(")")
+        cursor.expect(")")
     elif isinstance(_read_literal(cursor), _NoLiteral):
         _read_word(cursor)
-    while cursor.accept_symbol("::"):
+    while cursor.accept("::"):
         read_type(cursor)
 
 
@@ -261,16 +259,16 @@ def _read_word(cursor: Cursor) -> None:
     """Pass a cast, a typed literal or a function."""
     word = cursor.word
     if word == "CAST":
-        cursor.advance()
-        cursor.expect_symbol("(")
+        cursor.take()
+        cursor.expect("(")
         _read_expression(cursor)
         cursor.expect("AS")
         read_type(cursor)
-        cursor.expect_symbol(")")
+        cursor.expect(")")
         return
     if not word:
         raise cursor.error("expected a literal or a function, such as 7, 'x' or now().")
-    cursor.advance()
+    cursor.take()
     if fold(word) in SCALAR_SPELLINGS and cursor.string() is not None:
         return
     if cursor.sees("(") and fold(word) in FUNCTIONS:
@@ -279,15 +277,15 @@ def _read_word(cursor: Cursor) -> None:
         raise cursor.error(
             f"a default may use literals, operators and these functions: {', '.join(sorted(FUNCTIONS))}. It "
             "cannot refer to columns or tables.",
-            back=1,
+            at=cursor.peek(-1),
         )
 
 
 def _read_arguments(cursor: Cursor) -> None:
-    cursor.expect_symbol("(")
-    if cursor.accept_symbol(")"):
+    cursor.expect("(")
+    if cursor.accept(")"):
         return
     _read_expression(cursor)
-    while cursor.accept_symbol(","):
+    while cursor.accept(","):
         _read_expression(cursor)
-    cursor.expect_symbol(")")
+    cursor.expect(")")

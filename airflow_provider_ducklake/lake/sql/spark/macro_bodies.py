@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.expressions.tree import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.sql.tree import (
     Call,
     Case,
     Cast,
@@ -25,7 +26,6 @@ from airflow_provider_ducklake.lake.spec.expressions.tree import (
     Other,
     Subquery,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.sql.spark.statements import quoted
 
 if TYPE_CHECKING:

@@ -17,21 +17,21 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError, TokenError
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.expressions.parse import Parser
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.expressions.tree import (
-    Call,
-    Constant,
-    ConstantKind,
-    Expression,
-    Name,
-)
 from airflow_provider_ducklake.lake.spec.names.identifiers import (
     MAIN,
     FoldedName,
     QualifiedName,
     SchemaPath,
     fold,
+)
+from airflow_provider_ducklake.lake.spec.sql.parse import Parser
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
+from airflow_provider_ducklake.lake.spec.sql.tree import (
+    Call,
+    Constant,
+    ConstantKind,
+    Expression,
+    Name,
 )
 from airflow_provider_ducklake.lake.spec.tags import DIALECT, EXPRESSION
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, parse_type
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Token
 
-    from airflow_provider_ducklake.lake.spec.expressions.tree import Item, Join, Query, Select, Source
+    from airflow_provider_ducklake.lake.spec.sql.tree import Item, Join, Query, Select, Source
     from airflow_provider_ducklake.lake.spec.tags import Macro, MacroDefault, MacroOverload
 
 _NAMES_OF_TABLES = frozenset({"INTO", "TABLE", "OVERWRITE", "EXISTS", "VIEW"})  # a list of columns may follow
@@ -458,7 +458,7 @@ class _TableBody:
         return f"(SELECT {items} FROM {self._source(select.source)}{joins}{where})"  # noqa: S608 - parts of ours
 
     def _only(self, query: Query) -> Select:
-        from airflow_provider_ducklake.lake.spec.expressions.tree import Select  # noqa: PLC0415 - for its class
+        from airflow_provider_ducklake.lake.spec.sql.tree import Select  # noqa: PLC0415 - for its class
 
         others = query.operators or query.with_ or query.order_by or query.limit or query.offset
         select = query.selects[0]

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import (
     fold,
 )
 from airflow_provider_ducklake.lake.sql import trees
-from airflow_provider_ducklake.lake.sql.lexer import error_at
+from airflow_provider_ducklake.lake.sql.duckdb.cursor import error_at
 from airflow_provider_ducklake.lake.sql.spark.statements import (
     ReadConditions,
     Reference,

@@ -16,9 +16,9 @@ from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_typ
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from airflow_provider_ducklake.lake.spec.expressions.computed import Computed
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
     from airflow_provider_ducklake.lake.spec.sorting import SortField
+    from airflow_provider_ducklake.lake.spec.sql.computed import Computed
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.spec.types.values import Physical
 
@@ -84,7 +84,7 @@ def physical(scalar: pa.Scalar, type_: DuckLakeType) -> Physical | None:
     return cast("Physical", value)
 
 
-# The values of expressions over rows, as DuckDB computes them; see ``spec.expressions.computed``.
+# The values of expressions over rows, as DuckDB computes them; see ``spec.sql.computed``.
 
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999; Arrow has no names for others

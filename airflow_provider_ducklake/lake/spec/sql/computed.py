@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.spec.expressions.tree import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.sql.tree import (
     Call,
     Cast,
     Constant,
@@ -19,7 +20,6 @@ from airflow_provider_ducklake.lake.spec.expressions.tree import (
     Name,
     Operation,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ScalarType
 
 if TYPE_CHECKING:

@@ -9,8 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError, Kind, Token, tokens
-from airflow_provider_ducklake.lake.spec.expressions.tree import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import KEYWORDS, NOT_CALLED, RESERVED
+from airflow_provider_ducklake.lake.spec.sql.tokens import (
+    ExpressionError,
+    Kind,
+    Token,
+    TokenReader,
+    expression_tokens,
+)
+from airflow_provider_ducklake.lake.spec.sql.tree import (
     Argument,
     Call,
     Case,
@@ -31,7 +38,6 @@ from airflow_provider_ducklake.lake.spec.expressions.tree import (
     Subquery,
     children,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import KEYWORDS, NOT_CALLED, RESERVED
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind as ScalarKind
 
@@ -97,62 +103,20 @@ def parse_body(text: str, start: int, *, is_query: bool) -> tuple[Expression | Q
     return found, parser.passed
 
 
-class Parser:
-    """Reads a text from left to right."""
+class Parser(TokenReader):
+    """Reads expressions and queries."""
 
     def __init__(self, text: str, start: int = 0) -> None:
-        self._tokens = tokens(text, start)
-        self._ahead: list[Token] = []
+        super().__init__(expression_tokens(text, start))
+        self._start = start
         self._depth = self._height = 0
         self.value_end = start  # of the last expression that is no part of another
         self.columns: list[Token] = []  # the first parts of names that are not functions
-        self.passed = start
 
-    # Tokens
-
-    def peek(self, ahead: int = 0) -> Token:
-        """Return a token that follows."""
-        while len(self._ahead) <= ahead:
-            if self._ahead and self._ahead[-1].kind is Kind.END:
-                return self._ahead[-1]
-            self._ahead.append(next(self._tokens))
-        return self._ahead[ahead]
-
-    def take(self) -> Token:
-        """Pass the next token."""
-        token = self.peek()
-        if token.kind is not Kind.END:
-            self._ahead.pop(0)
-            self.passed = token.end
-        return token
-
-    def sees(self, *words: str) -> bool:
-        """Whether these words follow."""
-        return all(self.peek(place).word == word for place, word in enumerate(words))
-
-    def accept(self, *words: str) -> bool:
-        """Pass these words if all of them follow."""
-        found = self.sees(*words)
-        for _ in words if found else ():
-            self.take()
-        return found
-
-    def accept_symbol(self, symbol: str) -> bool:
-        """Pass that symbol if it follows."""
-        found = self.peek().symbol == symbol
-        if found:
-            self.take()
-        return found
-
-    def expect(self, *words: str) -> None:
-        """Pass these words."""
-        if not self.accept(*words):
-            raise self.error(f"expected {' '.join(words).upper()}.")
-
-    def expect_symbol(self, symbol: str) -> None:
-        """Pass that symbol."""
-        if not self.accept_symbol(symbol):
-            raise self.error(f"expected {symbol!r}.")
+    @property
+    def passed(self) -> int:
+        """Where the last token that was passed ends."""
+        return self.peek(-1).end if self.position else self._start
 
     def end(self) -> None:
         """Refuse what is left."""
@@ -160,10 +124,9 @@ class Parser:
             raise self.error("this does not belong to the expression.")
 
     def error(self, problem: str, *, at: Token | None = None) -> ExpressionError:
-        """Return the error for what follows."""
+        """Return the error for a token, or for what follows."""
         token = at or self.peek()
-        near = repr(token.text) if token.text else "its end"
-        return ExpressionError(token.start, f"at {near}: {problem}")
+        return ExpressionError(token.start, f"at {token.shown}: {problem}")
 
     def name(self, *, is_label: bool = False) -> str:
         """Read a name; behind AS, and behind a dot, more words can be one."""
@@ -177,20 +140,6 @@ class Parser:
                 f'this word is a keyword. To use it as a name, quote it: "{token.text}".', at=token
             )
         return token.text
-
-    def list_of(self, read: Callable[[], Read]) -> tuple[Read, ...]:
-        """Read one or more things with commas between them."""
-        items = [read()]
-        while self.accept_symbol(","):
-            items.append(read())
-        return tuple(items)
-
-    def in_parentheses(self, read: Callable[[], Read]) -> Read:
-        """Read something between parentheses."""
-        self.expect_symbol("(")
-        found = read()
-        self.expect_symbol(")")
-        return found
 
     def query(self) -> Query:
         """Read a query."""
@@ -306,13 +255,12 @@ class Parser:
 
     def _postfix(self, operand: Expression) -> Expression:
         while True:
-            if self.accept_symbol("::"):
+            if self.accept("::"):
                 operand = Cast(operand, self.type())
                 self._grow()
-            elif self.peek().symbol == "[":
-                self.take()
+            elif self.accept("["):
                 operand = Operation("[]", (operand, self.expression()))
-                self.expect_symbol("]")
+                self.expect("]")
                 self._grow()
             else:
                 return operand
@@ -405,9 +353,9 @@ class Parser:
         return Other("interval")
 
     def _list(self) -> Other:
-        self.expect_symbol("[")
-        items = () if self.peek().symbol == "]" else self.list_of(self.expression)
-        self.expect_symbol("]")
+        self.expect("[")
+        items = () if self.sees("]") else self.list_of(self.expression)
+        self.expect("]")
         return Other("list", items)
 
     def _struct(self) -> Other:
@@ -416,25 +364,25 @@ class Parser:
                 self.take()
             else:
                 self.name()
-            self.expect_symbol(":")
+            self.expect(":")
             return self.expression()
 
-        self.expect_symbol("{")
+        self.expect("{")
         fields = self.list_of(read)
-        self.expect_symbol("}")
+        self.expect("}")
         return Other("struct", fields)
 
     def _named(self) -> Expression:
         """Read a function or a column."""
         first = self.peek()
         parts = [self._first_name(is_called=self.peek(1).symbol == "(")]
-        while self.accept_symbol("."):
+        while self.accept("."):
             parts.append(self.name(is_label=True))
-        if self.peek().symbol == "(":
+        if self.sees("("):
             if len(parts) == 1 and first.word == "trim":
                 parts = ["main", "trim"]
             return self._call(tuple(parts))
-        if self.peek().symbol == "->":
+        if self.sees("->"):
             raise self.error("write a lambda as the argument of a function.")
         self.columns.append(first)
         return Name(tuple(parts))
@@ -450,9 +398,9 @@ class Parser:
         return self.name(is_label=not is_called)
 
     def _call(self, name: tuple[str, ...]) -> Call:
-        self.expect_symbol("(")
+        self.expect("(")
         call = self._arguments(name)
-        self.expect_symbol(")")
+        self.expect(")")
         if self.sees("over"):
             return Call(call.name, call.arguments, call.star, call.distinct, self._over())
         if self.sees("filter") or self.sees("within"):
@@ -461,18 +409,17 @@ class Parser:
 
     def table_call(self, name: tuple[str, ...]) -> Call:
         """Read the arguments of a function in FROM."""
-        self.expect_symbol("(")
+        self.expect("(")
         call = self._arguments(name)
-        self.expect_symbol(")")
+        self.expect(")")
         if call.star or call.distinct:
             raise self.error("this is not a table function.")
         return call
 
     def _arguments(self, name: tuple[str, ...]) -> Call:
-        if self.peek().symbol == ")":
+        if self.sees(")"):
             return Call(name)
-        if self.peek().symbol == "*":
-            self.take()
+        if self.accept("*"):
             return Call(name, star=True)
         distinct = self.accept("distinct")
         if distinct and name[-1].lower() in _CALLED_ANYWAY:
@@ -495,7 +442,7 @@ class Parser:
 
     def _lambda(self) -> Other:
         name = self.name()
-        self.expect_symbol("->")
+        self.expect("->")
         return Other("lambda", (Name((name,)), self.expression()))
 
     def _over(self) -> Over:
@@ -533,20 +480,18 @@ class Parser:
             self._rest_of_type(word)
         else:
             raise self.error("expected a type, such as BIGINT or VARCHAR.", at=token)
-        while self.peek().symbol == "[" and self.peek(1).symbol == "]":
-            self.take()
-            self.take()
+        while self.accept("[", "]"):
             text += "[]"
         return text
 
     def _rest_of_type(self, word: str) -> None:
         if word == "double":
             self.accept("precision")
-        elif self.peek().symbol == "(" or self.sees("with", "time") or self.sees("without", "time"):
+        elif self.sees("(") or self.sees("with", "time") or self.sees("without", "time"):
             raise self.error("write the type in one word, such as TIMESTAMPTZ or VARCHAR.")
 
     def _decimal(self) -> str:
-        if self.peek().symbol != "(":
+        if not self.sees("("):
             return "DECIMAL"
         numbers = self.in_parentheses(lambda: self.list_of(self._whole))
         precision, scale = (*numbers, 0)[:2]
@@ -625,7 +570,7 @@ def _read_set_operator(parser: Parser) -> str | None:
 
 
 def _read_operand(parser: Parser) -> Select | Query:
-    if parser.peek().symbol == "(":
+    if parser.sees("("):
         return parser.in_parentheses(parser.query)
     if parser.accept("values"):
         return Select(values=_read_rows(parser))
@@ -664,7 +609,7 @@ def _read_group_by(parser: Parser) -> tuple[Expression, ...] | None:
 
 
 def _read_item(parser: Parser) -> Item:
-    if parser.accept_symbol("*"):
+    if parser.accept("*"):
         if parser.peek().word in ("exclude", "replace", "rename", "like"):
             raise parser.error("EXCLUDE, REPLACE and RENAME are not supported here.")
         return Item(None)
@@ -696,7 +641,7 @@ def _read_from(parser: Parser) -> tuple[Source, tuple[Join, ...]]:
 
 
 def _read_join(parser: Parser) -> Join | None:
-    if parser.accept_symbol(","):
+    if parser.accept(","):
         return Join(",", _read_source(parser))
     word = parser.peek().word
     if word != "join" and word not in _JOINS:
@@ -716,13 +661,13 @@ def _read_join(parser: Parser) -> Join | None:
 
 
 def _read_source(parser: Parser) -> Source:
-    if parser.peek().symbol == "(":
+    if parser.sees("("):
         query = parser.in_parentheses(parser.query)
         return _aliased(parser, Source(query=query))
     parts = [parser.name()]
-    while parser.accept_symbol("."):
+    while parser.accept("."):
         parts.append(parser.name(is_label=True))
-    if parser.peek().symbol != "(":
+    if not parser.sees("("):
         return _aliased(parser, Source(table=tuple(parts)))
     call = parser.table_call(tuple(parts))
     return _aliased(parser, Source(call=call))
@@ -731,6 +676,6 @@ def _read_source(parser: Parser) -> Source:
 def _aliased(parser: Parser, source: Source) -> Source:
     alias = _read_alias(parser)
     columns: tuple[str, ...] = ()
-    if alias is not None and parser.peek().symbol == "(":
+    if alias is not None and parser.sees("("):
         columns = parser.in_parentheses(lambda: parser.list_of(parser.name))
     return Source(source.table, source.call, source.query, alias, columns)

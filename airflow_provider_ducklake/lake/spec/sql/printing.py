@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.spec.expressions.parse import Parser
-from airflow_provider_ducklake.lake.spec.expressions.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.expressions.tree import (
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold, written
+from airflow_provider_ducklake.lake.spec.sql.parse import Parser
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
+from airflow_provider_ducklake.lake.spec.sql.tree import (
     Argument,
     Call,
     Case,
@@ -25,7 +26,6 @@ from airflow_provider_ducklake.lake.spec.expressions.tree import (
     Subquery,
     walk,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
