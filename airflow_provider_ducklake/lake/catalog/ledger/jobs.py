@@ -200,11 +200,10 @@ def target_of(connection: Connection, catalog: Catalog, job_id: str) -> JobTarge
 
 def protected_prefixes(connection: Connection, catalog: Catalog, ttl: timedelta) -> frozenset[str]:
     """Look up the directories whose files wait for their commit, of jobs no older than ``ttl``."""
-    is_open = JOBS.of(catalog).c.released_at.is_(None)
-    jobs = JOBS.rows(connection, catalog, _registered(catalog, is_open))
-    if not jobs:
+    if not JOBS.exists(connection, catalog):
         return frozenset()
     oldest = catalog.dialect.server_time(connection) - ttl
+    jobs = connection.execute(_registered(catalog, JOBS.of(catalog).c.released_at.is_(None)))
     return frozenset(row.prefix for row in jobs if row.registered_at >= oldest)
 
 
