@@ -250,8 +250,6 @@ def test_what_names_no_snapshot_is_refused(own):
         own.tag("q3", 99)
     with pytest.raises(SnapshotNotFoundError):
         own.tag("q3", datetime(2020, 1, 1, tzinfo=UTC))
-    with pytest.raises(InvalidInputError, match="exactly one"):
-        own.snapshot_at("tag:q3", version=1)
     assert own.tags() == []
 
 
