@@ -6,14 +6,14 @@ from airflow_provider_ducklake.lake.spark.writing.write_arrow import is_small
 
 SMALL = (
     "Range (0, 1000, step=1, splits=Some(2)), Statistics(sizeInBytes=7.8 KiB, rowCount=1.00E+3)",
-    "Relation [a#1] csv, Statistics(sizeInBytes=4.0 MiB)",
+    "Relation [a#1] csv, Statistics(sizeInBytes=8.0 MiB)",
     "Project [a#1]\n+- Relation [a#1] csv, Statistics(sizeInBytes=8.0 EiB)".replace(
         "[a#1]\n", "[a#1], Statistics(sizeInBytes=1.0 B)\n"
     ),
     "Project [Statistics(sizeInBytes=8.0 EiB) AS a#1], Statistics(sizeInBytes=1.0 B)",
 )
 LARGE = (
-    "Relation [a#1] csv, Statistics(sizeInBytes=4.1 MiB)",
+    "Relation [a#1] csv, Statistics(sizeInBytes=8.1 MiB)",
     "LogicalRDD [a#1], false, Statistics(sizeInBytes=8.0 EiB)",
     "Join Inner, Statistics(sizeInBytes=1.23E+24 B)",
     "Project [a#1], Statistics(sizeInBytes=1.0 B)\n+- Generate explode(b#2), Statistics(sizeInBytes=1.0 B)",

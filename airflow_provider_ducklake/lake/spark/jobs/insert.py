@@ -36,6 +36,7 @@ from airflow_provider_ducklake.lake.spec.schema import new_columns
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from airflow_provider_ducklake.lake.spark.writing.write_arrow import Size
     from airflow_provider_ducklake.lake.spec.files import DataFile
 
 
@@ -51,34 +52,38 @@ def insert(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:
     return (write(sources.load(spark, request.source, plan.schema), plan),)
 
 
-def write(df: DataFrame, plan: WritePlan) -> WriteResult:
-    """Write the rows of ``df`` as data files by one Spark action."""
+def write(df: DataFrame, plan: WritePlan, size: Size | None = None) -> WriteResult:
+    """Write the rows of ``df`` as data files by one Spark action; ``size`` is theirs if it is known."""
     started = time.monotonic()
     prepare(df.sparkSession)
     plan = _resolved(df, plan)
     prepared, keys = _prepared(df, plan)
     with progress_lines(df.sparkSession):
-        files, count = _written(prepared, keys, plan)
+        files, count = _written(prepared, keys, plan, size)
     _warn_of_many_partitions(plan, files)
     details = _details(df.sparkSession, time.monotonic() - started)
     return WriteResult(plan.target, plan.partition_fields, tuple(files), count, details)
 
 
-def _written(df: DataFrame, keys: list[str], plan: WritePlan) -> tuple[list[DataFile], int]:
+def _written(
+    df: DataFrame, keys: list[str], plan: WritePlan, size: Size | None
+) -> tuple[list[DataFile], int]:
     """Return the files and how many rows they hold; rows too wide for a batch are written in smaller ones."""
     are_measured = measures_batches(df.sparkSession)
     try:
-        return _written_once(df, keys, plan)
+        return _written_once(df, keys, plan, size)
     except Exception as error:
         if are_measured or not is_of_wide_rows(error):
             raise
     log.warning("%s: %s Writing again in that way.", plan.table, TOO_WIDE.sentence)
     measure_batches(df.sparkSession)
-    return _written_once(df, keys, plan)
+    return _written_once(df, keys, plan, size)
 
 
-def _written_once(df: DataFrame, keys: list[str], plan: WritePlan) -> tuple[list[DataFile], int]:
-    few = few_rows(df, keys, plan)
+def _written_once(
+    df: DataFrame, keys: list[str], plan: WritePlan, size: Size | None
+) -> tuple[list[DataFile], int]:
+    few = few_rows(df, keys, plan, size)
     if few is not None:
         return write_arrow.write_here(few, keys, plan), few.num_rows
     rows = Observation()

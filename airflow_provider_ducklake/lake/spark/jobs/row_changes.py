@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spark.row_changes.matching import Found
+    from airflow_provider_ducklake.lake.spark.row_changes.matching import Found, SourceSize
     from airflow_provider_ducklake.lake.spark.types.names import MatchNames
     from airflow_provider_ducklake.lake.spec.files import DataFile
 
@@ -93,16 +93,17 @@ def _changed(
     check(spark, changes, source, names)
     found_by, keep = source, None
     matching: Predicate = ALWAYS
+    size: SourceSize | None = None
     if source is not None:  # evaluated once: another time it might have other rows
         numbered = source.withColumn(names.source_id, f.monotonically_increasing_id())
         source = kind_of(spark).checkpointed(numbered)
-        changes, matching, found_by, keep = _narrowed(changes, source, names)
+        changes, matching, found_by, keep, size = _narrowed(changes, source, names)
     plan = replace(changes.target, columns=condition_columns(changes))
     log.info("Looking for rows of %s in %d data files", plan.table.name, len(plan.files))
     target = read_table(spark, plan, row_ids=True, positions=True, prefix=names.prefix, keep=keep)
     found = find(target, found_by, changes, names)
     try:
-        done = _Writer(request, changes, found, ChangedRows(changes, source, found)).write()
+        done = _Writer(request, changes, found, ChangedRows(changes, source, size, found)).write()
         return replace(done, matching=matching)
     finally:
         found.close()
@@ -124,20 +125,20 @@ def _source_rows(
 
 def _narrowed(
     changes: RowChangeSource, source: DataFrame, names: MatchNames
-) -> tuple[RowChangeSource, Predicate, DataFrame, Callable[[DataFrame], DataFrame] | None]:
+) -> tuple[RowChangeSource, Predicate, DataFrame, Callable[[DataFrame], DataFrame] | None, SourceSize]:
     """Return the change without files that no row of the source can match, and the source for a join.
 
-    Between both is what is true for the rows that one can match. Last, what leaves out rows without a match
-    before they are joined.
+    Between both is what is true for the rows that one can match. Behind them what leaves out rows without a
+    match before they are joined, and the size of the source.
     """
     own = [name for name in source.columns if name != names.source_id]
     keys = comparable(source, equal_columns(changes, own), changes.target)
-    count, bounds = bounds_of(source, keys, changes.target)
+    size, bounds = bounds_of(source, keys, changes.target)
     keep = None
     if not changes.not_matched_by_source:
         changes = replace(changes, target=files_that_may_match(changes.target, bounds))
-        keep = only_matching(source, keys) if keys and is_small(source, count) else None
-    return changes, bounds, broadcast_if_small(source, count), keep
+        keep = only_matching(source, keys) if keys and is_small(source, size.row_count) else None
+    return changes, bounds, broadcast_if_small(source, size.row_count), keep, size
 
 
 @dataclass(frozen=True)
@@ -200,13 +201,16 @@ class _Writer:
         plan = self.request.plans[0]
         with_ids = replace(plan, schema=TableSchema((*plan.target.columns, table_reader.ROW_ID)))
         results = [
-            write(self.rows.updated(number), with_ids) for number in clauses if self.found.count([number])
+            write(self.rows.updated(number), with_ids, self.rows.updated_size(number))
+            for number in clauses
+            if self.found.count([number])
         ]
         return self._together(plan, results, has_row_ids=True)
 
     def _inserted(self, clauses: Sequence[int]) -> WriteResult:
         plan = self.request.plans[1]
-        results = [write(self.rows.inserted(number), plan) for number in clauses]
+        size = self.rows.inserted_size()
+        results = [write(self.rows.inserted(number), plan, size) for number in clauses]
         return self._together(plan, results, has_row_ids=False)
 
     def _together(self, plan: WritePlan, results: Sequence[WriteResult], *, has_row_ids: bool) -> WriteResult:

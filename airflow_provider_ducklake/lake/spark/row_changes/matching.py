@@ -26,6 +26,7 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
     carrier_type,
     scalar_of_spark,
 )
+from airflow_provider_ducklake.lake.spark.writing.write_arrow import IN_MEMORY, Size
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ScalarType
 from airflow_provider_ducklake.lake.storage.rows import table_reader
@@ -243,21 +244,44 @@ def comparable(source: DataFrame, keys: Keys, plan: ScanPlan) -> Keys:
     return [(name, other) for name, other in keys if _is_comparable(source, find(name), quoted(other))]
 
 
-def bounds_of(source: DataFrame, keys: Keys, plan: ScanPlan) -> tuple[int, Predicate]:
-    """Return the number of a source's rows, and what is true for every row of the table that can match one.
+def bounds_of(source: DataFrame, keys: Keys, plan: ScanPlan) -> tuple[SourceSize, Predicate]:
+    """Return the size of a source, and what is true for every row of the table that can match one.
 
     One job; ``keys`` are comparable.
     """
     usable = [(plan.table.schema.find(name), quoted(other)) for name, other in keys]
     values = [number_of(f.col(other), carrier_type(column)) for column, other in usable]
     ends = [end for value in values for end in (f.min(value), f.max(value))]
-    count, *found = source.agg(f.count("*"), *ends).collect()[0]
-    return count, AllOf(
+    count, text_bytes, *found = source.agg(f.count("*"), _text_bytes(source), *ends).collect()[0]
+    return SourceSize(count, text_bytes), AllOf(
         tuple(
             _between(column, found[2 * place], found[2 * place + 1])
             for place, (column, _) in enumerate(usable)
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSize:
+    """The number of a source's rows, and the bytes of all their texts; None where nested values hold some."""
+
+    row_count: int
+    text_bytes: int | None
+
+    def of_rows(self, row_count: int) -> Size | None:
+        """Return the size of that many rows, each with the texts of one of the source's."""
+        if self.text_bytes is None:
+            return None
+        return Size(row_count, self.text_bytes / max(1, self.row_count))
+
+
+def _text_bytes(source: DataFrame) -> SparkColumn:
+    types = {field.name: field.dataType for field in source.schema}
+    if any(isinstance(one, t.ArrayType | t.MapType | t.StructType | t.VariantType) for one in types.values()):
+        return f.lit(None).cast("bigint")
+    texts = [name for name, one in types.items() if isinstance(one, t.StringType | t.BinaryType)]
+    lengths = [f.coalesce(f.octet_length(quoted(name)).cast("bigint"), f.lit(0)) for name in texts]
+    return f.coalesce(f.sum(reduce(SparkColumn.__add__, lengths, f.lit(0).cast("bigint"))), f.lit(0))
 
 
 def only_matching(source: DataFrame, keys: Keys) -> Callable[[DataFrame], DataFrame]:
@@ -310,7 +334,24 @@ class ChangedRows:
 
     changes: RowChangeSource
     source: DataFrame | None
+    source_size: SourceSize | None
     found: Found
+
+    def inserted_size(self) -> Size | None:
+        """Return the size of the rows that a clause inserts at most."""
+        return None if self.source_size is None else self.source_size.of_rows(self.source_size.row_count)
+
+    def updated_size(self, number: int) -> Size | None:
+        """Return the size of the rows that the clause of that number updates."""
+        count, touched = self.found.count([number]), self.found.files([number])
+        files = [file for file in self.changes.target.files if file.id in touched]
+        stored = sum(file.file_size_bytes for file in files) / max(
+            1, sum(file.record_count for file in files)
+        )
+        given: Size | None = Size(count, 0)
+        if self.source_size is not None and number < len(self.changes.matched):
+            given = self.source_size.of_rows(count)
+        return None if given is None else Size(count, given.row_bytes + IN_MEMORY * stored)
 
     def inserted(self, number: int) -> DataFrame:
         """Return the rows that the clause of that number inserts."""

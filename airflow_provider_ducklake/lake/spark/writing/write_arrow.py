@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of, map_in_arrow
+from airflow_provider_ducklake.lake.spark.types.frames import row_bytes
 from airflow_provider_ducklake.lake.spark.writing.row_order import ordered
 from airflow_provider_ducklake.lake.spec.files import DataFile
 from airflow_provider_ducklake.lake.spec.log_lines import logger
@@ -163,15 +165,18 @@ def _run_starts(keys: Sequence[pa.Array], length: int) -> list[int]:
 
 # Few rows are fetched and written by this process: sooner done than tasks in Python have begun.
 #
-# Spark's own estimate decides, where nothing in the plan makes more rows or bytes than it estimates. It may
-# be wrong all the same: so no more rows are fetched than are few, and where there are more, tasks write
-# them all.
+# How many bytes they take decides: by what the caller has counted, else by Spark's own estimate, where
+# nothing in the plan makes more rows or bytes than it estimates. Spark may be wrong all the same: so no more
+# rows are fetched than are few, and where there are more, tasks write them all. So they do where Spark
+# fetches no more than the user's ``spark.driver.maxResultSize``.
 
 
 log = logger(__name__)
 
-MOST_ROWS = 10_000  # those of one of Spark's batches for Python
-_MOST_BYTES = 4 * 2**20
+_MOST_BYTES = 32 * 2**20  # in memory, once in the driver's JVM and once here
+IN_MEMORY = 4  # bytes in memory for one in a compressed file, roughly
+_MANY_ROWS = 10_000  # those of one of Spark's batches for Python
+_FEW_PARTITIONS = 16  # one after the other; tasks write many at a time
 _PLAN = re.compile(r"== Optimized Logical Plan ==\n(.*?)(?:\n\n|\Z)", re.DOTALL)
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+) (B|KiB|MiB)\b")
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20}
@@ -184,23 +189,45 @@ _UNKNOWN = re.compile(
 _VARIANT = t.VariantType().json()  # PySpark cannot fetch one that is NULL
 
 
-def few_rows(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> pa.Table | None:
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many rows there are at most, and the bytes that values take in each beside what their types say."""
+
+    row_count: int
+    row_bytes: float
+
+
+def few_rows(
+    df: DataFrame, keys: Sequence[str], plan: WritePlan, size: Size | None = None
+) -> pa.Table | None:
     """Return the rows as a task would get them, in order; None where they may be many.
 
     ``keys`` name the last columns.
     """
     if plan.row_order.zorder_by or _VARIANT in df.schema.json():
         return None
-    if not is_small(kind_of(df.sparkSession).explained(df)):
+    most_rows = _MOST_BYTES // row_bytes(df.schema)
+    if size is not None and size.row_count * (row_bytes(df.schema) + size.row_bytes) <= _MOST_BYTES:
+        few = df.repartition(1) if keys or plan.row_order.sort_by else df
+    elif is_small(kind_of(df.sparkSession).explained(df)):
+        few = df.limit(most_rows + 1).coalesce(1)
+    else:
         return None
     try:
-        rows = ordered(df.limit(MOST_ROWS + 1).coalesce(1), keys, plan).toArrow()
+        rows = ordered(few, keys, plan).toArrow()
     except Exception as error:
         if type(typed(error)) is not SparkJobError:
             raise
         log.debug("The rows cannot be fetched; tasks write them", exc_info=error)
         return None
-    return rows if rows.num_rows <= MOST_ROWS else None
+    return None if rows.num_rows > most_rows or _has_many_partitions(rows, len(keys)) else rows
+
+
+def _has_many_partitions(rows: pa.Table, key_count: int) -> bool:
+    if not key_count or rows.num_rows <= _MANY_ROWS:
+        return False
+    found = runs(iter(rows.combine_chunks().to_batches()), key_count)
+    return next(islice(found, _FEW_PARTITIONS, None), None) is not None
 
 
 def is_small(explained: str) -> bool:
@@ -209,4 +236,4 @@ def is_small(explained: str) -> bool:
     if found is None or _UNKNOWN.search(found[1]):
         return False
     sizes = _SIZE.findall(found[1].split("\n", 1)[0])
-    return bool(sizes) and float(sizes[-1][0]) * _UNITS[sizes[-1][1]] <= _MOST_BYTES
+    return bool(sizes) and float(sizes[-1][0]) * _UNITS[sizes[-1][1]] * IN_MEMORY <= _MOST_BYTES
