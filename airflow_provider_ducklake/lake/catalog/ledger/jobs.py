@@ -85,28 +85,33 @@ def register(
 ) -> None:
     """Note that a job is about to write into a directory of its own, and what for."""
     catalog.check_writable(prefix)
-    table = JOBS.of(catalog)
-    row: dict[str, object] = {"job_id": job_id, "prefix": prefix, "released_at": None}
-    meant: dict[str, object] = {}
+    row: dict[str, Any] = {"job_id": job_id, "prefix": prefix, "released_at": None}
+    meant: dict[str, Any] = {}
     if target is not None:
         meant = {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
-
-    def attempt(values: Mapping[str, object], **asked: Question[Any]) -> bool:
-        with catalog.dialect.writing_after(asked | catalog.dialect.which_time()) as (connection, answers):
-            if answers.get("missing"):
-                return False
-            writer = catalog.dialect.writer(connection)
-            writer.send(insert(table, {**values, "registered_at": answers.get("time", datetime.now(UTC))}))
-            writer.commit()
-            return True
-
-    columns = JOBS.which_missing(catalog)
-    if with_retries(catalog.dialect, DEFAULT_RETRY, lambda: attempt(row | meant, missing=columns))[0]:
+    if _insert(catalog, row | meant, missing=JOBS.which_missing(catalog)):
         return
     missing = JOBS.ensure(catalog)
     if missing:
         _announce(catalog, missing, must_note=must_note)
-    with_retries(catalog.dialect, DEFAULT_RETRY, lambda: attempt(row if missing else row | meant))
+    _insert(catalog, row if missing else row | meant)
+
+
+def _insert(catalog: Catalog, row: Mapping[str, Any], **asked: Question[Any]) -> bool:
+    """Insert a row in two round trips, unless columns are ``missing``."""
+    asked |= catalog.dialect.which_time()
+
+    def attempt() -> bool:
+        with catalog.dialect.writing_after(asked) as (connection, answers):
+            if answers.get("missing"):
+                return False
+            writer = catalog.dialect.writer(connection)
+            now = answers.get("time", datetime.now(UTC))
+            writer.send(insert(JOBS.of(catalog), {**row, "registered_at": now}))
+            writer.commit()
+            return True
+
+    return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0]
 
 
 def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: bool) -> None:
