@@ -99,7 +99,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         self.manager.check()
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:  # noqa: ARG002
-        """Not how these jobs are run: they are started, and attended by whoever finds them."""
+        """Raise AssertionError: a JobLife starts these jobs, and any try of the task may wait for them."""
         raise AssertionError("a DetachedSubmitter is run by a JobLife")
 
     def start(self, life: JobLife) -> None:
@@ -214,7 +214,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
 
 
 def _sent() -> dict[str, str]:
-    """Return what of this environment may be sent to a cluster: nothing of Airflow, and no secret."""
+    """Collect the variables of this environment that a cluster may get: none of Airflow's, and no secret."""
     return {
         name: value
         for name, value in os.environ.items()

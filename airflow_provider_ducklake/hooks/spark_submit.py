@@ -101,7 +101,7 @@ def check_sources(request: JobRequest, master: str, storage_options: Mapping[str
 
 
 def _is_seen(path: str, lake: str, master: str) -> bool:
-    """Whether the path means the same file here; Spark knows more schemes, and its own relative paths."""
+    """Return True if a path means the same file here; Spark has more schemes, and its own relative paths."""
     if path.startswith("/"):
         return master.startswith("local")
     return "://" in path and _bucket(path) == _bucket(lake)
@@ -112,7 +112,7 @@ def _bucket(path: str) -> str:
 
 
 def mismatch() -> str | None:
-    """Return what is wrong with the installed PySpark, None where nothing is.
+    """Describe the conflict between the installed pyspark and pyspark-client; None if there is none.
 
     ``pyspark-client``, which Airflow's Spark provider installs, overwrites hundreds of ``pyspark``'s files.
     It is not released with each version of ``pyspark``, so its own is the one that both have.
@@ -174,7 +174,7 @@ def check_submission(settings: SubmitSettings, application: str) -> None:
 def needs_of_driver(
     directory: str, settings: SubmitSettings, storage_options: Mapping[str, Any]
 ) -> str | None:
-    """Return what a driver on another machine needs to open ``directory``; None where that is nothing."""
+    """Describe what a driver on another machine needs to open ``directory``; None if it needs nothing."""
     if settings.has_driver_here:
         return None
     parts = [*(_on_disk if is_local(directory) else _in_store)(directory, settings, storage_options)]
@@ -289,26 +289,26 @@ class SubmitSettings:
 
     @property
     def has_driver_here(self) -> bool:
-        """Whether the driver runs on the machine of the task."""
+        """Return True if the driver runs on the machine of the task."""
         return self.deploy_mode == "client"
 
     @property
     def is_kubernetes(self) -> bool:
-        """Whether the cluster is one of Kubernetes."""
+        """Return True if the cluster is one of Kubernetes."""
         return self.master.startswith("k8s://")
 
     @property
     def is_yarn(self) -> bool:
-        """Whether the cluster is one of YARN."""
+        """Return True if the cluster is one of YARN."""
         return self.master.startswith("yarn")
 
     def has(self, artifact: str) -> bool:
-        """Whether an artifact is known to be on the class path."""
+        """Return True if the class path is known to have an artifact."""
         return artifact in self.artifacts or artifact in self.bundled
 
 
 def submit_settings(operator: SparkSubmitOperator, master: str, deploy_mode: str) -> SubmitSettings:
-    """Return what an operator's job is submitted with."""
+    """Collect the settings that an operator's job is submitted with."""
     spark = installation(getattr(operator, "_spark_binary", None) or "spark-submit")
     of_file = settings_in(operator.properties_file) if operator.properties_file else spark.defaults
     conf = {**(of_file or {}), **{str(name): str(value) for name, value in (operator.conf or {}).items()}}
@@ -600,7 +600,7 @@ class SparkSubmitter:
         return {**self._python(settings), **self._passwords.variables, **of_store, **of_documents}
 
     def _python(self, settings: SubmitSettings) -> dict[str, str]:
-        """Return which Python is to run jobs in local mode: the task's own, unless a user named one."""
+        """Give jobs in local mode the task's own Python, unless a user named one."""
         named = {*os.environ, *(self.operator.env_vars or {}), *settings.conf}
         if not settings.master.startswith("local") or named & _NAMES_OF_PYTHON:
             return {}
@@ -614,9 +614,9 @@ class SparkSubmitter:
         *,
         is_known: bool = False,
     ) -> DuckLakeError:
-        """Return why the job failed: what it says itself, else what its log says, which ``is_known`` here.
+        """Build the error of a failed job: its own, else ``unknown`` if ``is_known``, else that of its log.
 
-        ``unknown`` is all that is known else: Airflow's words for it, or those to use.
+        ``unknown`` is the cause if ``is_known``, else the text for a log that shows none.
         """
         from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
 

@@ -145,7 +145,7 @@ def ducklake_maintenance(
 
 
 def _given(**arguments: object) -> dict[str, Any]:
-    """Return the arguments that somebody gave: one that is handed on beats the DAG's ``default_args``."""
+    """Keep the arguments that a user gave: one that is handed on beats the DAG's ``default_args``."""
     return {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -165,7 +165,7 @@ def _known(lake: Lake, names: Sequence[str] | None) -> tuple[list[str] | None, l
 
 
 def _folded(name: str) -> FoldedName | None:
-    """Return what names are compared by; None: that is no name of a table."""
+    """Fold a name, as names are compared; None: it is not a valid name of a table."""
     try:
         return QualifiedName.of(name).folded
     except InvalidInputError:
@@ -173,7 +173,7 @@ def _folded(name: str) -> FoldedName | None:
 
 
 def _only_after(task_id: str) -> Callable[[Context], None]:
-    """Return what skips a task whose group never began: it waits for others that may have failed."""
+    """Build a check that skips a task whose group never began: it waits for others that may have failed."""
 
     def check(context: Context) -> None:
         if context["ti"].xcom_pull(task_ids=task_id) is None:
@@ -183,7 +183,7 @@ def _only_after(task_id: str) -> Callable[[Context], None]:
 
 
 def _default_arguments(step: str, default_args: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what ``default_args`` say of what the step's operator goes by, as its own tasks will have it."""
+    """Choose the ``default_args`` that the step's operator takes, as its own tasks will have them."""
     names = {
         name
         for class_ in _OF_TABLES[step].__mro__
@@ -194,7 +194,7 @@ def _default_arguments(step: str, default_args: Mapping[str, Any] | None) -> dic
     return {name: given[name] for name in sorted(names & given.keys() - _OF_THE_PLAN)}
 
 
-_OF_THE_PLAN = {"table", "schema", "dry_run"}  # which tables, and whether at all, is said to the plan itself
+_OF_THE_PLAN = {"table", "schema", "dry_run"}  # which tables, and whether at all: the plan has those
 
 
 class DuckLakeMaintenanceExpireOperator(DuckLakeExpireSnapshotsOperator):
@@ -205,7 +205,7 @@ class DuckLakeMaintenanceExpireOperator(DuckLakeExpireSnapshotsOperator):
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
-        """Expire, if it is said what."""
+        """Expire the snapshots that arguments or the lake's option choose; skip if neither is given."""
         if self.older_than is None and self.snapshots is None and self.keep_last is None:
             with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
                 if lake.effective_options().age("expire_older_than") is None:

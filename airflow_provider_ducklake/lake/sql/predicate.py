@@ -187,7 +187,7 @@ class _Reader:
         return NEVER
 
     def made(self, node: Node, make: Any, *arguments: Any, **options: Any) -> Predicate:  # noqa: ANN401
-        """Return what one of the functions of ``planning.predicates`` makes; its error gets a place."""
+        """Call one of the functions of ``planning.predicates``; its error gets a place."""
         if isinstance(arguments[0], VariantPath):
             make = _AT[make]
         try:

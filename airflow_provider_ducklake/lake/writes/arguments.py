@@ -49,7 +49,7 @@ def parse_flag(name: str, value: object) -> bool:
 
 
 def parse_at(value: object) -> int | datetime | str | None:
-    """Return what names a snapshot: its id, an aware time or a tag; a template renders all as strings."""
+    """Parse the id, aware time or tag of a snapshot, as a template renders it, too; None if none is given."""
     if isinstance(value, str):
         word = value.strip()
         if word in ("", "None"):
@@ -94,7 +94,7 @@ def parse_min_rows(value: object) -> int:
 
 
 def is_template(value: object) -> bool:
-    """Whether a template makes the value, which is not known before it runs."""
+    """Return True if a template makes the value, which is not known before it runs."""
     return isinstance(value, str) and ("{{" in value or "{%" in value)
 
 
@@ -143,7 +143,7 @@ def clauses_of(given: Clauses, action: str, *, all_columns: bool) -> Clauses:
 
 
 def check_aliases(target: str, source: str) -> None:
-    """Refuse names that a text could not tell apart."""
+    """Refuse aliases that are not plain names, or that are one name in different cases."""
     if not (_ALIAS.fullmatch(target) and _ALIAS.fullmatch(source)) or fold(target) == fold(source):
         raise InvalidInputError(
             f"target_alias={target!r} and source_alias={source!r}: give two different names of letters and "
@@ -232,11 +232,11 @@ class InsertChoice:
 
     @property
     def replaces(self) -> bool:
-        """Whether rows that the table has give way to the new ones."""
+        """Return True if the new rows replace rows that the table has."""
         return self.mode is not InsertMode.APPEND or self.where is not None
 
     def check(self, *, stage_only: bool) -> None:
-        """Refuse what does not go together."""
+        """Refuse arguments that conflict with each other."""
         if self.where is not None and self.mode is InsertMode.OVERWRITE_PARTITIONS:
             raise InvalidInputError(
                 "overwrite_where and mode='overwrite_partitions' both say which rows to replace: give one "

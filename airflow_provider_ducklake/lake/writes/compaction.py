@@ -115,13 +115,13 @@ class Compact:
         return JobRequest(job_id, source, (plan,), verb=verb)
 
     def find(self, lake: Lake) -> Compaction:
-        """Return which files would become which."""
+        """Plan the compaction: which files become which."""
         if isinstance(self.rule, RewriteRule):
             return lake.plan_rewrite(self.table, self.rule)
         return lake.plan_merge(self.table, self.rule, filter=self.filter, older_than=self.older_than)
 
     def _row_order(self, table: TableSnapshot) -> RowOrder:
-        """Return how rows are to lie in each file."""
+        """Choose the order of rows in each file: ``zorder_by``, else the table's sort keys, else none."""
         names = tuple(table.schema.find(name, str(table.name)).name for name in names_of(self.zorder_by))
         if names or not self.sort or table.sort_spec is None:
             return RowOrder(zorder_by=names)
@@ -135,7 +135,7 @@ def _shared(
     zorder_by: str | Sequence[str] = (),
     **limits: int | str | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what was given of a rule's limits, and what merges and rewrites have in common besides."""
+    """Parse the given limits of a rule, and collect what merges and rewrites have in common besides."""
     read = {
         name: (parse_size if name.endswith("_size") else parse_count)(name, limits[name]) for name in limits
     }
@@ -197,7 +197,7 @@ def _left_behind(
 
 
 def _is_for(lake: Lake, job: RegisteredJob, table: TableSnapshot) -> bool:
-    """Whether an earlier try compacted this table: the task may be given another one since."""
+    """Return True if an earlier try compacted this table: the task may have been given another one since."""
     noted = lake.target_of_job(job.id)  # an older release noted the directory only
     return job.prefix == job_directory(table.root, job.id) and noted in (None, target_of_compaction(table))
 

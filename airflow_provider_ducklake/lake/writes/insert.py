@@ -157,7 +157,7 @@ class PlannedInsert:
         return Write((Stage(base, changes, unused),))
 
     def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
-        """Return the files as those of a table that another writer created, or compacted, meanwhile."""
+        """Plan the files as those of a table that another writer created, or compacted, in the meantime."""
         if not isinstance(self.target, NewTable):
             return self._on_newest(self.target, lake, results, seen)
         *_, result = results.of_plans
@@ -204,7 +204,7 @@ class PlannedInsert:
     def summary(
         self,
         results: Results,
-        write: Write | None,  # noqa: ARG002 - the results tell all
+        write: Write | None,  # noqa: ARG002 - the results have all numbers
         committed: CommittedSnapshot | None,
     ) -> Summary:
         """Return the numbers of the insert."""
@@ -234,9 +234,9 @@ def _current(lake: Lake, table: TableSnapshot) -> TableSnapshot:
 
 
 def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | None = None) -> Summary:
-    """Run the job and write down what its files are for; nothing of them is visible.
+    """Run the job and record what its files are for; no snapshot shows them yet.
 
-    Whoever commits reads the job's documents: they are written where the submitter left none.
+    The task that commits reads the job's documents: they are written if the submitter left none.
     """
     submitter.ready()
     planned, life = begin(verb, lake, submitter, Commit(CommitInfo(), attempt=attempt))
@@ -309,7 +309,7 @@ def changes_of(
     result: WriteResult,
     found: FoundRows | None = None,
 ) -> tuple[Change, ...]:
-    """Return what a job's result makes of the table as it was planned.
+    """Build the changes that a job's result makes to the table as it was planned.
 
     ``found`` are the rows that it was to find.
     """

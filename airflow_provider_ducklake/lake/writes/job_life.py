@@ -114,7 +114,7 @@ class DetachedSubmitter(Submitter, ABC):
 
     @abstractmethod
     def runs(self, application: str, job_id: str) -> bool:
-        """Whether an application is that of a job, as far as the cluster can say; also one that is gone."""
+        """Return True if an application is that of a job, as far as the cluster can say, or is gone."""
 
     @abstractmethod
     def stop(self, application: str) -> None:
@@ -122,7 +122,7 @@ class DetachedSubmitter(Submitter, ABC):
 
 
 class JobGoesOn(Exception):  # noqa: N818 - nothing is wrong
-    """The job runs and this try does not wait: whoever catches this runs the verb again when it has ended."""
+    """The job runs and this try does not wait: the operator runs the verb again when the job has ended."""
 
     def __init__(self, job: SubmittedJob) -> None:
         super().__init__(job.job_id)
@@ -249,7 +249,7 @@ class JobLife:
         self.lake.close()
 
     def is_held(self) -> bool:
-        """Whether no other try waits for the job; True where the catalog cannot be asked."""
+        """Return True if no other try waits for the job, or if the catalog cannot be asked."""
         if self.submitted is None or self.attempt is None:
             return True
         try:
@@ -415,7 +415,7 @@ def serving(
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Whether this very try had submitted a job that has ended, why it failed, and all requests."""
+    """The ended jobs of a task: if this very try had submitted one, the error of that, and all requests."""
 
     is_own: bool = False
     error: DuckLakeError | None = None

@@ -68,7 +68,7 @@ _ROWS = ("rows_deleted", "rows_updated", "rows_added")
 
 @dataclass(frozen=True, slots=True)
 class PlannedRowChange:
-    """A change of rows of one table; without a ``request`` the catalog tells that no row can be hit.
+    """A change of rows of one table; without a ``request`` the catalog shows that no row can be hit.
 
     ``where`` is true for all rows that it may change.
     """
@@ -78,7 +78,7 @@ class PlannedRowChange:
     where: Predicate
 
     def write(self, lake: Lake, results: Results, seen: Replay) -> Write | None:  # noqa: ARG002 - see above
-        """Return what the job found and wrote; see ``Verb``."""
+        """Build the changes from the rows that the job found and wrote; None without any; see ``Verb``."""
         if results.changes is None:
             return None
         table = self.changes.target.table
@@ -88,14 +88,14 @@ class PlannedRowChange:
         return Write((stage,))
 
     def _where(self, done: RowChanges) -> Predicate:
-        """Return what is true for the rows that the job looked at, by what was said and by its source."""
+        """Combine the verb's condition with that of the source, if only rows that match it were looked at."""
         if self.changes.not_matched_by_source:
             return self.where
         return AllOf((self.where, done.matching))
 
     @property
     def _reads_target(self) -> bool:
-        """Whether the source read the target as well."""
+        """Return True if the source read the target as well."""
         source = self.changes.source
         read = source.tables.values() if isinstance(source, LakeSource) else ()
         return self.changes.target.table.table_id in {one.table.table_id for one in read}
@@ -134,7 +134,7 @@ class PlannedRowChange:
 
 
 def summary_of_records(table: TableName, records: Sequence[CommitRecord]) -> Summary:
-    """Return what is known of a commit that was made before: its snapshot."""
+    """Build the summary of an earlier commit, of which only the snapshot is known."""
     unknown = ("read_snapshot_id", *_ROWS, "files_added", "bytes_added", "delete_files_added")
     return {
         "table": str(QualifiedName.of(table)),
@@ -169,7 +169,7 @@ def _check_names(changes: RowChangeSource) -> None:
 
 
 def _read_before(changes: RowChangeSource) -> RowChangeSource:
-    """Check the texts as far as their words tell, and note what they tell that saves the job work."""
+    """Check the texts as far as their words allow, and note what saves the job work."""
     check_expression(changes.on or "", "on")
     for clause in changes.clauses:
         check_expression(clause.condition or "", condition_of(clause, changes))
@@ -229,10 +229,10 @@ def find_target(
 
 
 def find_rows(lake: Lake, table: TableName, condition: str) -> tuple[ScanPlan, Predicate, str | None]:
-    """Return what a job is to read for the rows of a condition, and the condition that it is to look at.
+    """Plan the read of the rows of a condition; return also a predicate, and the condition left to the job.
 
-    Between both is what is true for all of these rows, as far as it can be read. A condition that compares
-    boxes of geometries is no Spark SQL but a filter, which the plan has then.
+    The predicate is true for all of these rows, as far as it can be read. A condition that compares
+    boxes of geometries is no Spark SQL but a filter, which the plan then has.
     """
     if not compares_boxes(condition):
         return *find_target(lake, table, condition), condition
@@ -280,7 +280,7 @@ class Delete:
         return plan_change("delete", changes, found, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
-        """Return what is known of a commit that was made before."""
+        """Build the summary of an earlier commit."""
         return summary_of_records(self.table, records)
 
 
@@ -303,7 +303,7 @@ class Update:
         return plan_change("update", changes, found, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
-        """Return what is known of a commit that was made before."""
+        """Build the summary of an earlier commit."""
         return summary_of_records(self.table, records)
 
 
@@ -377,7 +377,7 @@ class Merge:
         return self.rows.resolved(resolve)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
-        """Return what is known of a commit that was made before."""
+        """Build the summary of an earlier commit."""
         return summary_of_records(self.table, records)
 
 

@@ -124,7 +124,7 @@ class LakeSession:
 
         Raises:
             StorageError: a file of a table is missing or damaged; names file, table and snapshot.
-            DuckLakeError: what a task of a read, a write or a source said.
+            DuckLakeError: the error that a task of a read, a write or a source raised.
             SparkJobError: anything else that Spark raised.
         """
         from airflow_provider_ducklake.lake.spark.read import reading  # noqa: PLC0415 - PySpark
@@ -343,7 +343,7 @@ class LakeSession:
         return SessionSubmitter(self._spark, frames)
 
     def _info(self, message: str | None) -> CommitInfo:
-        """Return what a snapshot says of itself; a lake that requires a message says so before any work."""
+        """Build author and message of a snapshot; a lake that requires a message refuses before any work."""
         info = CommitInfo(self._author, message)
         info.check(self._lake.effective_options())
         return info
@@ -384,7 +384,7 @@ class LakeSession:
         frames = {name: self._own(one) for name, one in given.items() if _is_frame(one)}
         return frames, {name: one for name, one in given.items() if name not in frames}
 
-    def _own(self, df: Any) -> DataFrame:  # noqa: ANN401 - tell the type checker that it is one
+    def _own(self, df: Any) -> DataFrame:  # noqa: ANN401 - the type checker takes the result for one
         """Return the DataFrame.
 
         Raises:

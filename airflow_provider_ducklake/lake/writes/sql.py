@@ -190,7 +190,7 @@ class Sql:
         return lake.snapshot_at(at)
 
     def _request(self, lake: Lake, plan: PlannedSql, resolve: Resolve, job_id: str) -> JobRequest | None:
-        """Return what the job is to do; None: there is nothing to do."""
+        """Build the request of the job; None: there is nothing to do."""
         reads = plan.reads
         steps, plans = self._steps_and_plans(plan, job_id)
         self._check_incremental(reads)
@@ -306,7 +306,7 @@ class PlannedSql:
     def summary(
         self,
         results: Results,
-        write: Write | None,  # noqa: ARG002 - the results tell all
+        write: Write | None,  # noqa: ARG002 - the results have all numbers
         committed: CommittedSnapshot | None,
     ) -> Summary:
         """Return the numbers of what was read and written."""
@@ -334,13 +334,13 @@ class PlannedSql:
 
 
 def _repeats(consumed: Log | None, commit: Commit) -> bool:
-    """Whether the changes that an earlier generation of the task consumed are consumed again."""
+    """Return True if the task consumes again the changes that its earlier generation consumed."""
     replaces = commit.keyed is not None and commit.keyed.on_clear is OnClear.REPLACE
     return consumed is not None and replaces and bool(consumed.earlier)
 
 
 def _sees_no_changes(lake: Lake, reads: Reads) -> bool:
-    """Whether no table has changed that is to be consumed: the others alone call for no job."""
+    """Return True if no table has changed that is to be consumed: the others alone call for no job."""
     return reads.log is not None and all(
         one.after is not None
         and key not in reads.of_source

@@ -58,7 +58,7 @@ TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"
 
 
 _MOST_VIEWS = 50  # each takes a part of the stack, and Spark plans them all as one query
-_MOST_READS = 500  # of tables by one view, through all views below it: Spark plans each anew
+_MOST_READS = 500  # of tables by one view, through all views below it: Spark plans each again
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Target:
         return None if isinstance(self.base, NewTable) else self.base.schema.names
 
     def plan(self, job_id: str, number: int, partition_by: Sequence[str] = ()) -> WritePlan:
-        """Return where the ``number``-th result of a job goes."""
+        """Plan the write of the ``number``-th result of a job."""
         directory = f"{job_directory(self.base.root, job_id)}{number}/"
         if isinstance(self.base, NewTable):
             return plan_create(self.base, directory, partition_by)
@@ -289,7 +289,7 @@ def steps_of(
     targets: dict[FoldedName, Target],
     job_id: str,
 ) -> tuple[list[Step], list[WritePlan]]:
-    """Return what the job runs, and where each result goes; statements without a target are left out."""
+    """Plan the steps of the job, and the write of each result; statements without a target are left out."""
     steps: list[Step] = []
     plans: list[WritePlan] = []
     for one in statements:

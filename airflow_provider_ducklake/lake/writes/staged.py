@@ -43,7 +43,7 @@ _DEEPEST = 32  # lists in lists
 
 
 def uris_of(staged: Staged, depth: int = 0) -> list[str]:
-    """Return where staged writes lie, for what tasks returned: results, URIs, and lists of them."""
+    """Collect the URIs of staged writes from what tasks returned: results, URIs, and lists of them."""
     _check_depth(depth)
     match staged:
         case str():
@@ -93,7 +93,7 @@ def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
 
 
 def _read(lake: Lake, uri: str, job: RegisteredJob) -> StagedWrite:
-    """Return a staged write; the catalog knows what it is for, and its documents have to say the same."""
+    """Read a staged write; refuse documents that contradict what the catalog recorded of the job."""
     staged = job_io.read_stage(uri, lake.storage_options)
     target, noted = staged.target, lake.target_of_job(job.id)
     if noted is None and not _is_table_of(lake, target):
@@ -109,7 +109,7 @@ def _read(lake: Lake, uri: str, job: RegisteredJob) -> StagedWrite:
 
 
 def _is_table_of(lake: Lake, target: Target) -> bool:
-    """Whether the lake has the very table, by its id, of which a directory is the job's own."""
+    """Return True if the lake has the very table, by its id, of which a directory is the job's own."""
     if isinstance(target, NewTable):
         return False
     row = next((one for one in lake.table_rows() if one.id == target.table_id), None)
@@ -118,7 +118,7 @@ def _is_table_of(lake: Lake, target: Target) -> bool:
 
 
 def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
-    """Return the jobs of staged writes; only directories that the lake knows are ever touched."""
+    """Look up the jobs of staged writes; no directory is touched that is not registered for one."""
     ids = [job_io.job_of_stage(uri) for uri in uris]
     known = lake.registered_jobs(ids)
     for uri, job_id in zip(uris, ids, strict=True):
@@ -153,7 +153,7 @@ def tidy_up(lake: Lake, staged: Staged) -> None:
 
 
 def discard(lake: Lake, uris: list[str]) -> list[str]:
-    """Give up the staged writes that were not committed, and remove their files; return which they were.
+    """Discard the staged writes that were not committed, with their files; return the URIs of those.
 
     One that fails does not keep the others; the first error is raised at the end, with the rest as notes.
     """
@@ -161,7 +161,7 @@ def discard(lake: Lake, uris: list[str]) -> list[str]:
     errors: list[DuckLakeError] = []
     for uri, job in zip(uris, _jobs(lake, uris), strict=True):
         try:
-            if lake.release_job(job.id):  # from here on nobody can commit it
+            if lake.release_job(job.id):  # from here on no task can commit it
                 discarded.append(uri)
                 job_io.delete_stage(uri, lake.storage_options)
             elif exists(uri, lake.storage_options):
@@ -233,7 +233,7 @@ def commit_writes(lake: Lake, staged: Sequence[StagedWrite], commit: Commit) -> 
     """Commit staged writes as one snapshot, in place of the rows that the key's earlier commit had added.
 
     Each is checked against what was committed since its own plan. None: there was nothing to commit; the
-    writes are given up then, as a commit would release them.
+    jobs are released nevertheless, as by a commit.
     """
     staged = [_in_schema(lake, one) for one in staged]
     stages = [Stage(base, changes) for base, changes in plan_stages(staged, _made_since(lake, staged))]

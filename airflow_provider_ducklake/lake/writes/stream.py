@@ -162,11 +162,11 @@ class CommittedBatch:
 def commit_batches(
     lake: Lake, table: TableSnapshot, checkpoint: str, info: CommitInfo, job_ids: Collection[str] = ()
 ) -> Iterator[CommittedBatch]:
-    """Commit the batches of the checkpoint's query that nobody has committed; yield each when it has landed.
+    """Commit the uncommitted batches of the checkpoint's query; yield each when it has landed.
 
     ``table`` is the newest. Where a batch cannot be committed, those before it are, and it stays staged with
     those after it. At last the jobs with ``job_ids`` are released. Others may still have a driver that runs
-    on; a clean-up of orphaned files gives those up in time.
+    on; a clean-up of orphaned files releases those in time.
     """
     base, options = table.snapshot.id, lake.storage_options
     query_id = stream_io.query_id(checkpoint, options)
@@ -205,7 +205,7 @@ def commit_batches(
 
 
 def _refuse(checkpoint: str, batch: StagedBatch, problem: str | None) -> None:
-    """Raise an UntrustedValueError if there is a problem with the job that a batch is said to be of."""
+    """Raise an UntrustedValueError if there is a problem with the job that a batch names."""
     if problem is not None:
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
         raise UntrustedValueError(uri, f"job {batch.job_id}", f"{problem}. {_WAY_OUT}")
@@ -222,7 +222,7 @@ def _refuse_known(
 
 
 def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> str | None:
-    """Return why the job that a batch names is none of the stream, to complete "which …"; None: it is.
+    """Explain why the job that a batch names is none of the stream, to complete "which …"; None: it is.
 
     The catalog forgets jobs of batches that were committed long ago.
     """
@@ -234,7 +234,7 @@ def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch:
     noted = lake.target_of_job(job.id)
     if noted not in (None, target_of_stream(table, checkpoint)):
         return f"was registered for something other than this stream of {table.name}"
-    # An older release noted the directory only: its staged writes are told by what lies there.
+    # An older release noted the directory only: the files there identify its staged writes.
     if noted is None and exists(job_io.stage_uri(job.prefix), lake.storage_options):
         return "is waiting for the task that will commit it"
     return None

@@ -1,7 +1,7 @@
 """A verb and its steps: a plan, the results of its job, changes to commit, a summary.
 
-Values flow one way. A verb holds what a user said. ``plan`` reads the newest snapshot and returns a value
-that knows what the job is to do and what its results mean; ``run.py`` carries it out.
+Values flow one way. A verb holds what a user asked for. ``plan`` reads the newest snapshot and returns a
+value with the job's request and the meaning of its results; ``run.py`` carries it out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Results:
 
     @property
     def has_files(self) -> bool:
-        """Whether a snapshot may name a file of the job."""
+        """Return True if a snapshot may name a file of the job."""
         deletes = self.changes is not None and bool(self.changes.deletes)
         return deletes or any(result.data_files for result in self.of_plans)
 
@@ -102,7 +102,7 @@ class Commit:
 
     @property
     def seen(self) -> Replay:
-        """What the key's records said when they were looked up."""
+        """The meaning of the key's records when they were looked up."""
         return Replay() if self.keyed is None else self.keyed.seen
 
 
@@ -122,17 +122,17 @@ class PlannedWrite(Protocol):
         """What the job is to do; None: there is nothing for one to do."""
 
     def write(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
-        """Return what the results make of the lake; None: nothing."""
+        """Build the changes that the results make to the lake; None: there is nothing to commit."""
 
     def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
-        """Return what the same files can still become after a conflict; None: nothing."""
+        """Build the changes that the same files can still make after a conflict; None: none."""
 
     def summary(self, results: Results, write: Write | None, committed: CommittedSnapshot | None) -> Summary:
-        """Return what a task hands on, and log it."""
+        """Build the summary that a task hands on, and log it."""
 
 
 class Verb(Protocol):
-    """What a user wants, as said: nothing is looked up before ``plan``."""
+    """What a user wants, as given: nothing is looked up before ``plan``."""
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedWrite:
         """Plan on the newest snapshot; ``resolve`` completes a source that names a connection."""

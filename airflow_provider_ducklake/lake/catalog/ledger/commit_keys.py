@@ -164,7 +164,7 @@ def replay(
     key: CommitKey,
     on_clear: OnClear,
 ) -> Replay:
-    """Return what the records of a key mean for its next commit; see ``replay_of``."""
+    """Decide what the records of a key mean for its next commit; see ``replay_of``."""
     is_again = any(record.generation != key.generation for record in found)
     return replay_of(found, key, on_clear, restores.restores(connection, catalog) if is_again else ())
 

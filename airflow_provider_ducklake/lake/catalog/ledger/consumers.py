@@ -95,7 +95,7 @@ def consumptions(connection: Connection, catalog: Catalog, consumer: Consumer) -
 
 
 def check_unchanged(consumed: Consumed, now: Sequence[Consumption]) -> None:
-    """Refuse to consume what somebody else has consumed under the same name meanwhile."""
+    """Refuse to consume what another task has consumed under the same name in the meantime."""
     if tuple(now) != consumed.known:
         newest = max((one.upto for one in now), default=SnapshotId(0))
         raise TransactionConflictError(

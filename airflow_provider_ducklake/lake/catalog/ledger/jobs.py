@@ -1,10 +1,11 @@
 """The tables of jobs: with uncommitted files, which a clean-up must not delete, or that outlive their task.
 
 A job is registered before it writes. It is released in the very transaction that commits its files, so they
-are committed once; or when they are given up. How long the files of one that nobody releases are protected is
-said by whoever cleans up. A job on a cluster that may outlive the task which submitted it has a row of its
-own as well, written before it is submitted, so that a later try of the task finds it. That row counts while
-the job is registered and not released, and only with the directory that the job was registered for.
+are committed once; or when its files are discarded. The caller of a clean-up decides how long it protects
+the files of a job that no client releases. A job on a cluster that may outlive the task which submitted it
+has a row of its own as well, written before it is submitted, so that a later try of the task finds it. That
+row counts while the job is registered and not released, and only with the directory that the job was
+registered for.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 STAGE_TTL = timedelta(days=7)  # how long a staged write waits for its commit before a clean-up takes it
-_KEPT = timedelta(days=30)  # so long a task that comes late is told what became of its job
+_KEPT = timedelta(days=30)  # so long a task that comes late can look up what became of its job
 
 JOBS = OwnTable(
     "airflow_ducklake_job",
@@ -139,7 +140,7 @@ def check_directory(catalog: Catalog, job: RegisteredJob) -> None:
 
 
 def release(catalog: Catalog, job_id: str) -> bool:
-    """Give the files of a job up: nobody can commit them any more; return whether somebody could before."""
+    """Release a job, so that its files can no longer be committed; return True if they could be before."""
 
     def write(connection: Connection) -> bool:
         known = registered_jobs(connection, catalog, [job_id]).get(job_id)
@@ -158,7 +159,7 @@ def release_effect(catalog: Catalog, job_ids: Collection[str], now: datetime) ->
 
 
 def check_open(job_ids: Iterable[str], known: Mapping[str, RegisteredJob]) -> None:
-    """Refuse jobs whose files have been committed or given up; ask under the commit lock."""
+    """Refuse jobs that are not registered, or that were released; ask under the commit lock."""
     for job_id in job_ids:
         if job_id not in known or known[job_id].released_at is not None:
             raise FilesReleasedError(job_id)
@@ -213,9 +214,9 @@ def protected_prefixes(connection: Connection, catalog: Catalog, ttl: timedelta)
 
 
 def retire(catalog: Catalog, ttl: timedelta) -> None:
-    """Give up the files of jobs registered longer ago than ``ttl``, and forget jobs released long ago.
+    """Release jobs registered longer ago than ``ttl``, and delete the rows of jobs released long ago.
 
-    From then on nobody can commit those files, so that they can be deleted.
+    From then on no client can commit the files of those jobs, so that they can be deleted.
     """
     table = JOBS.of(catalog)
     with catalog.dialect.reading() as connection:
@@ -279,8 +280,8 @@ class SubmittedJob:
 
     ``key_digest``, ``generation`` and ``try_id`` say for which commit and by which try, ``base`` on which
     snapshot it was planned, ``directory`` and ``request_digest`` where its request lies and which it is.
-    ``application`` is what the ``cluster`` calls it; None: nobody lived to note that. ``attended_by`` is the
-    try that waits for it now, or did last.
+    ``application`` is the ``cluster``'s name for it; None: the try ended before it recorded that.
+    ``attended_by`` is the try that waits for it now, or did last.
     """
 
     job_id: str
@@ -344,7 +345,11 @@ def _submitted(catalog: Catalog, condition: ColumnElement[bool]) -> tuple[Submit
 
 
 def _is_open(catalog: Catalog, job: SubmittedJob, registered: RegisteredJob | None) -> bool:
-    """Whether a job waits for its commit, as far as its registration says; see ``submitted_jobs``."""
+    """Return True if a job waits for its commit, by its registration; see ``submitted_jobs``.
+
+    Raises:
+        UntrustedValueError: its directory is not the one that it was registered for.
+    """
     if registered is None:
         log.warning("Job %r, a row of %s, is not registered: it is left alone", job.job_id, APPLICATIONS.name)
         return False
@@ -360,7 +365,7 @@ def _is_open(catalog: Catalog, job: SubmittedJob, registered: RegisteredJob | No
 
 # The key by which documents of jobs are sealed, in base64: one row, of lakes whose files are encrypted.
 #
-# Whoever reads it reads the keys of all files, too.
+# A client that reads it can read the keys of all files, too.
 
 
 DOCUMENT_KEYS = OwnTable(

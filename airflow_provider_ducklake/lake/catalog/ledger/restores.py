@@ -52,7 +52,7 @@ class RestoreNote:
     heirs: Mapping[TableId, str]
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return what ``commit_extra_info`` gets."""
+        """Build the note for ``commit_extra_info``."""
         said: dict[str, JsonValue] = {
             "as_of": int(self.as_of),
             "table_ids": [int(one) for one in sorted(self.table_ids)],
@@ -63,7 +63,7 @@ class RestoreNote:
 
     @classmethod
     def of(cls, extra: str | None) -> RestoreNote | None:
-        """Return what ``commit_extra_info`` says, if that is anything: others write there what they like."""
+        """Read the note in ``commit_extra_info``; None if it has none: clients write there what they like."""
         try:
             note = json.loads(extra or "null")[_NOTE]
             heirs = {TableId(int(one)): str(uuid) for one, uuid in note.get("new_tables", {}).items()}

@@ -75,7 +75,7 @@ def untag(catalog: Catalog, name: str, key: CommitKey | None = None) -> TagResul
 
 
 def _done(connection: Connection, catalog: Catalog, name: str, key: CommitKey | None) -> TagResult | None:
-    """Return what an earlier try of the same task did."""
+    """Look up the result of an earlier try of the same task; None if there is none."""
     if key is None:
         return None
     found = commit_keys.records_without_snapshot(connection, catalog, key)
@@ -106,7 +106,7 @@ def _tag(
 
 
 def _is_own(connection: Connection, catalog: Catalog, before: Tag, key: CommitKey | None) -> bool:
-    """Whether the same task of the same run made a tag, before it was cleared."""
+    """Return True if the same task of the same run made a tag, before it was cleared."""
     table = TAGS.of(catalog)
     query = select(table.c.commit_key).where(table.c.tag_name == before.name)
     return key is not None and connection.execute(query).scalar_one() == key.digest

@@ -60,7 +60,7 @@ class Contents:
 
     @classmethod
     def of(cls, look: Look) -> Contents:
-        """Return what one state of the catalog says."""
+        """Collect this from one state of the catalog."""
         roots = {row.table_id: row.root for row in look.connection.execute(table_roots(look))}
         return cls(look.tables, look.newest_id, look.only, look.names, roots, _specs(look), look.columns)
 

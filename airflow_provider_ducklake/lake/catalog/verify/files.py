@@ -111,7 +111,7 @@ def _other_partition_values(look: Look) -> Select[Any]:
 
 
 def _impossible_counts(look: Look) -> Iterator[Finding]:
-    """Yield the data files whose numbers cannot be, or whose rows are said to be of impossible snapshots."""
+    """Yield the data files with impossible counts or row ids, or with rows of impossible snapshots."""
     file = look.tables["data_file"]
     impossible = or_(
         file.c.record_count < 0,

@@ -71,7 +71,7 @@ class Look:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the whole lake is looked at, not some tables."""
+        """Return True if the check covers the whole lake, not some tables."""
         return self.only is None
 
     @cached_property
@@ -110,7 +110,7 @@ class Look:
         yield from streamed(self.connection, query)
 
     def table(self, table_id: int | None) -> str:
-        """Return how a table is called in a sentence."""
+        """Name a table for a sentence."""
         return self.names.get(table_id if table_id is not None else -1, f"table {table_id}")
 
 
@@ -203,7 +203,7 @@ _OTHER_SPELLINGS = frozenset({"timestamp_us"})  # that the reference reads and n
 
 
 def is_known_type(text: str) -> bool:
-    """Whether a catalog text is a type, or the word for a nested one."""
+    """Return True if a string of the catalog is a type, or the word for a nested one."""
     if text in CHILDREN or text in _OTHER_SPELLINGS:
         return True
     with suppress(InvalidTypeError):
@@ -297,7 +297,7 @@ class Statistics:
         return self._types[table_id].get(ColumnId(column_id), ())
 
     def of_live(self, table_id: int, column_id: int) -> TableBounds | None:
-        """Return what is said of a column that the table has now, as far as it can be relied on."""
+        """Look up the statistics of a current column, as far as they are reliable; None if it has none."""
         if table_id not in self._live:
             schema = self._columns.at(table_id, self._head)
             self._live[table_id] = schema.leaf_types() if schema is not None else {}

@@ -44,9 +44,9 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """What was mended, or with ``dry_run`` would be, and what is left as it is.
+    """The findings that were repaired, or with ``dry_run`` would be, and those that are left as they are.
 
-    ``snapshot_id`` is the snapshot that tells other clients of it; None where none was needed.
+    ``snapshot_id`` is the snapshot that shows the repair to other clients; None if none was needed.
     """
 
     mended: tuple[Finding, ...]
@@ -57,7 +57,7 @@ class RepairResult:
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """Statements that mend a finding, and what clients that run must notice of it.
+    """Statements that repair a finding, and what running clients must notice of it.
 
     ``least`` are counters that the next snapshot has to have at least; ``drops`` inlined tables without rows.
     """
@@ -70,12 +70,12 @@ class Mending:
 
     @property
     def needs_snapshot(self) -> bool:
-        """Whether clients that run must notice."""
+        """Return True if running clients must notice the repair."""
         return bool(self.least) or self.changes_statistics or self.changes_definitions
 
 
 def repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> RepairResult:
-    """Mend those of the findings that can be; see ``Lake.repair``."""
+    """Repair those of the findings that can be repaired; see ``Lake.repair``."""
     if dry_run:
         with catalog.dialect.reading() as connection:
             look = look_at(connection, catalog, None)
@@ -93,7 +93,7 @@ def repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> R
 
 
 def _planned(look: Look, findings: Sequence[Finding], *, dry_run: bool) -> tuple[list[Mending], RepairResult]:
-    """Plan what mends the findings, and the snapshot that says so to clients if they must notice."""
+    """Plan the repair of the findings, and the snapshot by which clients notice it if they must."""
     done: list[Mending] = []
     mended: list[Finding] = []
     left: list[Finding] = []
@@ -154,7 +154,7 @@ def _add_snapshot(look: Look, done: Sequence[Mending], result: RepairResult) -> 
     )
 
 
-# What mends each kind of finding; None where nothing does without losing something.
+# The repair of each kind of finding; None if each possible one would lose something.
 
 
 def _changes_missing(look: Look, objects: Mapping[str, Any]) -> Mending:
@@ -239,7 +239,7 @@ def _scheduled(look: Look, objects: Mapping[str, Any]) -> Mending:
 
 
 def _forget_bounds(look: Look, objects: Mapping[str, Any]) -> Executable:
-    """Return what removes the table's statistics of a column: without them nothing is left out."""
+    """Build the deletion of the table's statistics of a column: without them no reader skips rows."""
     stats = look.tables["table_column_stats"]
     return delete(stats).where(
         stats.c.table_id == objects["table_id"], stats.c.column_id == objects["column_id"]
@@ -286,7 +286,7 @@ def _found_counts(look: Look, objects: Mapping[str, Any]) -> Mending:
 
 
 def _found(name: str) -> Callable[[Look, Mapping[str, Any]], Mending]:
-    """Return what writes the number found in a file into the column of that name."""
+    """Build the repair that writes the number found in a file into the column of that name."""
 
     def mend(look: Look, objects: Mapping[str, Any]) -> Mending:
         kind = "data_file" if "data_file_id" in objects else "delete_file"

@@ -154,7 +154,7 @@ def _overlaps(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Finding
 
 
 def _share_a_live_row(one: NumberedFile, other: NumberedFile, locate: Locate) -> bool:
-    """Whether a number of both is deleted in neither; a row that is updated may keep it in another file."""
+    """Return True if a row id of both is deleted in neither; an updated row may keep its id in a new file."""
     first, end = max(one.start, other.start), min(one.end, other.end)
     try:
         gone = _deleted(one, first, end, locate) | _deleted(other, first, end, locate)
@@ -203,7 +203,7 @@ def check_live_row_ids(
         try:
             with reading() as connection:
                 plan, in_catalog = _live(connection, catalog, row)
-        except DuckLakeError as error:  # dropped meanwhile, or a finding of its own
+        except DuckLakeError as error:  # dropped in the meantime, or a finding of its own
             log.info("The row ids of %s are not checked: %s", row.qualified, error)
             continue
         for shared in shared_row_ids(plan, in_catalog, locate, below=TRANSACTION_LOCAL):

@@ -109,7 +109,7 @@ def narrow(look: Look, table_id: int, column_id: int, problem: str) -> Finding:
 
 
 def uncovered(row: ColumnStats | Row[Any], known: TableBounds, types: tuple[DuckLakeType, ...]) -> str | None:
-    """Return what the table's statistics of a column do not cover of some rows, whose are in ``row``."""
+    """Explain how the values in some rows, ``row``, exceed the table's statistics; None if they do not."""
     if row.null_count and known.contains_null is False:
         return "has nulls, but the table's statistics say it has none"
     if row.contains_nan and known.contains_nan is False:

@@ -42,7 +42,7 @@ def verify(  # noqa: PLR0913 - three say what, three how
     sample: float,
     with_notes: bool,
 ) -> list[Finding]:
-    """Return what is wrong with a lake, or with those tables; see ``Lake.verify``."""
+    """Find the defects of a lake, or of those tables; see ``Lake.verify``."""
     if not 0 <= sample <= 1:
         raise InvalidInputError(f"sample is {sample}; give the fraction of files to open, from 0 to 1.")
     with reading() as connection:
@@ -61,7 +61,7 @@ def verify(  # noqa: PLR0913 - three say what, three how
     if sample > 0:
         found += check_row_ids(numbered, locate)
         found += check_contents(contents, reading, locate, sample)
-    if sample == 1:  # a share of the files cannot tell
+    if sample == 1:  # a part of the files cannot show it
         found += [*check_live_row_ids(catalog, reading, locate, only, found)]
     log.info("Verified the files: %d findings in all", len(found))
     return found

@@ -1,6 +1,6 @@
 """Sort keys that Arrow and Spark compute to the same values as DuckDB, each by its own means.
 
-Only these: everything else differs somewhere, or nobody has looked. ``lower`` and ``upper`` are computed by
+Only these: everything else differs somewhere, or was not compared. ``lower`` and ``upper`` are computed by
 Arrow where all values are ASCII, on which alone the engines agree. Integers that overflow, which DuckDB
 refuses, may stand anywhere. *Source:* tests compare the values with the reference's.
 """
@@ -51,7 +51,7 @@ class Computed:
 
 
 def computed(expression: Expression, schema: TableSchema) -> Computed | None:
-    """Return how an expression is computed over rows of a schema; None: it is not one of those."""
+    """Plan the computation of an expression over rows of a schema; None: it is not one of those."""
     match expression:
         case Name((name,)):
             return _column(next((one for one in schema.columns if fold(one.name) == fold(name)), None))

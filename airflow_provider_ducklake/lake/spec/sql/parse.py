@@ -89,7 +89,7 @@ _TALLEST = 250  # levels of the tree: what goes through it goes down as deep
 
 
 def parse_expression(text: str) -> Expression:
-    """Return what a text says that is one expression."""
+    """Parse a string that is one expression."""
     parser = Parser(text)
     found = parser.expression()
     parser.end()
@@ -196,7 +196,7 @@ class Parser(TokenReader):
         return self._postfix(self._primary()), _SIGN
 
     def _level(self) -> int | None:
-        """Return how tight the operator binds that follows; None: there is none."""
+        """Look up the precedence of the operator that follows; None if none does."""
         token = self.peek()
         if token.symbol:
             return _BINARY.get(token.symbol)
@@ -511,7 +511,7 @@ def _text(value: str) -> Argument:
 
 
 def is_keyword(word: str) -> bool:
-    """Whether a word cannot be an alias without AS."""
+    """Return True if a word cannot be an alias without AS."""
     return word.lower() in KEYWORDS
 
 

@@ -52,7 +52,7 @@ def printed(expression: Expression) -> str | None:
 
 
 class _UnknownError(Exception):
-    """Nobody has looked how this is printed."""
+    """An expression whose printed form was not compared with DuckDB's."""
 
 
 def _print(expression: Expression) -> str:
@@ -174,7 +174,7 @@ def columns_of(expression: Expression) -> tuple[tuple[str, ...], ...]:
 
 
 def has_subquery(expression: Expression) -> bool:
-    """Whether a part of it is a query."""
+    """Return True if a part of the expression is a query."""
     return any(isinstance(one, Subquery) for one in walk(expression))
 
 

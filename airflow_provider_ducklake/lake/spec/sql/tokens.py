@@ -93,7 +93,7 @@ class ExpressionError(ValueError):
 
 
 def line_and_column(text: str, position: int) -> tuple[int, int]:
-    """Return where a position is, as editors count, from 1."""
+    """Convert a position to a line and a column, as editors count them, from 1."""
     before = text[:position]
     return before.count("\n") + 1, position - before.rfind("\n")
 
@@ -179,7 +179,7 @@ def _cut(text: str, position: int, pattern: re.Pattern[str]) -> Iterator[Token]:
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Return where a block comment ends; they nest."""
+    """Find the end of a block comment, which may have others in it; refuse one that is not closed."""
     depth = 0
     for mark in _COMMENT_MARK.finditer(text, start):
         depth += 1 if mark[0] == "/*" else -1
@@ -227,7 +227,7 @@ class TokenReader(ABC):
         return token
 
     def sees(self, *texts: str) -> bool:
-        """Whether these words or symbols follow."""
+        """Return True if these words or symbols follow."""
         return all(self.peek(place).sign == text.lower() for place, text in enumerate(texts))
 
     def accept(self, *texts: str) -> bool:

@@ -120,7 +120,7 @@ Expression: TypeAlias = Name | Constant | Call | Operation | Cast | Case | Other
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
-    """Return what an expression is made of, without the insides of subqueries."""
+    """List the parts of an expression, without the insides of subqueries."""
     match expression:
         case Call(_, arguments, over=over):
             windows = () if over is None else (*over.partition_by, *(one.value for one in over.order_by))

@@ -209,7 +209,7 @@ def read_query(cursor: Cursor) -> str:
 
 
 def _problem(text: str, cursor: Cursor) -> str | None:
-    """Return what is wrong with a view's query; None if it looks right."""
+    """Explain what is wrong with a view's query; None if it looks right."""
     from sqlglot import exp  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
     from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
 

@@ -82,7 +82,7 @@ class Cursor(TokenReader):
 
     @property
     def has_nested_schemas(self) -> bool:
-        """Whether schemas can lie in each other, so that names have any number of parts."""
+        """Return True if schemas can lie in each other, so that names have any number of parts."""
         return Feature.NESTED_SCHEMAS in self.writer.features
 
     @property

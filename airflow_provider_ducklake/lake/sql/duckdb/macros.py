@@ -54,7 +54,7 @@ _WHOLE_TYPES = tuple(ScalarType(f"int{bits}") for bits in (32, 64, 128))  # in w
 
 
 def parse_macro(text: str, writer: WriteVersion) -> MacroDefinition:
-    """Return what a text says that may follow the name in CREATE MACRO.
+    """Parse a definition, as it may follow the name in CREATE MACRO.
 
     >>> from airflow_provider_ducklake.lake.spec.versions import DEFAULT, write_version
     >>> parse_macro("(a, b := 2) AS a + b", write_version(DEFAULT)).overloads[0].sql
@@ -241,7 +241,7 @@ def _check_default(default: MacroDefault, type_: str, parser: Parser, place: Tok
 
 
 def _takes(wanted: DuckLakeType, given: DuckLakeType) -> bool:
-    """Whether DuckDB makes a value of one type of another without being told to."""
+    """Return True if DuckDB casts values of the given type to the wanted one implicitly."""
     to, of = wanted.facts, given.facts
     match of.kind:
         case Kind.INTEGER if to.kind is Kind.INTEGER:
