@@ -206,7 +206,7 @@ def _ever_retyped(connection: Connection, tables: CatalogTables, then: TableSnap
 def _other_types(
     connection: Connection, tables: CatalogTables, then: TableSnapshot, *, after: int
 ) -> set[tuple[ColumnId, str]]:
-    """Return leaf columns with types that they had after a snapshot, and do not have in that of ``then``."""
+    """Return leaf columns with types that they had after a snapshot, and lack in that of ``then``."""
     column_ = tables["column"]
     query = select(column_.c.column_id, column_.c.column_type).where(
         column_.c.table_id == then.table_id, column_.c.begin_snapshot > after

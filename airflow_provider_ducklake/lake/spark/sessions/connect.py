@@ -35,7 +35,7 @@ class Connect:
         self._spark = spark
 
     def map_in_arrow(self, df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
-        """See ``Kind``. The options travel in the function: the server has no environment for one session."""
+        """See ``Kind``. The options travel in the function: a session has no environment on the server."""
         self._send_package()
         return df.mapInArrow(_with_options(function, process_options()), schema)
 

@@ -149,8 +149,8 @@ def _unsigned(bits: int, sql: str, aliases: str, wider: str = "") -> Scalar:
 
 def _timestamp(name: str, sql: str, per_second: int, aliases: str = "", step: int = 1) -> Scalar:
     return Scalar(
-        name, Kind.TIMESTAMP, sql, aliases, per_second=per_second, step=step, has_days=True, has_hours=True,
-        hashed=Hashed.LONG,
+        name, Kind.TIMESTAMP, sql, aliases, per_second=per_second, step=step, has_days=True,
+        has_hours=True, hashed=Hashed.LONG,
     )  # fmt: skip
 
 
@@ -177,8 +177,8 @@ _ROWS = (
     Scalar("varchar", Kind.STRING, "varchar bpchar char nvarchar string text", "text, string",
            hashed=Hashed.BYTES, exact_bounds=Exact.OURS),
     Scalar("json", Kind.JSON, "json", hashed=Hashed.BYTES, exact_bounds=Exact.NEVER),
-    Scalar("blob", Kind.BLOB, "blob bytea binary varbinary", "bytea, binary, varbinary", hashed=Hashed.BYTES,
-           exact_bounds=Exact.OURS),
+    Scalar("blob", Kind.BLOB, "blob bytea binary varbinary", "bytea, binary, varbinary",
+           hashed=Hashed.BYTES, exact_bounds=Exact.OURS),
     Scalar("uuid", Kind.UUID, "uuid guid", exact_bounds=Exact.OURS),
     Scalar("date", Kind.DATE, "date", has_days=True, hashed=Hashed.LONG, wider="timestamp",
            loses_bounds_as="timestamp"),  # whose texts are longer
@@ -194,8 +194,9 @@ _ROWS = (
     _timestamp("timestamp_ns", "timestamp_ns", 10**9),
     Scalar("timestamptz", Kind.TIMESTAMP, "timestamptz", "timestamp with time zone", per_second=10**6,
            zoned=True, has_days=True, has_hours=True, hashed=Hashed.LONG, exact_bounds=Exact.OURS),
-    Scalar("timestamptz_ns", Kind.TIMESTAMP, "timestamptz_ns", per_second=10**9, zoned=True, has_days=True,
-           has_hours=True, hashed=Hashed.LONG, exact_bounds=Exact.OURS, since=Feature.TIMESTAMPTZ_NS),
+    Scalar("timestamptz_ns", Kind.TIMESTAMP, "timestamptz_ns", per_second=10**9, zoned=True,
+           has_days=True, has_hours=True, hashed=Hashed.LONG, exact_bounds=Exact.OURS,
+           since=Feature.TIMESTAMPTZ_NS),
     Scalar("interval", Kind.INTERVAL, "interval", has_stats=False, counts_nulls=False, comparable=False,
            exact_bounds=Exact.NEVER),
     Scalar(
