@@ -31,7 +31,7 @@ def slim(tmp_path_factory) -> Path:
     return slim_python(tmp_path_factory.mktemp("slim") / "venv")
 
 
-def test_a_transform_runs_through_the_arrow_engine_without_pandas(slim, tmp_path, new_plan):
+def test_a_transform_runs_through_arrow_without_pandas(slim, tmp_path, new_plan):
     source = tmp_path / "orders.json"
     source.write_text('{"id": 1, "name": "a", "tags": ["x", "y"]}\n{"id": 2, "name": "b", "tags": []}\n')
     module = tmp_path / "shop_rows.py"
