@@ -106,8 +106,10 @@ def rows_of_sql(source: LakeSource, count: int) -> list[pa.Table]:
     """Return the rows for each plan of a SQL job."""
     connection = duckdb.connect()
     for name, plan in source.tables.items():
-        is_feed = isinstance(plan, ChangeFeedPlan)
-        table = read_changes(plan, open_filesystem) if is_feed else read_rows(plan, open_filesystem)
+        if isinstance(plan, ChangeFeedPlan):
+            table = read_changes(plan, open_filesystem)
+        else:
+            table = read_rows(plan, open_filesystem)
         if name in source.as_inserts:
             extra = {"snapshot_id": plan.table.snapshot.id, "rowid": -1, "change_type": "insert"}
             for column, value in reversed(extra.items()):
