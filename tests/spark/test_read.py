@@ -174,7 +174,7 @@ def test_files_of_others_by_name_and_folder(sqlite_catalog, spark, tmp_path):
         duck.sql("INSERT INTO t VALUES (1, NULL, 2, 'here', NULL)")
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
             assert assert_same_rows(spark, lake, duck) == 4
-            assert assert_same_rows(spark, lake, duck, where="region = 'north sea' AND j < 2.5") == 3
+            assert assert_same_rows(spark, lake, duck, filter="region = 'north sea' AND j < 2.5") == 3
             assert assert_same_rows(spark, lake, duck, columns=("region",)) == 4
 
 
@@ -256,7 +256,7 @@ def test_columns_with_the_names_of_those_that_a_read_adds(sqlite_catalog, spark)
         duck.sql("DELETE FROM t WHERE _ducklake_row_id = 3")
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
             assert assert_same_rows(spark, lake, duck) == 89
-            assert assert_same_rows(spark, lake, duck, where='"i.d" < 60', columns=("a.`b",)) == 59
+            assert assert_same_rows(spark, lake, duck, filter='"i.d" < 60', columns=("a.`b",)) == 59
             with pytest.raises(InvalidInputError, match="_ducklake_row_id"):
                 read_table(spark, lake.scan("t"), row_ids=True)
             assert read_table(spark, lake.scan("t"), positions=True).count() == 89

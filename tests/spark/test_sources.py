@@ -111,11 +111,8 @@ def test_json_is_read_as_the_tables_types_and_absent_keys_are_null(spark, tmp_pa
     assert data_file.column_stats[schema.find("never").id].null_count == 2
 
 
-@pytest.mark.parametrize(
-    "text", ['[\n{"id": 1},\n{"id": 2}\n]', '{"id": 1}'.encode("utf-16-le").decode("latin-1")]
-)
-def test_json_without_a_record_on_any_line_is_refused_with_what_helps(spark, tmp_path, new_plan, text):
-    path = file(tmp_path, "in.json", text)
+def test_json_without_a_record_on_any_line_is_refused_with_what_helps(spark, tmp_path, new_plan):
+    path = file(tmp_path, "in.json", '{\n"id": 1\n}')
 
     with pytest.raises(InvalidInputError, match=r"in\.json is a record of JSON\. Set the option multiLine"):
         insert(spark, make_request(new_plan(None), source_of(path)))
