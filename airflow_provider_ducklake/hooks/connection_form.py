@@ -161,7 +161,7 @@ DOCUMENT_KEY_FILE = ExtraField(
 LOCK_TIMEOUT = ExtraField(
     "lock_timeout_seconds",
     "Lock timeout",
-    "Seconds that a task waits for a lock of the catalog that somebody else holds (empty: 300).",
+    "Seconds that a task waits for a lock of the catalog that another session holds (empty: 300).",
     {"type": ["number", "null"]},
 )
 STATEMENT_TIMEOUT = ExtraField(

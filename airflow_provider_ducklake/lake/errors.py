@@ -644,7 +644,7 @@ class FilesReleasedError(CommitError):
 
     def _text(self) -> str:
         return (
-            f"The files of job {self.job_id} have already been committed or discarded by somebody else, or "
+            f"The files of job {self.job_id} have already been committed or discarded by another task, or "
             "released by a clean-up of orphaned files, which waits for a job no longer than stage_ttl. "
             f"Nothing was committed; {self.way_out}."
         )
@@ -677,8 +677,8 @@ class ZombieCommitError(CommitError):
     def _text(self) -> str:
         return (
             f"The task was cleared, and has committed snapshot {self.snapshot_id} since (generation "
-            f"{self.newest}). This older attempt (generation {self.generation}) committed nothing; nobody "
-            "has to do anything."
+            f"{self.newest}). This older attempt (generation {self.generation}) committed nothing, and "
+            "nothing needs to be done."
         )
 
 

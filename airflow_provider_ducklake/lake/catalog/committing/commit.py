@@ -88,9 +88,8 @@ class KeyedCommit:
 class Stage:
     """Changes that were planned on snapshot ``base``: they conflict with what came after it.
 
-    ``unused`` are files (absolute paths) that are no longer needed once the changes are
-    committed. ``newest`` is the newest
-    snapshot when the changes were made, where that was read.
+    ``unused`` are files (absolute paths) that are no longer needed once the changes are committed. ``newest``
+    is the newest snapshot when the changes were made, if that was read.
     """
 
     base: SnapshotId

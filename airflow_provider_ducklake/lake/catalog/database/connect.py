@@ -88,7 +88,7 @@ def parse_url(url: str | URL) -> URL:
     """Return the URL of a catalog database this release can open, with its driver."""
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):  # a port that is no number is the end of an unquoted password
+    except (ArgumentError, ValueError):  # an unquoted password may end where the port should be
         raise InvalidInputError(
             "The catalog URL is not valid. Write it like sqlite:////data/lake.sqlite or "
             "postgresql+psycopg://user:password@host/database, with %40 for an @ in a name or password."

@@ -65,7 +65,7 @@ def _holder(connection: Connection, name: str) -> str:
     """Describe the session that has a lock."""
     number = connection.execute(_HOLDER, {"name": name}).scalar_one()
     if number is None:
-        return "nobody any more"
+        return "a session that has ended"
     session = connection.execute(_SESSION, {"id": number}).first()
     of = "" if session is None else f" of user {session.user} at {session.host}"
     since = "" if session is None else f", whose state is {session.time} s old"

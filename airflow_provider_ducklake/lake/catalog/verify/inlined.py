@@ -238,7 +238,7 @@ CHECKS = (
           ("table_id", "name"),
           "{name} is registered for rows of {table}, but does not exist."),
     Check(Code.INLINED_TABLE_UNREGISTERED, _unregistered, ("table_id", "name"),
-          "{name} holds {number} rows of {table}, but is not registered: nobody reads them."),
+          "{name} holds {number} rows of {table}, but is not registered: no client reads them."),
     Check(Code.INLINED_COLUMNS_DIFFER, _other_columns, ("table_id", "name"),
           "{name} of {table} has the columns {found}, not those {which}: {expected}. DuckDB's small inserts "
           "fail, unless data_inlining_row_limit is 0."),

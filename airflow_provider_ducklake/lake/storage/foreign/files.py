@@ -80,7 +80,7 @@ class KeyedNames(FieldNames):
         if not names:
             raise UnsupportedFeatureError(
                 f"{self._path}: the field {field.name} has no id, and the table has no name mapping "
-                "(schema.name-mapping.default), so nobody can say which column it is."
+                "(schema.name-mapping.default), which would say which column it is."
             )
         above = self._columns[parent.id].key if parent is not None else None
         return names.get((above if isinstance(above, int) else None, field.name))

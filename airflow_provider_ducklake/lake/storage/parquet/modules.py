@@ -128,8 +128,8 @@ def footer_length(tail: bytes, where: str, *, is_encrypted: bool = False) -> int
         raise StorageError(f"{where} is not a complete Parquet file: it does not end with a footer.")
     if is_encrypted and magic == MAGIC:
         raise StorageError(
-            f"{where} is not encrypted, although its lake is. DuckLake's clients refuse it, too; somebody "
-            "may have put it in the place of another file."
+            f"{where} is not encrypted, although its lake is. DuckLake's clients refuse it, too: it "
+            "may have been put in the place of another file."
         )
     if not is_encrypted and magic == ENCRYPTED_MAGIC:
         raise UnsupportedFeatureError(f"{where} is an encrypted Parquet file, and no lake has a key for it.")
