@@ -130,7 +130,7 @@ class Ours(Duck):
         from airflow_provider_ducklake.lake.writes.compaction import commit_compacted
 
         with Lake.connect(self.catalog.sqlalchemy_url) as lake:
-            planned = lake.plan_merge("t", MergeRule())
+            planned = lake.maintenance.plan_merge("t", MergeRule())
             job_id, staging_id, root = str(uuid.uuid4()), str(uuid.uuid4()), planned.table.root
             plan = plan_write(planned.table, job_directory(root, job_id))
             source = CompactionSource(planned, staging_id)

@@ -58,7 +58,7 @@ def plan_overwrites(lake: Lake, keys: list[str], days: range) -> list[Stage]:
     stages = []
     for number in days:
         day = FIRST + timedelta(days=number)
-        replaced = lake.replacing_where(table, f"day = DATE '{day}'")
+        replaced = lake.writes.replacing_where(table, f"day = DATE '{day}'")
         added = AppendFiles(
             *(table.table_id, table.name, table.schema, (file_of(day, -number, keys),)),
             *(None if spec is None else spec.id, table.root),
@@ -72,7 +72,7 @@ def seconds_of(lake: Lake, stages: list[Stage]) -> list[float]:
     took = []
     for stage in stages:
         begin = time.perf_counter()
-        lake.commit_stages([stage], CommitInfo())
+        lake.committer.commit_stages([stage], CommitInfo())
         took.append(time.perf_counter() - begin)
     return took
 

@@ -194,10 +194,10 @@ class Ours(System):
         from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
         from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 
-        new = self.lake.new_table(QualifiedName.of(table))
+        new = self.lake.reads.new_table(QualifiedName.of(table))
         plan = plan_create(new, job_directory(new.root, str(uuid.uuid4())), tuple(partition_by))
         result = write(self.spark.read.parquet(f"{self.folder}/base"), plan)
-        self.lake.commit(new.snapshot.id, create_and_append(new, result), CommitInfo())
+        self.lake.committer.commit(new.snapshot.id, create_and_append(new, result), CommitInfo())
 
     def change(self, verb: str, **clauses: Any) -> None:  # noqa: ANN401 - of RowChangeSource
         """Run a job of row changes and commit it, as the operators do."""
@@ -215,7 +215,7 @@ class Ours(System):
         plans = tuple(plan_write(scan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
         request = JobRequest(job_id, RowChangeSource(scan, **clauses), plans, verb=verb)
         done = change_rows(self.spark, request)
-        self.lake.commit_stages([self.lake.row_changes(scan.table, done)], CommitInfo())
+        self.lake.committer.commit_stages([self.lake.writes.row_changes(scan.table, done)], CommitInfo())
 
     def merge(self) -> None:
         from airflow_provider_ducklake.lake.spark.job.request import Action, Clause, Dataset, DatasetSource

@@ -62,9 +62,9 @@ def many_files(files: int) -> None:
             changes = row_changes(lake, table, {file.id: [position] for file in table.files or ()})
             others = _Others(lake, 1 if "another" in name else 0)
             started = time.monotonic()
-            stage = lake.row_changes(table, changes)
+            stage = lake.writes.row_changes(table, changes)
             planned = time.monotonic()
-            commit(lake._lake.catalog, PlannedCommit((stage,), CommitInfo()), others.locate)  # noqa: SLF001
+            commit(lake.opened.catalog, PlannedCommit((stage,), CommitInfo()), others.locate)
             print(
                 f"{files} files, {name}: planned in {planned - started:.2f} s, committed in "
                 f"{time.monotonic() - planned:.2f} s"

@@ -70,7 +70,7 @@ async def by_thread(catalog: CatalogDatabase) -> list[float]:
 
 async def by_async_driver(catalog: CatalogDatabase) -> list[float] | None:
     with Lake.connect(catalog.sqlalchemy_url) as lake:
-        head, tables = lake.current_snapshot().id, lake._lake.catalog.tables  # noqa: SLF001 - what is measured
+        head, tables = lake.current_snapshot().id, lake.opened.catalog.tables
         url = make_url(catalog.sqlalchemy_url).set(drivername=ASYNC_DRIVERS[catalog.kind])
     question, times = which_progress(tables, head, None), []
     try:

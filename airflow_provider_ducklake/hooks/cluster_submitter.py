@@ -105,7 +105,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
     def start(self, life: JobLife) -> None:
         """Submit the job; see ``DetachedSubmitter``."""
         self.submission.track(self.manager, life)
-        self.submit(life.request, life.lake.storage_options)
+        self.submit(life.request, life.lake.opened.storage_options)
         if self.submission.application is None:
             found = self.manager.find(life.request.job_id)
             if found is None:
@@ -136,7 +136,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         self.operator.log.info("%s: %s %s", application_id, application.state, application.said)
         if application.state in (State.FAILED, State.KILLED):
             raise self._why(life, application_id, application)
-        return Results.of(job_io.read_outcome(life.request, life.lake.storage_options))
+        return Results.of(job_io.read_outcome(life.request, life.lake.opened.storage_options))
 
     def _ended(self, application_id: str, job: SubmittedJob) -> Application:
         self.operator.log.info("Polling %s for %s", self.manager.name, application_id)
@@ -169,7 +169,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         said = f" {application.said}" if application.said else ""
         killed = " Somebody, or a time-out, ended it." if application.state is State.KILLED else ""
         unknown = f"{application_id} is {application.state}, and left no reason.{said}{killed}"
-        return self.failure(life.request, life.lake.storage_options, unknown, is_known=True)
+        return self.failure(life.request, life.lake.opened.storage_options, unknown, is_known=True)
 
     def find(self, job_id: str) -> str | None:
         """Ask the manager; see ``DetachedSubmitter``."""

@@ -150,7 +150,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
         if self.hook_lineage:
             from airflow_provider_ducklake.hooks.lineage import HookLineage  # noqa: PLC0415 - not for operators
 
-            lake.observe(HookLineage(DuckLakeHook(self.ducklake_conn_id)))
+            lake.opened.observer = HookLineage(DuckLakeHook(self.ducklake_conn_id))
         return lake
 
     def get_conn(self) -> Lake:
@@ -203,11 +203,12 @@ class DuckLakeHook(LogsInLines, BaseHook):
         self,
         table: str | tuple[str, str],
         rows: Any,  # noqa: ANN401 - pyarrow has no types to name
+        *,
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
         """Append a ``pyarrow.Table`` as one snapshot, without Spark: for small writes."""
-        return self.lake().append_arrow(table, rows, message, commit_key=commit_key)
+        return self.lake().append_arrow(table, rows, message=message, commit_key=commit_key)
 
     def read_arrow(
         self,
@@ -273,7 +274,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
         ``role`` is ``"reader"``, ``"writer"`` or ``"maintainer"``; the others are what the database calls
         them. Nothing is run: an administrator of the database reads it and runs it.
         """
-        return self.lake().grants(role, reader=reader, writer=writer, maintainer=maintainer)
+        return self.lake().maintenance.grants(role, reader=reader, writer=writer, maintainer=maintainer)
 
     def get_df(
         self,
@@ -471,7 +472,7 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
 
 
 def _check(settings: ConnectionSettings, lake: Lake) -> None:
-    if settings.encrypted and not lake.encrypted:
+    if settings.encrypted and not lake.opened.encrypted:
         raise settings.invalid(
             ENCRYPTED,
             "is true, but this lake's files are not encrypted, and never will be: that is chosen when a lake "

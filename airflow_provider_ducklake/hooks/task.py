@@ -254,7 +254,7 @@ class CommitIdentity:
         Yields the identity for it, which starts over only if the try has not looked the commit up before.
         """
         airflow: Any = self.extra["airflow"]
-        commits, commit = _commits_of(self.try_id), (lake.lake_id(), self.key.digest)
+        commits, commit = _commits_of(self.try_id), (lake.reads.lake_id(), self.key.digest)
         if commit in commits.made:
             operator = airflow.get("operator", airflow["task_id"])
             raise InvalidInputError(
@@ -270,7 +270,7 @@ class CommitIdentity:
         self, lake: Lake, on_clear: OnClear = OnClear.REPLACE, *, makes_snapshot: bool = True
     ) -> KeyedCommit:
         """Look up what was committed under the key; from now on what is found there is of this run."""
-        keyed = lake.keyed_commit(
+        keyed = lake.writes.keyed_commit(
             self.key, on_clear, starts_over=self.starts_over, makes_snapshot=makes_snapshot
         )
         _commits_of(self.try_id).looked_up.add((self.lake_id, self.key.digest))

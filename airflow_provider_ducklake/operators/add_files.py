@@ -126,7 +126,7 @@ class DuckLakeAddFilesOperator(DuckLakeOperator):
 
     def _summary_of_records(self, lake: Lake, committed: CommittedSnapshot) -> dict[str, Any]:
         ids = {record.table_id for record in committed.records}
-        names = [str(row.qualified) for row in lake.table_rows() if row.id in ids]
+        names = [str(row.qualified) for row in lake.reads.table_rows() if row.id in ids]
         self.log.info(
             "This task has already committed snapshot %d, at %s: nothing was added.",
             committed.id,

@@ -8,7 +8,6 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import Done, LogsInLines, ShownByName
-from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.writes.arguments import is_template, parse_word
 
@@ -83,13 +82,3 @@ def check_on_clear(value: object) -> None:
     """
     if isinstance(value, str) and not is_template(value):
         parse_word("on_clear", value, OnClear)
-
-
-def refuse_staging(stage_only: object) -> None:
-    """Refuse ``stage_only`` for an operator that commits its changes itself.
-
-    Raises:
-        InvalidInputError: it was given.
-    """
-    if stage_only:
-        raise InvalidInputError("stage_only=True: this operator commits its changes itself. Leave it out.")

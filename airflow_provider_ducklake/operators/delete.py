@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.events import declare
-from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
+from airflow_provider_ducklake.operators.base import check_on_clear
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
         committed, it is that try's snapshot, and the numbers are None.
     """
 
+    commits_itself = True
     template_fields: Sequence[str] = ("where", "table", "on_clear", *DuckLakeSparkOperator.template_fields)
     template_fields_renderers = {"where": "sql"}  # noqa: RUF012 - Airflow's
 
@@ -47,11 +48,9 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
         table: str | tuple[str, str],
         where: str,
         on_clear: str = "replace",
-        stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         check_on_clear(on_clear)
-        refuse_staging(stage_only)
         super().__init__(**kwargs)
         self.table = table
         declare(self, table)

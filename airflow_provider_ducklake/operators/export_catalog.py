@@ -92,7 +92,7 @@ class DuckLakeExportCatalogOperator(DuckLakeOperator):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             with identity.made_once(hook.lake()) as once:
                 result = hook.lake().export_catalog(
-                    self.path, key=once.key, starts_over=once.starts_over, **arguments
+                    self.path, commit_key=once.key, starts_over=once.starts_over, **arguments
                 )
         self._report(result)
         return _summary(result)

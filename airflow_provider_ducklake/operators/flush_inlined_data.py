@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.events import announce
 from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors, verbs_logged_by
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from airflow_provider_ducklake.lake.writes.arguments import parse_flag, parse_min_rows
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
 
@@ -81,7 +80,9 @@ class DuckLakeFlushInlinedDataOperator(DuckLakeOperator):
                 self.table or None,
                 schema=self.schema or None,
                 min_rows=min_rows,
-                info=CommitInfo("airflow", self.message or identity.message, identity.extra),
+                message=self.message or identity.message,
+                author="airflow",
+                extra=identity.extra,
                 dry_run=dry_run,
             )
             summary = _summary(found, dry_run=dry_run)

@@ -159,7 +159,7 @@ def _known(lake: Lake, names: Sequence[str] | None) -> tuple[list[str] | None, l
     """Return those of the tables that there are (None: all are meant), and those that there are not."""
     if names is None:
         return None, []
-    there = {row.qualified.folded for row in lake.table_rows()}
+    there = {row.qualified.folded for row in lake.reads.table_rows()}
     missing = [name for name in names if _folded(name) not in there]
     return [name for name in names if name not in missing], missing
 
@@ -208,7 +208,7 @@ class DuckLakeMaintenanceExpireOperator(DuckLakeExpireSnapshotsOperator):
         """Expire the snapshots that arguments or the lake's option choose; skip if neither is given."""
         if self.older_than is None and self.snapshots is None and self.keep_last is None:
             with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
-                if lake.effective_options().age("expire_older_than") is None:
+                if lake.reads.effective_options().age("expire_older_than") is None:
                     raise AirflowSkipException(
                         "Nothing says what to expire: set the lake's option expire_older_than, or give "
                         "arguments for this step."

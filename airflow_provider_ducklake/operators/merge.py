@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.writes.arguments import (
     check_has_clause,
     clauses_of,
 )
-from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
+from airflow_provider_ducklake.operators.base import check_on_clear
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
     :return: as ``DuckLakeSparkDeleteOperator``.
     """
 
+    commits_itself = True
     template_fields: Sequence[str] = (
         "on",
         "source",
@@ -99,11 +100,9 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         target_alias: str = TARGET_ALIAS,
         source_alias: str = SOURCE_ALIAS,
         on_clear: str = "replace",
-        stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         check_on_clear(on_clear)
-        refuse_staging(stage_only)
         super().__init__(**kwargs)
         self.table = table
         declare(self, table)

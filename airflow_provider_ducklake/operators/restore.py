@@ -115,12 +115,15 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
             )
 
     def _restore(self, lake: Lake, scope: dict[str, Any], identity: CommitIdentity) -> RestoreResult:
-        from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, OnClear  # noqa: PLC0415
+        from airflow_provider_ducklake.lake.spec.snapshots import OnClear  # noqa: PLC0415
 
-        message = self.message or identity.message
-        info = CommitInfo("airflow", message, identity.extra)
-        keyed = identity.keyed_commit(lake, OnClear.APPEND)
-        return lake.restore(**scope, info=info, keyed=keyed)
+        return lake.restore(
+            **scope,
+            message=self.message or identity.message,
+            author="airflow",
+            extra=identity.extra,
+            commit_key=identity.keyed_commit(lake, OnClear.APPEND),
+        )
 
 
 def _summary(result: RestoreResult) -> dict[str, Any]:

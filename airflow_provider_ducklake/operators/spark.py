@@ -83,6 +83,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
     )
     template_ext: Sequence[str] = (".sql",)
     operator_extra_links = (SparkApplicationLink(),)
+    commits_itself = False  # True where stage_only would have a meaning, and has none
     overwrite_rtif_after_execution = True  # the submitted values exist only then
 
     # What we look at ourselves is named here: default_args reach an argument by its name only.
@@ -102,6 +103,12 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         poll_interval: float = 10.0,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
+        defaults = kwargs.get("default_args") or {}
+        if self.commits_itself and (kwargs.get("stage_only") or defaults.get("stage_only")):
+            raise InvalidInputError(
+                f"stage_only=True: {type(self).__name__} commits its changes itself. Leave it out; where it "
+                "is one of default_args, give it to the inserts instead."
+            )
         if "application_args" in kwargs:
             raise InvalidInputError("application_args are set by the operator itself and cannot be given.")
         if spark_connect_conn_id is not None or deploy_mode == "client":

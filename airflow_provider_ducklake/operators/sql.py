@@ -8,7 +8,7 @@ from airflow_provider_ducklake.hooks.events import declare, declare_read
 from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.names.identifiers import DEFAULT_SCHEMA
-from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
+from airflow_provider_ducklake.operators.base import check_on_clear
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         ``create``, ``create_if_missing``, ``replace``. (templated)
     :param sources: what else is read, as ``{"name": path or {…}}``; see ``DuckLakeSparkInsertOperator``. A
         ``transform`` gets them as its argument ``sources``. (templated)
-    :param schema: the schema of tables that are named without one. (templated)
+    :param default_schema: the schema of tables that are named without one. (templated)
     :param at: read this snapshot, by its id, an aware time or a tag; default: the newest at the start.
         (templated)
     :param incremental: True, or the names of the tables of which only the changes are read; True means all
@@ -59,13 +59,14 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         {"sales.orders": [38, 42]}, "already_committed": False}``.
     """
 
+    commits_itself = True
     template_fields: Sequence[str] = (
         "sql",
         "transform",
         "tables",
         "targets",
         "sources",
-        "schema",
+        "default_schema",
         "at",
         "incremental",
         "consumer",
@@ -83,17 +84,15 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         tables: Sequence[str] = (),
         targets: Mapping[str, str] | None = None,
         sources: Mapping[str, str | Mapping[str, Any]] | None = None,
-        schema: str = DEFAULT_SCHEMA,
+        default_schema: str = DEFAULT_SCHEMA,
         at: int | datetime | str | None = None,
         incremental: bool | str | Sequence[str] = False,
         consumer: str | None = None,
         full_refresh: bool | str = False,
         on_clear: str = "replace",
-        stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         check_on_clear(on_clear)
-        refuse_staging(stage_only)
         if (sql is None) == (transform is None):
             raise InvalidInputError("Give exactly one of sql and transform.")
         if (transform is None) != (targets is None) or (sql is not None and tables):
@@ -106,11 +105,11 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         self.transform = transform
         self.tables = tables
         self.targets = targets
-        if schema == DEFAULT_SCHEMA:  # as names without one are read while the DAG is parsed
+        if default_schema == DEFAULT_SCHEMA:  # as names without one are read while the DAG is parsed
             declare_read(self, *(tables if isinstance(tables, list | tuple) else ()))
             declare(self, *(targets if isinstance(targets, dict) else ()))
         self.sources = sources
-        self.schema = schema
+        self.default_schema = default_schema
         self.at = at
         self.incremental = incremental
         self.consumer = consumer
@@ -127,7 +126,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
             tables=self.tables,
             targets=self.targets,
             sources=self.sources,
-            schema=self.schema,
+            default_schema=self.default_schema,
             at=self.at,
             incremental=self.incremental,
             consumer=identity.consumer(self.consumer),
@@ -144,7 +143,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
             tables = {f"lake_table_{number}": Read(one) for number, one in enumerate(named(*self.tables))}
             writes = named(*(self.targets or ()))
             return Flow({**tables, **reads_of(sources)}, at=self.done.read_at, writes=writes)
-        return flow_of_sql(self.sql, sources, self.schema, self.done.read_at)
+        return flow_of_sql(self.sql, sources, self.default_schema, self.done.read_at)
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Run the queries, exactly once."""

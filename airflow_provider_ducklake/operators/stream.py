@@ -40,6 +40,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
         the last one, or None if there was nothing new.
     """
 
+    commits_itself = True
     template_fields: Sequence[str] = (
         "table",
         "transform",

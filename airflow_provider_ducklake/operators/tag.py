@@ -80,7 +80,7 @@ class DuckLakeTagOperator(DuckLakeOperator):
                 result = (
                     self._tag(hook.lake(), once, keyed)
                     if action is TagAction.TAG
-                    else hook.lake().untag(self.name, keyed=keyed)
+                    else hook.lake().untag(self.name, commit_key=keyed)
                 )
         self._report(action, result)
         return {
@@ -98,7 +98,7 @@ class DuckLakeTagOperator(DuckLakeOperator):
             replace=parse_flag("replace", self.replace),
             author="airflow",
             message=self.message or identity.message,
-            keyed=keyed,
+            commit_key=keyed,
         )
 
     def _report(self, action: TagAction, result: TagResult) -> None:

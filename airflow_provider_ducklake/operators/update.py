@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.hooks.events import declare
-from airflow_provider_ducklake.operators.base import check_on_clear, refuse_staging
+from airflow_provider_ducklake.operators.base import check_on_clear
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
     :return: as ``DuckLakeSparkDeleteOperator``.
     """
 
+    commits_itself = True
     template_fields: Sequence[str] = (
         "set",
         "where",
@@ -53,11 +54,9 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
         set: Mapping[str, str],  # noqa: A002 - SQL's own word
         where: str,
         on_clear: str = "replace",
-        stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
         check_on_clear(on_clear)
-        refuse_staging(stage_only)
         super().__init__(**kwargs)
         self.table = table
         declare(self, table)

@@ -112,6 +112,6 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
         found = from_arguments(self.manager).stop(self.application)
         self.log.info("%s was stopped: it is %s", self.application, found.state)
         with DuckLakeHook(self.ducklake_conn_id) as hook:
-            job = hook.lake().submitted_job(self.job_id)
+            job = hook.lake().jobs.submitted(self.job_id)
             if job is not None:
                 remove(hook.lake(), job)

@@ -100,7 +100,7 @@ def check_once(lake: Lake, catalog: CatalogDatabase) -> None:
         assert reference.sql("SELECT count(*), sum(id) FROM t") == [(ROWS, sum(range(ROWS)))]
         assert len(reference.sql("FROM ducklake_snapshots('lake')")) == 3
     left = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}
-    assert left == set(lake.registered_files(left)), "files that no snapshot names"
+    assert left == set(lake.reads.registered_files(left)), "files that no snapshot names"
     assert count(catalog, PLANNED) == 0
     assert lake.verify() == []
 

@@ -153,7 +153,7 @@ def lake(
 
 
 def put_sources(lake: Lake) -> None:
-    root, options = f"s3://{BUCKET}/landing/", lake.storage_options
+    root, options = f"s3://{BUCKET}/landing/", lake.opened.storage_options
     orders = "".join(f"{number},{number / 2}\n" for number in range(ROWS))
     write_bytes(f"{root}orders.csv", f"id,price\n{orders}".encode(), options)
     changes = "".join(f"{number},7\n" for number in range(ROWS - 9, ROWS + 10))

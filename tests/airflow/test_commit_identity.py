@@ -122,7 +122,9 @@ def make(lake: Lake, ti: FirstTry, operator_id: str = "task", *, fails: bool = F
         base = lake.current_snapshot().id
         if not keyed.seen.done:
             appended = append_to_existing(lake.table_snapshot("t"), written(lake))
-            lake.commit(base, (*lake.replaced_rows(keyed.seen, base), *appended), CommitInfo(), keyed=keyed)
+            lake.committer.commit(
+                base, (*lake.writes.replaced_rows(keyed.seen, base), *appended), CommitInfo(), keyed=keyed
+            )
         if fails:
             raise KeyError
         return bool(keyed.seen.done)
@@ -174,7 +176,7 @@ def test_one_operator_may_write_to_several_lakes(lakes):
 def test_a_lake_is_the_same_by_whatever_address(lakes, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "lake_1")
-    url = lakes[0]._lake.catalog.dialect.engine.url
+    url = lakes[0].opened.catalog.dialect.engine.url
     ti = FirstTry()
     make(lakes[0], ti)
 

@@ -79,7 +79,7 @@ def test_killed_workers_leave_every_snapshot_as_it_was(catalog, size, seed, caps
             files = lake.files("t")
             assert len(files) < FILES * (number + 1)
             assert all(Path(file.data_file).exists() for file in files)
-            assert lake.protected_prefixes() == frozenset()
+            assert lake.jobs.protected_prefixes() == frozenset()
     add_files(catalog, FILES * SIZES[size])
     run(1)  # of a run that was deleted and is made again
     with Lake.connect(catalog.sqlalchemy_url) as lake:
@@ -109,9 +109,9 @@ def test_what_a_try_made_of_another_table_is_not_committed(catalog):
     identity = CommitIdentity(CommitKey(("", "nightly", "run", "merge", 0)), starts_over=False, extra={})
     attempts = [identity.attempt_id(number) for number in (1, 2)]
     with Lake.connect(catalog.sqlalchemy_url) as lake:
-        planned, job_id = lake.plan_merge("u"), attempts[0]
+        planned, job_id = lake.maintenance.plan_merge("u"), attempts[0]
         directory = job_directory(planned.table.root, job_id)
-        lake.register_job(job_id, directory)
+        lake.jobs.register(job_id, directory)
         plan = plan_write(planned.table, job_directory(planned.table.root, str(uuid4())))
         compact_bin(CompactionSource(planned, job_id), plan)
         assert read_records(directory)
@@ -119,7 +119,7 @@ def test_what_a_try_made_of_another_table_is_not_committed(catalog):
         with pytest.raises(InvalidInputError, match="no Spark here"):
             compact(Compact("t", MergeRule()), lake, NoSpark(), CommitInfo(), attempts)
 
-        assert lake.protected_prefixes() == frozenset()
+        assert lake.jobs.protected_prefixes() == frozenset()
         assert lake.verify() == []
     assert rows_at_every_snapshot(catalog) == before
 

@@ -11,6 +11,7 @@ from airflow.sdk import DAG, BaseOperator, BaseSensorOperator
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from airflow_provider_ducklake import operators
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.operators.maintenance import ducklake_maintenance
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
 
@@ -71,6 +72,7 @@ VALUES: dict[str, Any] = {
     "mode": "overwrite",
     "schema_evolution": "add_columns",
     "schema": "s",
+    "default_schema": "s",
     "schema_": "s",
     "partition_by": ["day"],
     "zorder_by": ["a"],
@@ -106,7 +108,10 @@ VALUES: dict[str, Any] = {
 }
 SPARK_SUBMIT_S = {"conn_id", "deploy_mode"}
 KEPT_ELSEWHERE = {"durable"}  # that attribute is the parent's
-COMMITS_ITSELF = {f"DuckLakeSpark{verb}Operator" for verb in ("Delete", "Update", "Merge", "SQL")}
+COMMIT_THEMSELVES = [
+    getattr(operators, f"DuckLakeSpark{verb}Operator")
+    for verb in ("Delete", "Update", "Merge", "SQL", "Stream")
+]
 
 
 def all_operators() -> list[type[BaseOperator]]:
@@ -132,7 +137,7 @@ CASES = [
     pytest.param(operator, name, id=f"{operator.__name__}-{name}")
     for operator in all_operators()
     for name in arguments_of(operator)
-    if name not in KEPT_ELSEWHERE and not (name == "stage_only" and operator.__name__ in COMMITS_ITSELF)
+    if name not in KEPT_ELSEWHERE
 ]
 
 
@@ -171,6 +176,17 @@ def test_every_argument_of_ours_takes_its_value_from_default_args(operator, name
     shown = [key for key in by_hand if not key.startswith("_") and key not in _OF_DAGS]
     assert {key: by_default[key] for key in shown} == {key: by_hand[key] for key in shown}
     assert any(by_hand[key] == value or str(value) in str(by_hand[key]) for key in shown), "it is not kept"
+
+
+@pytest.mark.parametrize("given", [{}, {"stage_only": True}], ids=["default", "own"])
+@pytest.mark.parametrize("operator", COMMIT_THEMSELVES)
+def test_an_operator_that_commits_itself_refuses_to_stage(operator, given):
+    names = arguments_of(operator)
+    needed = {name: NEEDED[name] for name, one in names.items() if one.default is one.empty}
+    needed |= BESIDE.get((operator.__name__, ""), {})
+
+    with pytest.raises(InvalidInputError, match=f"{operator.__name__} commits its changes itself"):
+        made(operator, needed | given, None if given else {"stage_only": True})
 
 
 _OF_DAGS = {"default_args", "dag", "task_group", "start_date", "end_date", "params", "inlets", "outlets"}

@@ -175,11 +175,11 @@ def document_key(catalog) -> str:
 
 def test_two_keys_for_documents_are_refused_with_what_to_do(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True) as lake:
-        key = jobs.ensure_document_key(lake._lake.catalog, writing.new_key())
+        key = jobs.ensure_document_key(lake.opened.catalog, writing.new_key())
         with closing(sqlite3.connect(sqlite_catalog.location)) as connection:
             connection.execute("INSERT INTO airflow_ducklake_document_key VALUES (2, 'abc')")
             connection.commit()
 
         for ask in (jobs.document_key, lambda catalog: jobs.ensure_document_key(catalog, key)):
             with pytest.raises(CatalogError, match="delete all rows but the one with id 1"):
-                ask(lake._lake.catalog)
+                ask(lake.opened.catalog)

@@ -82,8 +82,8 @@ def test_the_hook_reads_and_writes_without_spark():
     assert sorted(hook.read_arrow("orders", columns=["id"]).column("id").to_pylist()) == [1, 2, 3]
     assert sorted(hook.read_arrow("orders", at=2).column("id").to_pylist()) == [1, 2]
     four = pa.table({"id": pa.array([4], pa.int32())})
-    assert hook.append_arrow("orders", four, "once", commit_key="four").id == 4
-    assert hook.append_arrow("orders", four, "once", commit_key="four").is_earlier
+    assert hook.append_arrow("orders", four, message="once", commit_key="four").id == 4
+    assert hook.append_arrow("orders", four, message="once", commit_key="four").is_earlier
     assert hook.read_arrow("orders").num_rows == 4
     hook.close()
 

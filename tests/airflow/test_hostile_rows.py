@@ -134,7 +134,7 @@ class Cluster(ArrowSubmitter, DetachedSubmitter):
     def start(self, life: JobLife) -> None:
         if not self.goes_on:
             raise SparkJobError("the cluster takes nothing more")
-        job_io.write_request(life.request, life.lake.storage_options)
+        job_io.write_request(life.request, life.lake.opened.storage_options)
         job_io.write_results(life.request, done(life.request))
         life.named(self.application)
 
@@ -145,7 +145,7 @@ class Cluster(ArrowSubmitter, DetachedSubmitter):
             raise JobGoesOn(job)
         assert job.application is not None
         self.manager.look(job.application)
-        return Results.of(job_io.read_outcome(life.request, life.lake.storage_options))
+        return Results.of(job_io.read_outcome(life.request, life.lake.opened.storage_options))
 
     def find(self, job_id: str) -> str | None:
         return self.manager.find(job_id)
@@ -195,31 +195,31 @@ class Scene:
 
 def insert(lake: Lake, scene: Scene, cluster: Cluster, try_id: str = "try 2", table: str = "t") -> object:
     """Do what a task does whose earlier try has submitted the job."""
-    commit = Commit(INFO, lake.keyed_commit(KEY), attempt=Attempt(KEY, try_id))
+    commit = Commit(INFO, lake.writes.keyed_commit(KEY), attempt=Attempt(KEY, try_id))
     return run(Insert(table, GivenRows(source=scene.source)), lake, cluster, commit)
 
 
 def append(lake: Lake, key: CommitKey, on_clear: OnClear) -> object:
     """Append once, in place of what the key's earlier generation had added."""
-    keyed = lake.keyed_commit(key, on_clear)
+    keyed = lake.writes.keyed_commit(key, on_clear)
     table = lake.table_snapshot("o")
-    changes = lake.replaced_rows(keyed.seen, table.snapshot.id)
+    changes = lake.writes.replaced_rows(keyed.seen, table.snapshot.id)
     comment = CommentOnTable(table.table_id, table.name, f"{uuid4()}")
-    return lake.commit(table.snapshot.id, [*changes, comment], INFO, keyed=keyed)
+    return lake.committer.commit(table.snapshot.id, [*changes, comment], INFO, keyed=keyed)
 
 
 def consume(lake: Lake) -> object:
     """Consume what the consumer has not."""
-    known, table = lake.consumptions(CONSUMER, KEY), lake.table_snapshot("t")
+    known, table = lake.writes.consumptions(CONSUMER, KEY), lake.table_snapshot("t")
     after, upto = max((one.upto for one in known), default=None), lake.current_snapshot().id
     ranges = (Consumption(table.table_id, after, upto, ANOTHER.digest, 1),)
-    return lake.commit_stages([], INFO, consumed=Consumed(CONSUMER, ranges, known))
+    return lake.committer.commit_stages([], INFO, consumed=Consumed(CONSUMER, ranges, known))
 
 
 def seal(lake: Lake) -> None:
     """Learn the key by which documents are sealed, and seal one."""
     nowhere = f"/nowhere/{uuid4()}/"
-    writing.learn(nowhere, ensure_document_key(lake._lake.catalog, writing.new_key()))
+    writing.learn(nowhere, ensure_document_key(lake.opened.catalog, writing.new_key()))
     writing.sealed(f"{nowhere}x", b"x")
 
 
@@ -234,7 +234,7 @@ def verbs_of(scene: Scene) -> dict[str, dict[str, Verb]]:
         "give up": lambda lake: job_life.give_up_all(lake, cluster, attempt),
         "forget": lambda lake: job_life.forget_committed(lake, cluster, Commit(INFO, attempt=attempt)),
         "commit": lambda lake: staged.commit_staged(
-            lake, scene.staged_uri, Commit(INFO, lake.keyed_commit(ANOTHER))
+            lake, scene.staged_uri, Commit(INFO, lake.writes.keyed_commit(ANOTHER))
         ),
         "discard": lambda lake: staged.discard(lake, [scene.staged_uri]),
         "tidy up": lambda lake: staged.tidy_up(lake, scene.staged_uri),
@@ -244,7 +244,7 @@ def verbs_of(scene: Scene) -> dict[str, dict[str, Verb]]:
     commits: dict[str, Verb] = {
         "once": lambda lake: append(lake, NIGHTLY, OnClear.APPEND),
         "cleared": lambda lake: append(lake, cleared, OnClear.REPLACE),
-        "first try": lambda lake: lake.keyed_commit(NIGHTLY, starts_over=True),
+        "first try": lambda lake: lake.writes.keyed_commit(NIGHTLY, starts_over=True),
         "insert": jobs["insert"],
     }
     return {
@@ -293,7 +293,7 @@ def made(folder: Path, server: Server, kind: str) -> Scene:
         lake.tag("q3")
         lake.writes.note_watermark(CONSUMER, "{}")
         consume(lake)
-        ensure_document_key(lake._lake.catalog, writing.new_key())
+        ensure_document_key(lake.opened.catalog, writing.new_key())
         scene.staged_uri = job_io.stage_uri(stage(lake, "o", rows_of(5)).directory)
         with pytest.raises(JobGoesOn) as going:
             insert(lake, scene, replace(scene.cluster, goes_on=True), "try 1")
@@ -525,7 +525,7 @@ def test_an_application_that_the_manager_has_for_another_job_goes_on(scene):
 
         with Lake.connect(scene.original.catalog.sqlalchemy_url) as lake:
             job_life.give_up_all(lake, scene.cluster, Attempt(KEY, "try 2"))
-            assert lake.submitted_jobs(KEY) == ()
+            assert lake.jobs.submitted_of(KEY) == ()
 
         assert scene.server.effects(scene.kind) == []
         if scene.kind == "yarn":  # its own was found by its tag, and stopped

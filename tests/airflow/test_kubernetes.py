@@ -62,7 +62,7 @@ def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetCo
     with s3_lake(postgres_catalog, f"s3://{BUCKET}/lake/", endpoint, set_connection) as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"id": "int32", "name": "varchar"})
-        write_bytes(f"s3://{BUCKET}/landing/in.csv", b"id,name\n1,a\n2,b\n", lake.storage_options)
+        write_bytes(f"s3://{BUCKET}/landing/in.csv", b"id,name\n1,a\n2,b\n", lake.opened.storage_options)
         yield lake
 
 
@@ -182,7 +182,9 @@ def test_an_insert_runs_in_a_pod_and_no_secret_is_on_the_way(
 @pytest.mark.usefixtures("submit")
 def test_a_pod_that_dies_is_told_and_nothing_stays(lake, insert, tmp_path):
     conf = {**CONF, "spark.kubernetes.file.upload.path": f"file://{tmp_path}"}
-    before = file_sizes(f"s3://{BUCKET}/lake/", lake.storage_options)  # moto keeps those of other tests
+    before = file_sizes(
+        f"s3://{BUCKET}/lake/", lake.opened.storage_options
+    )  # moto keeps those of other tests
     with (
         kubernetes(lambda _: 137) as cluster,
         pytest.raises(SparkJobError, match=r"^The driver's pod ran out of memory .* Raise driver_memory"),
@@ -191,4 +193,4 @@ def test_a_pod_that_dies_is_told_and_nothing_stays(lake, insert, tmp_path):
 
     assert len(cluster.of_kind("pods")) == 1
     assert lake.row_count("t") == 0
-    assert file_sizes(f"s3://{BUCKET}/lake/", lake.storage_options) == before
+    assert file_sizes(f"s3://{BUCKET}/lake/", lake.opened.storage_options) == before

@@ -293,7 +293,7 @@ def test_a_deferred_compaction_is_done_once(lake, cluster, submit):
     assert len(submit.calls) == 1
     wait_until(lambda: not cluster.cluster_drivers(), "no driver is left")
     left_files = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}
-    assert left_files == set(lake.registered_files(left_files))
+    assert left_files == set(lake.reads.registered_files(left_files))
 
 
 def test_a_deferred_task_that_a_person_ends_leaves_nothing(lake, slow, postgres_catalog, cluster):

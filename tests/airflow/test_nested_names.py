@@ -88,7 +88,7 @@ def tasks(rows: str) -> list[BaseOperator]:
         ),
         DuckLakeSparkSQLOperator(
             task_id="sql_schema",
-            schema=SCHEMA,
+            default_schema=SCHEMA,
             sql="INSERT INTO copies SELECT id, n FROM orders",
         ),
         DuckLakeFlushInlinedDataOperator(task_id="flush", table=TABLE),

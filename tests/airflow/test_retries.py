@@ -390,7 +390,7 @@ def test_two_airflows_on_one_lake_are_told_apart_by_their_connections(lake, conn
     assert json.loads(extra)["airflow"]["namespace"] == "one"
     with Lake.connect(lake.sqlalchemy_url) as opened:
         keys = [CommitKey((name, "dag", "run", "insert", -1, 0)) for name in ("one", "two")]
-        assert [bool(opened.keyed_commit(key).seen.done) for key in keys] == [True, False]
+        assert [bool(opened.writes.keyed_commit(key).seen.done) for key in keys] == [True, False]
 
 
 @pytest.mark.usefixtures("lake", "submit")

@@ -65,7 +65,7 @@ def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetCo
             tx.create_schema("o dd+?#%")
             tx.create_table(TABLE, {"id": "int32", "k": "varchar"}, ["k"])
         rows = "".join(f'{number},"{value}"\n' for number, value in enumerate(VALUES))
-        write_bytes(SOURCE, f"id,k\n{rows}".encode(), lake.storage_options)
+        write_bytes(SOURCE, f"id,k\n{rows}".encode(), lake.opened.storage_options)
         yield lake
 
 
@@ -115,7 +115,7 @@ def check_rows(lake: Lake, catalog: CatalogDatabase, endpoint: str, rows: list[t
 def test_keys_that_expire_while_spark_writes_are_told(lake, store, tmp_path: Path, monkeypatch):
     recorded(tmp_path / "bin", monkeypatch)
     before = file_sizes(
-        f"s3://{BUCKET}/the lake%2B/", lake.storage_options
+        f"s3://{BUCKET}/the lake%2B/", lake.opened.storage_options
     )  # moto keeps those of other tests
     store.expires = True
 
@@ -125,5 +125,5 @@ def test_keys_that_expire_while_spark_writes_are_told(lake, store, tmp_path: Pat
     store.expires = store.has_expired = False
     gc.collect()
     assert lake.row_count(TABLE) == 0
-    left = file_sizes(f"s3://{BUCKET}/the lake%2B/", lake.storage_options)
+    left = file_sizes(f"s3://{BUCKET}/the lake%2B/", lake.opened.storage_options)
     assert [name for name in left if name not in before and name.endswith(".parquet")] == []

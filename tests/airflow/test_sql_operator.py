@@ -234,7 +234,7 @@ def test_marks_move_also_where_nothing_comes_of_the_changes(lake):
 
     assert (result["snapshot_id"], head(lake)) == (None, before)
     assert result["consumed"]["main.flights"][1] == before
-    with Lake.connect(lake.sqlalchemy_url) as ours, ours._lake.reading() as connection:
+    with Lake.connect(lake.sqlalchemy_url) as ours, ours.opened.reading() as connection:
         marks = connection.exec_driver_sql("SELECT max(snapshot_id) FROM airflow_ducklake_consumer").scalar()
     assert marks == before
 

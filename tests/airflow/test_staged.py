@@ -194,7 +194,7 @@ def test_a_job_that_dies_leaves_nothing_staged(lake, rows, submit):
 
     assert files_below(lake) == []
     with Lake.connect(lake.sqlalchemy_url) as opened:
-        assert opened.protected_prefixes() == frozenset()
+        assert opened.jobs.protected_prefixes() == frozenset()
 
 
 def test_what_cannot_be_committed_fails_for_good_and_changes_nothing(lake, new_catalog):

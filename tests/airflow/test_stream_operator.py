@@ -145,7 +145,7 @@ class Stream:
 
     def waiting(self) -> frozenset[str]:
         with self.lake() as lake:
-            return lake.protected_prefixes(timedelta(days=1))
+            return lake.jobs.protected_prefixes(timedelta(days=1))
 
     def spark_forgets(self, batch_id: int) -> None:
         """Have Spark run a batch again."""
@@ -250,7 +250,7 @@ def test_a_commit_whose_answer_is_lost_is_found(stream):
         stream.run(dies=True)
     with stream.lake() as lake:
         table = lake.table_snapshot("main.events")
-        lake.keyed_commit(CommitKey(("another",)))  # makes the table of keys
+        lake.writes.keyed_commit(CommitKey(("another",)))  # makes the table of keys
         commits = commit_batches(lake, table, f"{stream.checkpoint}/", CommitInfo("airflow", "x"))
         with loses_the_answer(lake), pytest.raises(CommitStateUnknownError):
             next(commits)

@@ -47,7 +47,7 @@ def lake(postgres_catalog: CatalogDatabase, endpoint: str, set_connection: SetCo
         with lake.transaction() as tx:
             tx.create_table("t", {"id": "int32", "name": "varchar"})
         rows = "".join(f"{number},n{number % 7}\n" for number in range(ROWS))
-        write_bytes(f"s3://{BUCKET}/landing/in.csv", f"id,name\n{rows}".encode(), lake.storage_options)
+        write_bytes(f"s3://{BUCKET}/landing/in.csv", f"id,name\n{rows}".encode(), lake.opened.storage_options)
         yield lake
 
 

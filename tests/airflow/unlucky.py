@@ -33,7 +33,7 @@ def loses_the_answer(lake: Lake) -> Iterator[None]:
         connection.connection.driver_connection.commit()
         raise ConnectionResetError
 
-    engine = lake._lake.catalog.dialect.engine
+    engine = lake.opened.catalog.dialect.engine
     event.listen(engine, "commit", act)
     try:
         yield
@@ -59,7 +59,11 @@ class UnluckyLake:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
+    @property
+    def committer(self) -> Any:
+        return self
+
     def commit_stages(self, *arguments: Any, **named: Any) -> Any:
         around = self._events.pop(0) if self._events else nullcontext
         with around(self._real):
-            return self._real.commit_stages(*arguments, **named)
+            return self._real.committer.commit_stages(*arguments, **named)

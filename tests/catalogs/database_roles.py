@@ -27,7 +27,7 @@ class Users:
     def grant(self) -> None:
         """Run what the library prints, as the administrator."""
         with Lake.connect(self.catalog.sqlalchemy_url) as lake:
-            statements = [one for role in ROLES for one in lake.grants(role, **self.names)]
+            statements = [one for role in ROLES for one in lake.maintenance.grants(role, **self.names)]
         run(self.catalog, *statements)
 
 

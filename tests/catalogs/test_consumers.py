@@ -30,7 +30,7 @@ def lake(catalog):
 
 def next_range(lake: Lake, key: CommitKey = KEY) -> Consumed:
     """Return all that was not consumed yet."""
-    known = lake.consumptions(US)
+    known = lake.writes.consumptions(US)
     table = lake.table_snapshot("t")
     after = max((one.upto for one in known), default=None)
     upto = lake.current_snapshot().id
@@ -44,32 +44,32 @@ def add_snapshot(lake: Lake) -> None:
 
 def test_marks_move_with_and_without_a_snapshot(lake):
     first = next_range(lake)
-    assert lake.commit_stages([], CommitInfo(), consumed=first) is None
+    assert lake.committer.commit_stages([], CommitInfo(), consumed=first) is None
     add_snapshot(lake)
     second = next_range(lake)
     table = lake.table_snapshot("t")
     stage = Stage(table.snapshot.id, (Truncate(table.table_id, table.name),))
 
-    committed = lake.commit_stages([stage], CommitInfo(), consumed=second)
+    committed = lake.committer.commit_stages([stage], CommitInfo(), consumed=second)
 
     assert committed is not None
     # the second has the key of the first, and takes its place
-    assert lake.consumptions(US) == second.ranges
-    assert lake.consumptions(Consumer("counts")) == ()
+    assert lake.writes.consumptions(US) == second.ranges
+    assert lake.writes.consumptions(Consumer("counts")) == ()
 
 
 def test_what_was_consumed_meanwhile_is_a_conflict_and_nothing_lands(lake):
     ours, theirs = next_range(lake), next_range(lake, CommitKey(("other",)))
-    lake.commit_stages([], CommitInfo(), consumed=theirs)
+    lake.committer.commit_stages([], CommitInfo(), consumed=theirs)
     before, table = lake.current_snapshot(), lake.table_snapshot("t")
     stage = Stage(before.id, (Truncate(table.table_id, table.name),))
 
     for stages in ([stage], []):
         with pytest.raises(TransactionConflictError, match="counts"):
-            lake.commit_stages(stages, CommitInfo(), consumed=ours)
+            lake.committer.commit_stages(stages, CommitInfo(), consumed=ours)
 
     assert lake.current_snapshot() == before
-    assert lake.consumptions(US) == theirs.ranges
+    assert lake.writes.consumptions(US) == theirs.ranges
 
 
 def test_a_commit_that_does_not_land_moves_no_mark(lake):
@@ -79,23 +79,23 @@ def test_a_commit_that_does_not_land_moves_no_mark(lake):
 
     stage = Stage(table.snapshot.id, (Truncate(table.table_id, table.name),))
     with pytest.raises(TransactionConflictError):
-        lake.commit_stages([stage], CommitInfo(), consumed=planned)
+        lake.committer.commit_stages([stage], CommitInfo(), consumed=planned)
 
-    assert lake.consumptions(US) == ()
+    assert lake.writes.consumptions(US) == ()
 
 
 def test_old_ranges_go_with_their_snapshots(lake):
     for number in range(4):
         add_snapshot(lake)
-        lake.commit_stages([], CommitInfo(), consumed=next_range(lake, CommitKey((number,))))
-    assert len(lake.consumptions(US)) == 4
+        lake.committer.commit_stages([], CommitInfo(), consumed=next_range(lake, CommitKey((number,))))
+    assert len(lake.writes.consumptions(US)) == 4
     lake.expire_snapshots(keep_last=2)
 
     add_snapshot(lake)
-    lake.commit_stages([], CommitInfo(), consumed=next_range(lake, CommitKey(("last",))))
+    lake.committer.commit_stages([], CommitInfo(), consumed=next_range(lake, CommitKey(("last",))))
 
     oldest = min(one.id for one in lake.snapshots())
-    left = lake.consumptions(US)
+    left = lake.writes.consumptions(US)
     assert left[-1].upto == lake.current_snapshot().id
     assert all(one.upto >= oldest for one in left)
     assert len(left) == 3
@@ -107,14 +107,18 @@ def test_a_cut_down_task_leaves_the_marks_of_other_tables(lake):
     upto = lake.current_snapshot().id
     both = [lake.table_snapshot(name).table_id for name in ("t", "u")]
     ranges = tuple(Consumption(one, None, upto, KEY.digest, KEY.generation) for one in both)
-    lake.commit_stages([], CommitInfo(), consumed=Consumed(US, ranges, lake.consumptions(US)))
+    lake.committer.commit_stages(
+        [], CommitInfo(), consumed=Consumed(US, ranges, lake.writes.consumptions(US))
+    )
     add_snapshot(lake)
     later = lake.current_snapshot().id
     again = Consumption(both[0], upto, later, KEY.digest, KEY.generation + 1)
 
-    lake.commit_stages([], CommitInfo(), consumed=Consumed(US, (again,), lake.consumptions(US)))
+    lake.committer.commit_stages(
+        [], CommitInfo(), consumed=Consumed(US, (again,), lake.writes.consumptions(US))
+    )
 
-    assert lake.consumptions(US) == (ranges[1], again)
+    assert lake.writes.consumptions(US) == (ranges[1], again)
 
 
 def test_changes_after_a_snapshot_that_is_followed_by_a_gap(lake):

@@ -162,7 +162,7 @@ def holder(lake, duckdb_catalog):  # noqa: ARG001 - made first
 
 
 def test_a_file_that_another_process_keeps_open_is_named_with_what_to_do(lake, duckdb_catalog, holder):
-    lake._lake.catalog.dialect.patience_seconds = 0.3
+    lake.opened.catalog.dialect.patience_seconds = 0.3
 
     with pytest.raises(CatalogUnavailableError) as raised:
         lake.current_snapshot()
@@ -181,7 +181,7 @@ def test_another_process_is_waited_for(lake, holder):
 
 
 def test_readers_share_the_file_and_a_writer_waits_for_them(lake):
-    dialect = lake._lake.catalog.dialect
+    dialect = lake.opened.catalog.dialect
     written = threading.Event()
 
     def write() -> None:
@@ -196,7 +196,7 @@ def test_readers_share_the_file_and_a_writer_waits_for_them(lake):
         assert not written.wait(0.5)
     writer.join(30)
 
-    assert lake.schema("s") is not None
+    assert lake.reads.schema("s") is not None
 
 
 def test_a_commit_that_crashed_is_replayed(lake, duckdb_catalog):
@@ -204,7 +204,7 @@ def test_a_commit_that_crashed_is_replayed(lake, duckdb_catalog):
     statement = "UPDATE ducklake_metadata SET value = 'me' WHERE key = 'created_by'"
     subprocess.run([sys.executable, "-c", crash, duckdb_catalog.location, statement], check=False)
 
-    assert lake.effective_options().texts["created_by"] == "me"
+    assert lake.reads.effective_options().texts["created_by"] == "me"
     with lake.transaction() as tx:
         tx.append_arrow("t", ROWS)
     assert lake.current_snapshot().id == 2
@@ -274,4 +274,4 @@ def test_a_disk_that_takes_no_commit_is_told_apart_from_a_race(lake):
 def test_a_failed_transaction_is_a_lost_race_only_where_duckdb_names_a_conflict(lake, said, is_race):
     error = DBAPIError("COMMIT", None, duckdb.TransactionException(f"TransactionContext Error: {said}"))
 
-    assert lake._lake.catalog.dialect.is_lost_race(error) is is_race
+    assert lake.opened.catalog.dialect.is_lost_race(error) is is_race

@@ -112,7 +112,7 @@ def test_what_a_duckdb_file_says_reaches_no_other_file(new_catalog, tmp_path, on
     other.write_text("of the worker")
 
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        dialect = lake._lake.catalog.dialect
+        dialect = lake.opened.catalog.dialect
         refused = pytest.raises(
             DBAPIError, match=r"disabled by configuration|has been locked|Cannot (enable|change)"
         )

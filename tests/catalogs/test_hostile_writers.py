@@ -205,7 +205,7 @@ LOOKS: tuple[Verb, ...] = (
     lambda lake: lake.read_arrow("w"),
     lambda lake: lake.read_arrow("w", filter="id > 0"),
     lambda lake: lake.tables(),
-    lambda lake: lake.view("nothing"),
+    lambda lake: lake.reads.view("nothing"),
     lambda lake: lake.tags(),
     lambda lake: lake.table_info("w"),
     lambda lake: lake.table_health(),

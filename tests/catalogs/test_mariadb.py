@@ -87,7 +87,7 @@ def test_long_texts_and_all_characters_come_back(mariadb_catalog):
 
         assert newest.message == message
         assert json.loads(newest.extra) == {"ключ": "значение"}
-        assert str(lake.schema("größe").name) == '"Größe"'
+        assert str(lake.reads.schema("größe").name) == '"Größe"'
 
 
 def test_times_are_exact_whatever_the_servers_zone(mariadb_catalog):

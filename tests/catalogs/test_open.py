@@ -293,7 +293,7 @@ def test_an_open_lake_follows_its_file(sqlite_catalog, tmp_path):
         assert lake.current_snapshot().id == 0
         with lake.transaction() as tx:
             tx.create_schema("other")
-        assert lake.schema("other") is not None
+        assert lake.reads.schema("other") is not None
 
         file.unlink()
         for _ in range(2):
@@ -306,7 +306,7 @@ def test_an_open_lake_follows_its_file(sqlite_catalog, tmp_path):
 def test_a_lake_that_nobody_closes_leaves_no_connection(catalog):
     lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path)
     assert lake.current_snapshot().id == 0
-    pool = lake._lake.catalog.dialect.engine.pool
+    pool = lake.opened.catalog.dialect.engine.pool
     assert pool.checkedin() == 1
 
     del lake

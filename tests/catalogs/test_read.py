@@ -125,9 +125,9 @@ def dated(catalog: CatalogDatabase) -> Iterator[Lake]:
         for number in range(5):
             reference.sql(f"CREATE TABLE t{number} (i INTEGER)")
     with Lake.connect(catalog.sqlalchemy_url) as lake:
-        snapshot = lake._lake.catalog.tables["snapshot"]
+        snapshot = lake.opened.catalog.tables["snapshot"]
         times = [0, 1, 2, 2, 2, 3]
-        with lake._lake.catalog.dialect.engine.begin() as connection:
+        with lake.opened.catalog.dialect.engine.begin() as connection:
             for number, microseconds in enumerate(times):
                 connection.execute(
                     snapshot.update()

@@ -67,14 +67,14 @@ READS: dict[str, Callable[[Lake, str, int], object]] = {
     "column_bounds": lambda lake, t, _: lake.column_bounds(t, "n"),
     "health": lambda lake, *_: lake.table_health(),
     "clients": lambda lake, *_: lake.clients(),
-    "options": lambda lake, t, _: lake.options(t),
-    "registered_files": lambda lake, *_: lake.registered_files([f"{lake.data_path}x.parquet"]),
+    "options": lambda lake, t, _: lake.reads.options(t),
+    "registered_files": lambda lake, *_: lake.reads.registered_files([f"{lake.data_path}x.parquet"]),
     "tags": lambda lake, *_: lake.tags(),
     "export": lambda lake, *_: lake.export_catalog(f"{tempfile.mkdtemp()}/x.sqlite"),
-    "restored_tables": lambda lake, *_: lake.restored_tables(),
+    "restored_tables": lambda lake, *_: lake.reads.restored_tables(),
     "verify": lambda lake, *_: lake.verify(),
-    "protected_prefixes": lambda lake, *_: lake.protected_prefixes(),
-    "grants": lambda lake, *_: lake.grants("writer"),
+    "protected_prefixes": lambda lake, *_: lake.jobs.protected_prefixes(),
+    "grants": lambda lake, *_: lake.maintenance.grants("writer"),
     "cleanup, dry": lambda lake, *_: lake.cleanup_old_files(older_than=NOTHING, dry_run=True),
     "orphans, dry": lambda lake, *_: lake.delete_orphaned_files(older_than=NOTHING, dry_run=True),
     "flush, dry": lambda lake, *_: lake.flush_inlined_data(dry_run=True),
@@ -376,7 +376,7 @@ def test_names_are_quoted_exactly(new_catalog, kind):
                 *(f"CREATE ROLE {one}" if kind == "postgres" else f"CREATE USER {one}" for one in quoted),
             )
             for role in ROLES:
-                run(catalog, *lake.grants(role, **called))
+                run(catalog, *lake.maintenance.grants(role, **called))
             if kind == "postgres":
                 drop_roles(catalog, *quoted)
             else:
@@ -395,7 +395,7 @@ def test_names_that_the_database_takes_for_something_else_are_refused(new_catalo
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         for name in ("", "a\0b", "a\nb", "public", "PUBLIC", "none", "pg_read_all_data", "x" * 64, "\ud800"):
             with pytest.raises(InvalidNameError):
-                lake.grants("reader", reader=name)
+                lake.maintenance.grants("reader", reader=name)
 
 
 class RanError(Exception):
@@ -439,7 +439,7 @@ def test_roles_in_a_schema_of_the_catalogs_own(postgres_catalog):
         lake.set_option("data_inlining_row_limit", 10)
     with users(postgres_catalog) as made:
         with Lake.connect(url, metadata_schema=schema) as lake:
-            statements = [one for role in ROLES for one in lake.grants(role, **made.names)]
+            statements = [one for role in ROLES for one in lake.maintenance.grants(role, **made.names)]
         run(postgres_catalog, *statements)
 
         def opened(role: str) -> Lake:
@@ -489,20 +489,22 @@ def test_a_file_has_permissions_and_no_roles(new_catalog, kind):
     catalog = new_catalog(kind)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         with pytest.raises(UnsupportedFeatureError, match="permissions of the file"):
-            lake.grants("reader")
+            lake.maintenance.grants("reader")
         with pytest.raises(InvalidInputError, match="'owner' is not a role"):
-            lake.grants("owner")
+            lake.maintenance.grants("owner")
         with pytest.raises(InvalidInputError, match="user of its own"):
-            lake.grants("reader", reader="me", writer="me")
+            lake.maintenance.grants("reader", reader="me", writer="me")
 
 
 def test_what_an_older_release_left_gets_what_it_lacks(postgres_catalog):
     with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
         as_before(postgres_catalog, lake)
         with users(postgres_catalog) as made:
-            assert sum("ADD COLUMN" in one for one in lake.grants("maintainer", **made.names)) == 3
+            assert (
+                sum("ADD COLUMN" in one for one in lake.maintenance.grants("maintainer", **made.names)) == 3
+            )
             made.grant()
-            again = lake.grants("maintainer", **made.names)
+            again = lake.maintenance.grants("maintainer", **made.names)
 
     assert not any("ADD COLUMN" in one or "CREATE TABLE" in one for one in again)
 
@@ -515,12 +517,12 @@ def test_restores_that_only_snapshots_tell_of_are_not_forgotten(postgres_catalog
         with lake.transaction() as tx:
             tx.append_arrow("t", pa.table({"id": pa.array([1], pa.int64())}))
         lake.restore("t", at=1)
-        known = lake.restored_tables()
+        known = lake.reads.restored_tables()
         run(postgres_catalog, "DROP TABLE airflow_ducklake_restore")
         with users(postgres_catalog) as made:
             made.grant()
 
-            assert lake.restored_tables() == known
+            assert lake.reads.restored_tables() == known
             assert known
 
 
@@ -531,8 +533,8 @@ def test_mariadb_has_roles_that_people_have(mariadb_catalog, files):
     run(mariadb_catalog, f"SET DEFAULT ROLE `{role}` {'TO' if is_mysql(mariadb_catalog) else 'FOR'} {person}")
     try:
         with Lake.connect(mariadb_catalog.sqlalchemy_url) as lake:
-            own = [one for one in lake.grants("maintainer") if one.startswith("CREATE TABLE")]
-            run(mariadb_catalog, *own, *lake.grants("writer", writer=role))
+            own = [one for one in lake.maintenance.grants("maintainer") if one.startswith("CREATE TABLE")]
+            run(mariadb_catalog, *own, *lake.maintenance.grants("writer", writer=role))
 
         pair = new_pair(as_user(mariadb_catalog, person), files)
         with Lake.connect(mariadb_catalog.sqlalchemy_url) as lake:

@@ -227,7 +227,7 @@ def test_a_read_sees_one_state_of_the_catalog(postgres):
                 looks.append(statement)
                 other.flush_inlined_data("t")
 
-        event.listen(lake._lake.catalog.dialect.engine, "before_cursor_execute", flush_once)
+        event.listen(lake.opened.catalog.dialect.engine, "before_cursor_execute", flush_once)
         found = lake.read_arrow("t", filter="i >= 1000")
 
     assert looks

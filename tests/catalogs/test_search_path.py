@@ -26,7 +26,7 @@ def _with(url: str, options: str) -> str:
 
 
 def _schema(lake: Lake) -> str | None:
-    return lake._lake.catalog.tables.metadata_schema
+    return lake.opened.catalog.tables.metadata_schema
 
 
 def test_a_lake_is_made_and_found_where_the_users_path_says(postgres):
@@ -58,7 +58,7 @@ def test_clients_exclude_each_other_whether_the_schema_is_given_or_found(postgre
 
     hasty = _with(postgres.sqlalchemy_url, f"-c search_path={schema} -c lock_timeout=200")
     with Lake.connect(url) as found, Lake.connect(hasty, metadata_schema=schema) as given:
-        one, other = (lake._lake.catalog.dialect for lake in (found, given))
+        one, other = (lake.opened.catalog.dialect for lake in (found, given))
         with one.writing(), pytest.raises(OperationalError, match="lock timeout"), other.writing():
             pass
         with other.writing():
@@ -69,7 +69,7 @@ def test_options_of_the_url_are_kept_and_values_are_read_as_ever(postgres):
     url = _with(postgres.sqlalchemy_url, "-c lock_timeout=7s -c timezone=Asia/Tokyo -c datestyle=German")
 
     with Lake.create(url, postgres.data_path) as lake:
-        with lake._lake.reading() as connection:
+        with lake.opened.reading() as connection:
             shown = [
                 connection.execute(text(f"SHOW {one}")).scalar_one()
                 for one in ("lock_timeout", "timezone", "datestyle", "search_path", "row_security")
@@ -81,7 +81,7 @@ def test_options_of_the_url_are_kept_and_values_are_read_as_ever(postgres):
 
 def test_every_transaction_has_our_path_also_after_a_commit(postgres):
     created = Lake.create(postgres.sqlalchemy_url, postgres.data_path)
-    with created as lake, lake._lake.catalog.dialect.writing() as connection:
+    with created as lake, lake.opened.catalog.dialect.writing() as connection:
         connection.commit()
         path = connection.execute(text("SHOW search_path")).scalar_one()
 
@@ -90,10 +90,10 @@ def test_every_transaction_has_our_path_also_after_a_commit(postgres):
 
 def test_nothing_is_written_while_reading(postgres):
     with Lake.create(postgres.sqlalchemy_url, postgres.data_path) as lake:
-        tables = lake._lake.catalog.tables
+        tables = lake.opened.catalog.tables
         with (
             pytest.raises(CatalogRefusedError, match="read-only transaction"),
-            lake._lake.reading() as connection,
+            lake.opened.reading() as connection,
         ):
             connection.execute(tables["tag"].delete())
 

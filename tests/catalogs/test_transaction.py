@@ -240,7 +240,7 @@ def test_a_schema_with_contents_is_dropped_only_with_cascade(sqlite_catalog, lak
     with lake.transaction() as tx:
         tx.drop_schema("s", cascade=True)
 
-    assert lake.schema("s") is None
+    assert lake.reads.schema("s") is None
     with open_lake(sqlite_catalog) as reference, pytest.raises(Exception, match="does not exist"):
         reference.sql("FROM s.t")
 

@@ -62,14 +62,14 @@ def execute(catalog, statement: str) -> None:
 def fail(catalog, change, error: type[Exception]) -> str:
     """Have a commit of the change fail, and return the traceback."""
     with Lake.connect(catalog.sqlalchemy_url) as lake, pytest.raises(error) as raised:
-        lake.commit(lake.current_snapshot().id, [change], CommitInfo(), retry=RetryPolicy(2, 0.01))
+        lake.committer.commit(lake.current_snapshot().id, [change], CommitInfo(), retry=RetryPolicy(2, 0.01))
     return "".join(traceback.format_exception(raised.value))
 
 
 @pytest.mark.every_catalog
 def test_a_lost_race_shows_what_the_driver_said_and_no_value(catalog, change, statements):
     with Lake.connect(catalog.sqlalchemy_url) as lake:
-        lake.commit(lake.current_snapshot().id, [change], CommitInfo())
+        lake.committer.commit(lake.current_snapshot().id, [change], CommitInfo())
     assert statements
     execute(catalog, "CREATE UNIQUE INDEX once ON ducklake_data_file (table_id)")
 

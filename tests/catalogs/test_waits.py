@@ -158,7 +158,7 @@ def test_a_statement_on_a_file_that_does_not_end_is_interrupted(tmp_path, kind, 
             pytest.raises(
                 CatalogUnavailableError, match=r"not ended within 1 s \(statement_timeout_seconds\)"
             ),
-            lake._lake.reading() as connection,
+            lake.opened.reading() as connection,
         ):
             connection.exec_driver_sql(query).all()
         assert lake.append_arrow("t", ROWS).attempts == 1
@@ -170,7 +170,7 @@ def test_rows_of_a_duckdb_file_that_do_not_end_are_interrupted(duckdb_catalog):
     with (
         Lake.connect(limited(duckdb_catalog, lock=0.2, statement=PATIENCE)) as lake,
         pytest.raises(CatalogUnavailableError, match="statement_timeout_seconds"),
-        lake._lake.reading() as connection,
+        lake.opened.reading() as connection,
     ):
         connection.exec_driver_sql("SELECT range FROM range(1000000000000) WHERE range < 0").all()
 
@@ -275,7 +275,7 @@ def test_a_commit_whose_server_process_is_stopped_may_have_landed_and_keeps_its_
 
     with Lake.connect(limited(postgres_catalog, lock=0.2, statement=PATIENCE)) as lake, stopped:
         lake.set_option("data_inlining_row_limit", 0)
-        event.listen(lake._lake.catalog.dialect.engine, "before_cursor_execute", stop)
+        event.listen(lake.opened.catalog.dialect.engine, "before_cursor_execute", stop)
         with pytest.raises(CommitStateUnknownError):
             lake.append_arrow("t", ROWS)
 
@@ -295,7 +295,7 @@ def test_an_idle_connection_whose_server_process_is_stopped_is_replaced(postgres
 def test_a_long_wait_for_an_answer_that_comes_is_none_for_a_lock(postgres_catalog, caplog):
     created(postgres_catalog)
     url = limited(postgres_catalog, lock=0.1, statement=30)
-    with Lake.connect(url) as lake, lake._lake.reading() as connection:
+    with Lake.connect(url) as lake, lake.opened.reading() as connection:
         connection.exec_driver_sql("SELECT pg_sleep(0.5)")
 
     assert caplog.records == []

@@ -11,7 +11,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 @contextmanager
 def before_commit(lake: Lake, act: Callable[[object], None]) -> Iterator[None]:
     """Call `act` with the connection that is about to commit; on PostgreSQL the COMMIT ends a text."""
-    engine = lake._lake.catalog.dialect.engine
+    engine = lake.opened.catalog.dialect.engine
 
     def listener(connection, _cursor, statement, *_others):
         if statement.endswith("COMMIT"):

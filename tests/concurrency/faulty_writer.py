@@ -200,7 +200,7 @@ class Points:
 
     @contextmanager
     def watching(self, lake: Lake) -> Iterator[None]:
-        engine = lake._lake.catalog.dialect.engine
+        engine = lake.opened.catalog.dialect.engine
         listeners = {
             "begin": self._begin,
             "commit": self._commit,

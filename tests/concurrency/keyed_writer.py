@@ -25,7 +25,7 @@ def append_once(lake: Lake, on_commit=None) -> list:
     with tx:
         tx.append_arrow("t", ROWS)
         if on_commit is not None:
-            event.listen(lake._lake.catalog.dialect.engine, "commit", on_commit)
+            event.listen(lake.opened.catalog.dialect.engine, "commit", on_commit)
     return [tx.committed.id, tx.committed.is_earlier]
 
 

@@ -69,7 +69,7 @@ class Story:
         self.past.setdefault(self.lake.current_snapshot().id, dict(self.tables))
         found = {
             row.qualified.name: sorted(self.lake.read_arrow(row.qualified)["i"].to_pylist())
-            for row in self.lake.table_rows()
+            for row in self.lake.reads.table_rows()
         }
         assert found == {name: sorted(table.rows) for name, table in self.tables.items()}, self.told
 
@@ -111,17 +111,17 @@ class Story:
     ) -> CommittedSnapshot | None:
         """Do what an operator does."""
         key = CommitKey((task,), self.generations[task])
-        keyed = self.lake.keyed_commit(key, on_clear, starts_over=starts_over)
+        keyed = self.lake.writes.keyed_commit(key, on_clear, starts_over=starts_over)
         if keyed.seen.done:
             return CommittedSnapshot.earlier(keyed.seen.done)
         base = self.lake.current_snapshot().id
-        changes = [*self.lake.replaced_rows(keyed.seen, base)]
+        changes = [*self.lake.writes.replaced_rows(keyed.seen, base)]
         for name, rows in new.items():
             target = self.lake.table_snapshot(f"s.{name}", base)
             plan = plan_write(target, f"{target.root}ducklake-{uuid.uuid4()}/")
             result = write(plan, pa.table({"i": sorted(rows)}, SCHEMA))
             changes += append_to_existing(target, result)
-        return self.lake.commit_stages([Stage(base, changes)], CommitInfo(), keyed=keyed)
+        return self.lake.committer.commit_stages([Stage(base, changes)], CommitInfo(), keyed=keyed)
 
     def retry(self) -> None:
         task = self.draw.choice(TASKS)
@@ -251,12 +251,12 @@ def test_rows_that_a_restore_brings_back_before_a_cleared_task_commits_are_a_con
         loaded = lake.current_snapshot().id
         with lake.transaction() as tx:
             tx.delete_rows("s.t", "i < 5")
-        keyed = lake.keyed_commit(CommitKey(("load",), 1))
+        keyed = lake.writes.keyed_commit(CommitKey(("load",), 1))
         base = lake.current_snapshot().id
-        changes = lake.replaced_rows(keyed.seen, base)
+        changes = lake.writes.replaced_rows(keyed.seen, base)
         lake.restore("s.t", at=int(loaded))
 
         with pytest.raises(TransactionConflictError, match="restored it"):
-            lake.commit_stages([Stage(base, changes)], CommitInfo(), keyed=keyed)
+            lake.committer.commit_stages([Stage(base, changes)], CommitInfo(), keyed=keyed)
 
         assert lake.read_arrow("s.t").num_rows == 20

@@ -69,14 +69,14 @@ def append_to(lake: Lake, first: int, table: str = "t") -> tuple[Change, ...]:
 def commit(lake: Lake, keyed: KeyedCommit, first: int) -> CommittedSnapshot:
     """Do what an operator does: append, and take out what an earlier generation had added."""
     base = lake.current_snapshot().id
-    changes = [*lake.replaced_rows(keyed.seen, base), *append_to(lake, first)]
-    return lake.commit(base, changes, INFO, keyed=keyed)
+    changes = [*lake.writes.replaced_rows(keyed.seen, base), *append_to(lake, first)]
+    return lake.committer.commit(base, changes, INFO, keyed=keyed)
 
 
 def run(
     lake: Lake, generation: int, first: int, on_clear: OnClear = OnClear.REPLACE, *, starts_over: bool = False
 ) -> CommittedSnapshot:
-    keyed = lake.keyed_commit(key(generation), on_clear, starts_over=starts_over)
+    keyed = lake.writes.keyed_commit(key(generation), on_clear, starts_over=starts_over)
     return commit(lake, keyed, first)
 
 
@@ -108,13 +108,13 @@ def test_a_second_commit_of_a_generation_is_the_first_one(catalog, lake):
 
 
 def test_what_was_committed_is_known_before_any_work(lake):
-    assert lake.keyed_commit(key()).seen.done == ()
+    assert lake.writes.keyed_commit(key()).seen.done == ()
 
     landed = run(lake, 1, 10)
 
-    (record,) = lake.keyed_commit(key()).seen.done
+    (record,) = lake.writes.keyed_commit(key()).seen.done
     assert (record.snapshot_id, record.row_count) == (landed.id, 3)
-    assert lake.keyed_commit(CommitKey(("another",))).seen.done == ()
+    assert lake.writes.keyed_commit(CommitKey(("another",))).seen.done == ()
 
 
 def test_a_cleared_commit_replaces_its_rows_in_one_snapshot(catalog, lake):
@@ -155,20 +155,20 @@ def test_a_cleared_commit_may_be_skipped(catalog, lake):
 
 
 def test_an_older_generation_cannot_commit_any_more(catalog, lake):
-    zombie = lake.keyed_commit(key(1))
+    zombie = lake.writes.keyed_commit(key(1))
     run(lake, 2, 20)
     before = dump_catalog(catalog)
 
     with pytest.raises(ZombieCommitError, match=r"snapshot 2 since .*\(generation 1\) committed nothing"):
         commit(lake, zombie, 10)
     with pytest.raises(ZombieCommitError):
-        lake.keyed_commit(key(1))
+        lake.writes.keyed_commit(key(1))
 
     assert dump_catalog(catalog) == before
 
 
 def test_rows_to_be_replaced_that_came_meanwhile_are_a_conflict(catalog, lake):
-    second = lake.keyed_commit(key(2))
+    second = lake.writes.keyed_commit(key(2))
     run(lake, 1, 10)
 
     with pytest.raises(TransactionConflictError, match="of the same task was committed"):
@@ -196,8 +196,8 @@ def test_a_run_made_anew_replaces_what_its_namesake_left(catalog, lake):
 def test_a_start_that_did_not_commit_changes_nothing_for_the_next(catalog, lake):
     run(lake, 1, 10)
 
-    lake.keyed_commit(key(1), starts_over=True)
-    lake.keyed_commit(key(1), starts_over=True)
+    lake.writes.keyed_commit(key(1), starts_over=True)
+    lake.writes.keyed_commit(key(1), starts_over=True)
 
     run(lake, 1, 20)  # its retry
     assert values(catalog) == [20, 21, 22]
@@ -211,14 +211,14 @@ def test_a_run_made_anew_without_a_predecessor_just_commits(catalog, lake):
 
 def test_a_generation_without_rows_replaces_too(catalog, lake):
     run(lake, 1, 10)
-    keyed = lake.keyed_commit(key(2))
+    keyed = lake.writes.keyed_commit(key(2))
     base = lake.current_snapshot().id
 
-    second = lake.commit(base, lake.replaced_rows(keyed.seen, base), INFO, keyed=keyed)
+    second = lake.committer.commit(base, lake.writes.replaced_rows(keyed.seen, base), INFO, keyed=keyed)
 
     assert values(catalog) == []
-    assert [record.table_id for record in lake.keyed_commit(key(2)).seen.done] == [None]
-    assert lake.keyed_commit(key(2)).seen.done[0].snapshot_id == second.id
+    assert [record.table_id for record in lake.writes.keyed_commit(key(2)).seen.done] == [None]
+    assert lake.writes.keyed_commit(key(2)).seen.done[0].snapshot_id == second.id
     run(lake, 3, 30)
     assert values(catalog) == [30, 31, 32]
 
@@ -357,13 +357,13 @@ def test_rows_are_replaced_beside_those_that_others_add(catalog, lake):
         reference.sql("INSERT INTO t VALUES (98), (99)")
         run(lake, 1, 10)
         reference.sql("CALL ducklake_merge_adjacent_files('lake')")
-    keyed = lake.keyed_commit(key(2))
+    keyed = lake.writes.keyed_commit(key(2))
     base = lake.current_snapshot().id
-    changes = lake.replaced_rows(keyed.seen, base)
+    changes = lake.writes.replaced_rows(keyed.seen, base)
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql("INSERT INTO t VALUES (100)")
 
-    lake.commit(base, changes, INFO, keyed=keyed)
+    lake.committer.commit(base, changes, INFO, keyed=keyed)
 
     assert values(catalog) == [98, 99, 100]
 
@@ -376,7 +376,7 @@ def test_what_is_to_be_replaced_can_be_asked_without_a_trace(catalog, lake):
     lake.set_option("data_inlining_row_limit", 0)
     before = sorted(Path(catalog.data_path).rglob("*"))
 
-    assert lake.replaced_rows(lake.keyed_commit(key(2)).seen, lake.current_snapshot().id)
+    assert lake.writes.replaced_rows(lake.writes.keyed_commit(key(2)).seen, lake.current_snapshot().id)
 
     assert sorted(Path(catalog.data_path).rglob("*")) == before
 
@@ -385,13 +385,13 @@ def test_rows_that_the_same_commit_updated_stay(catalog, lake):
     """A merge adds rows and updates others, in files of one snapshot: only what it added is replaced."""
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql("INSERT INTO t VALUES (98), (99)")
-    keyed = lake.keyed_commit(key(1))
+    keyed = lake.writes.keyed_commit(key(1))
     target = lake.table_snapshot("t", with_files=True)
     added = append_to(lake, 10)
     file = target.files[0]
     updated = pa.table({"i": [1098], ROW_ID_COLUMN: [file.row_id_start]})
-    stage = lake.row_changes(target, row_changes(lake, target, {file.id: [0]}, updated=updated))
-    lake.commit_stages([Stage(stage.base, (*stage.changes, *added))], INFO, keyed=keyed)
+    stage = lake.writes.row_changes(target, row_changes(lake, target, {file.id: [0]}, updated=updated))
+    lake.committer.commit_stages([Stage(stage.base, (*stage.changes, *added))], INFO, keyed=keyed)
     assert values(catalog) == [10, 11, 12, 99, 1098]
 
     run(lake, 2, 20)
@@ -436,14 +436,16 @@ def test_rows_of_a_table_that_came_back_are_replaced(catalog, lake, table_only):
         tx.create_schema("s")
         tx.create_table("s.t", {"i": "int64"})
     lake.append_arrow("s.t", pa.table({"i": pa.array([1, 2], pa.int64())}))
-    lake.commit(lake.current_snapshot().id, append_to(lake, 10, "s.t"), INFO, keyed=lake.keyed_commit(key()))
+    lake.committer.commit(
+        lake.current_snapshot().id, append_to(lake, 10, "s.t"), INFO, keyed=lake.writes.keyed_commit(key())
+    )
 
     for first in (20, 30):  # the second time what came back comes back
         lake.restore("s.t", at=drop(lake, "s", table_only=table_only))
-        keyed = lake.keyed_commit(key(first))
+        keyed = lake.writes.keyed_commit(key(first))
         base = lake.current_snapshot().id
-        changes = [*lake.replaced_rows(keyed.seen, base), *append_to(lake, first, "s.t")]
-        lake.commit(base, changes, INFO, keyed=keyed)
+        changes = [*lake.writes.replaced_rows(keyed.seen, base), *append_to(lake, first, "s.t")]
+        lake.committer.commit(base, changes, INFO, keyed=keyed)
         assert values(catalog, "s.t") == [1, 2, first, first + 1, first + 2]
 
 
@@ -455,14 +457,16 @@ def test_rows_that_did_not_come_back_with_a_dropped_schema_need_no_replacing(cat
     then = lake.current_snapshot().id
     drop(lake, "s", table_only=False)
     lake.restore("s.t", at=then)
-    lake.commit(lake.current_snapshot().id, append_to(lake, 10, "s.t"), INFO, keyed=lake.keyed_commit(key()))
+    lake.committer.commit(
+        lake.current_snapshot().id, append_to(lake, 10, "s.t"), INFO, keyed=lake.writes.keyed_commit(key())
+    )
     lake.restore("s.t", at=then)  # made anew once more, without the rows of the commit
     lake.append_arrow("s.t", pa.table({"i": pa.array([5, 6, 7], pa.int64())}))  # under their row ids
 
-    keyed = lake.keyed_commit(key(2))
+    keyed = lake.writes.keyed_commit(key(2))
     base = lake.current_snapshot().id
-    changes = [*lake.replaced_rows(keyed.seen, base), *append_to(lake, 20, "s.t")]
-    lake.commit(base, changes, INFO, keyed=keyed)
+    changes = [*lake.writes.replaced_rows(keyed.seen, base), *append_to(lake, 20, "s.t")]
+    lake.committer.commit(base, changes, INFO, keyed=keyed)
 
     assert values(catalog, "s.t") == [1, 2, 5, 6, 7, 20, 21, 22]
 
@@ -472,7 +476,9 @@ def test_a_table_that_comes_back_without_rows_gives_no_row_id_twice(catalog, lak
     with lake.transaction() as tx:
         tx.create_schema("s")
         tx.create_table("s.t", {"i": "int64"})
-    lake.commit(lake.current_snapshot().id, append_to(lake, 10, "s.t"), INFO, keyed=lake.keyed_commit(key()))
+    lake.committer.commit(
+        lake.current_snapshot().id, append_to(lake, 10, "s.t"), INFO, keyed=lake.writes.keyed_commit(key())
+    )
     with lake.transaction() as tx:
         tx.delete_rows("s.t", "i > 0")
     for _ in range(times):
@@ -486,10 +492,10 @@ def test_a_table_that_comes_back_without_rows_gives_no_row_id_twice(catalog, lak
             (5, 300),
         ]
 
-    keyed = lake.keyed_commit(key(2))
+    keyed = lake.writes.keyed_commit(key(2))
     base = lake.current_snapshot().id
-    changes = [*lake.replaced_rows(keyed.seen, base), *append_to(lake, 20, "s.t")]
-    lake.commit(base, changes, INFO, keyed=keyed)
+    changes = [*lake.writes.replaced_rows(keyed.seen, base), *append_to(lake, 20, "s.t")]
+    lake.committer.commit(base, changes, INFO, keyed=keyed)
 
     assert values(catalog, "s.t") == [1, 2, 20, 21, 22, *range(300, 320)]
     assert lake.verify() == []
@@ -499,15 +505,15 @@ def test_a_table_that_comes_back_without_rows_gives_no_row_id_twice(catalog, lak
 
 
 def replace_by_nothing(lake: Lake, generation: int) -> CommittedSnapshot:
-    keyed = lake.keyed_commit(key(generation))
+    keyed = lake.writes.keyed_commit(key(generation))
     base = lake.current_snapshot().id
-    return lake.commit(base, lake.replaced_rows(keyed.seen, base), INFO, keyed=keyed)
+    return lake.committer.commit(base, lake.writes.replaced_rows(keyed.seen, base), INFO, keyed=keyed)
 
 
 def test_a_restore_that_brings_rows_back_after_they_were_looked_for_is_a_conflict(catalog, lake):
     first = run(lake, 1, 10)
     replace_by_nothing(lake, 2)
-    third = lake.keyed_commit(key(3))
+    third = lake.writes.keyed_commit(key(3))
     lake.restore("t", at=int(first.id))
 
     with pytest.raises(TransactionConflictError, match="undone by a restore"):
@@ -537,7 +543,7 @@ def test_rows_that_a_restore_brought_back_are_replaced_also_after_expiry(catalog
 @pytest.mark.parametrize("scope", [{"table": "t"}, {"schema": "main"}, {}], ids=["table", "schema", "lake"])
 def test_a_restore_that_finds_nothing_to_do_counts(catalog, lake, scope):
     first = run(lake, 1, 10)
-    commit(lake, lake.keyed_commit(key(2), OnClear.APPEND), 20)
+    commit(lake, lake.writes.keyed_commit(key(2), OnClear.APPEND), 20)
     with lake.transaction() as tx:
         tx.delete_rows("t", "i >= 20")
     newest = lake.current_snapshot()
@@ -571,8 +577,8 @@ def test_a_table_that_a_restore_of_others_finds_unchanged_counts_as_restored(cat
     with lake.transaction() as tx:
         tx.create_table("other", {"i": "int64"})
     first = run(lake, 1, 10)
-    keyed = lake.keyed_commit(key(2), OnClear.APPEND)
-    lake.commit(lake.current_snapshot().id, append_to(lake, 20, "other"), INFO, keyed=keyed)
+    keyed = lake.writes.keyed_commit(key(2), OnClear.APPEND)
+    lake.committer.commit(lake.current_snapshot().id, append_to(lake, 20, "other"), INFO, keyed=keyed)
     assert [one.name for one in lake.restore(at=int(first.id)).tables] == ["main.other"]
 
     run(lake, 3, 30)
@@ -582,7 +588,7 @@ def test_a_table_that_a_restore_of_others_finds_unchanged_counts_as_restored(cat
 
 def test_a_restore_after_one_that_found_nothing_to_do_is_the_newer_one(catalog, lake):
     first = run(lake, 1, 10)
-    second = commit(lake, lake.keyed_commit(key(2), OnClear.APPEND), 20)
+    second = commit(lake, lake.writes.keyed_commit(key(2), OnClear.APPEND), 20)
     with lake.transaction() as tx:
         tx.delete_rows("t", "i >= 20")
     for _ in range(2):
@@ -597,7 +603,7 @@ def test_a_restore_after_one_that_found_nothing_to_do_is_the_newer_one(catalog, 
 
 def test_rows_that_come_while_nothing_is_found_to_restore_are_a_conflict(catalog, lake):
     first = run(lake, 1, 10)
-    commit(lake, lake.keyed_commit(key(2), OnClear.APPEND), 20)
+    commit(lake, lake.writes.keyed_commit(key(2), OnClear.APPEND), 20)
     with lake.transaction() as tx:
         tx.delete_rows("t", "i >= 20")
     with Interrupted.connect(catalog.sqlalchemy_url) as other:
@@ -610,11 +616,11 @@ def test_rows_move_along_with_a_task_that_writes_elsewhere_now(catalog, lake):
     run(lake, 1, 10)
     with lake.transaction() as tx:
         tx.create_table("other", {"i": "int64"})
-    keyed = lake.keyed_commit(key(2))
+    keyed = lake.writes.keyed_commit(key(2))
     base = lake.current_snapshot().id
 
-    changes = [*lake.replaced_rows(keyed.seen, base), *append_to(lake, 20, "other")]
-    lake.commit(base, changes, INFO, keyed=keyed)
+    changes = [*lake.writes.replaced_rows(keyed.seen, base), *append_to(lake, 20, "other")]
+    lake.committer.commit(base, changes, INFO, keyed=keyed)
 
     assert (values(catalog), values(catalog, "other")) == ([], [20, 21, 22])
 
@@ -640,7 +646,7 @@ def test_our_table_is_nothing_to_the_reference(catalog, lake, new_catalog):
     with Lake.create(other.sqlalchemy_url, other.data_path) as plain:
         with plain.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
-        plain.commit(plain.current_snapshot().id, append_to(plain, 10), INFO)
+        plain.committer.commit(plain.current_snapshot().id, append_to(plain, 10), INFO)
     run(lake, 1, 10)
     for one in (catalog, other):
         with open_lake(one, data_inlining_row_limit=0) as reference:
@@ -695,9 +701,9 @@ def after_commit(lake: Lake) -> Iterator[None]:
         connection.connection.driver_connection.commit()
         lose_connection(connection)
 
-    event.listen(lake._lake.catalog.dialect.engine, "commit", lose)
+    event.listen(lake.opened.catalog.dialect.engine, "commit", lose)
     yield
-    event.remove(lake._lake.catalog.dialect.engine, "commit", lose)
+    event.remove(lake.opened.catalog.dialect.engine, "commit", lose)
 
 
 @contextmanager
@@ -781,7 +787,7 @@ def forge(lake: Lake, snapshot_id: int, generation: int = 1, names: tuple[str | 
         "row_count": 3,
         "committed_at": datetime.now(UTC),
     }
-    catalog = lake._lake.catalog
+    catalog = lake.opened.catalog
     commit_keys.COMMITS.ensure(catalog)
     with catalog.dialect.writing() as connection:
         connection.execute(commit_keys.COMMITS.of(catalog).insert(), row)
@@ -807,14 +813,14 @@ def test_a_record_that_somebody_made_up_is_refused(catalog, lake, generation, on
 
         for starts_over in (False, True):
             with pytest.raises(UntrustedValueError, match=f"names 'snapshot {snapshot_id}', which {problem}"):
-                lake.keyed_commit(CommitKey(names), on_clear, starts_over=starts_over)
+                lake.writes.keyed_commit(CommitKey(names), on_clear, starts_over=starts_over)
 
     assert dump_catalog(catalog)["ducklake_data_file"] == before
 
 
 @pytest.mark.every_catalog
 def test_a_record_that_comes_while_the_job_runs_is_refused_and_nothing_is_committed(catalog, lake):
-    keyed = lake.keyed_commit(key())
+    keyed = lake.writes.keyed_commit(key())
     forge(lake, 1)
     before = snapshot_count(catalog)
 
@@ -826,7 +832,7 @@ def test_a_record_that_comes_while_the_job_runs_is_refused_and_nothing_is_commit
 
 
 def test_a_snapshot_says_by_which_key_it_was_made(catalog, lake):
-    landed = commit(lake, lake.keyed_commit(key(4)), 10)
+    landed = commit(lake, lake.writes.keyed_commit(key(4)), 10)
 
     extra = {
         row["snapshot_id"]: row["commit_extra_info"]
@@ -855,7 +861,7 @@ def test_what_the_first_releases_said_of_a_commit_confirms_its_record(lake, name
     assert tx.committed is not None
     forge(lake, tx.committed.id, names=names)
 
-    (record,) = lake.keyed_commit(CommitKey(names)).seen.done
+    (record,) = lake.writes.keyed_commit(CommitKey(names)).seen.done
 
     assert (record.snapshot_id, record.is_confirmed) == (tx.committed.id, True)
 
@@ -866,7 +872,7 @@ def test_the_record_of_an_expired_snapshot_counts_and_says_that_nothing_confirms
     lake.append_arrow("t", pa.table({"i": pa.array([4], pa.int64())}))
     lake.expire_snapshots(keep_last=1)
 
-    (record,) = lake.keyed_commit(key()).seen.done
+    (record,) = lake.writes.keyed_commit(key()).seen.done
 
     assert (record.snapshot_id, record.is_confirmed) == (landed.id, False)
     assert run(lake, 2, 20).id == landed.id + 2

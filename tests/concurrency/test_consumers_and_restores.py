@@ -155,14 +155,14 @@ def begun(lake: Lake, *, starts_over: bool) -> tuple[PlannedSql, Commit]:
     """Begin a try as a task does, under the name that every run of this test has."""
     key = CommitKey(("copy",))
     verb = Sql(sql=COPY, incremental=["s.t"], consumer=Consumer("c"), starts_over=starts_over)
-    commit = Commit(CommitInfo("test", "again"), lake.keyed_commit(key, starts_over=starts_over))
+    commit = Commit(CommitInfo("test", "again"), lake.writes.keyed_commit(key, starts_over=starts_over))
     return verb.plan(lake, commit, lambda source: source), commit
 
 
 def end(lake: Lake, planned: PlannedSql, commit: Commit) -> None:
     done = Results.of(arrow_jobs.done(planned.request))
     write = planned.write(lake, done, commit.seen)
-    lake.commit_stages(write.stages, commit.info, keyed=commit.keyed, consumed=write.consumed)
+    lake.committer.commit_stages(write.stages, commit.info, keyed=commit.keyed, consumed=write.consumed)
 
 
 @pytest.mark.parametrize("tries", [1, 2])

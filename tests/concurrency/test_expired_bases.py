@@ -171,7 +171,7 @@ def insert_again(lake: PausingLake, pair: Pair, generation: int = 2) -> None:
     operator = DuckLakeSparkInsertOperator(
         task_id="again", table=f"{pair.schema}.t", source=str(pair.files / "few.parquet")
     )
-    run(operator.verb(identity), lake, ArrowSubmitter(), Commit(INFO, lake.keyed_commit(key)))
+    run(operator.verb(identity), lake, ArrowSubmitter(), Commit(INFO, lake.writes.keyed_commit(key)))
 
 
 PLANNERS = {

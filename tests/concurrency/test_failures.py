@@ -68,7 +68,7 @@ def change_everything(lake: Lake, before_commit: Callable[[], None] = lambda: No
 @contextmanager
 def before_statement(lake: Lake, number: int, act: Callable[[int], None]) -> Iterator[Callable[[], None]]:
     """Call `act` with the backend's id before that statement of the commit; the value yielded arms it."""
-    engine = lake._lake.catalog.dialect.engine
+    engine = lake.opened.catalog.dialect.engine
     seen = [-(10**6)]
 
     def listener(connection, cursor, statement, parameters, context, executemany):  # noqa: ARG001
@@ -153,7 +153,9 @@ def test_an_error_of_any_statement_sent_with_the_commit_leaves_nothing_behind(ne
                 statement = ";\n".join([*texts[:place], "SELECT 1/0", *texts[place:]])
             return statement, parameters
 
-        event.listen(lake._lake.catalog.dialect.engine, "before_cursor_execute", break_statement, retval=True)
+        event.listen(
+            lake.opened.catalog.dialect.engine, "before_cursor_execute", break_statement, retval=True
+        )
         for place in range(100):
             try:
                 change_everything(lake)
@@ -229,7 +231,7 @@ def test_an_interruption_in_commit_keeps_the_files(lake, error):
 @contextmanager
 def impatient(lake: Lake, milliseconds: int = 50) -> Iterator[None]:
     """Let SQLite give up a lock soon, which takes it a minute otherwise."""
-    engine = lake._lake.catalog.dialect.engine
+    engine = lake.opened.catalog.dialect.engine
 
     def hurry(connection, _record) -> None:
         connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
@@ -290,12 +292,12 @@ def test_a_reader_who_never_leaves_ends_the_attempts_with_nothing_committed(sqli
     change = CreateSchema(NewSchemaRef(0), SchemaPath.of("s"), "00000000-0000-0000-0000-000000000000")
 
     with reading(sqlite_catalog), pytest.raises(LockTimeoutError, match="held by another process"):
-        sqlite_lake.commit(
+        sqlite_lake.committer.commit(
             sqlite_lake.current_snapshot().id, [change], CommitInfo(), retry=RetryPolicy(3, 0.01)
         )
 
     assert sqlite_lake.current_snapshot().id == 1
-    assert sqlite_lake.schema("s") is None
+    assert sqlite_lake.reads.schema("s") is None
     with sqlite_lake.transaction() as tx:
         tx.create_schema("s")
     assert tx.committed.attempts == 1
@@ -351,7 +353,7 @@ def test_an_interruption_while_waiting_for_the_lock_is_what_comes_out(new_catalo
         gc.collect()  # what is raised in a __del__ is lost
         before = signal.signal(signal.SIGALRM, interrupt)
         try:
-            with lake._lake.catalog.dialect.writing():
+            with lake.opened.catalog.dialect.writing():
                 signal.setitimer(signal.ITIMER_REAL, 0.3)
                 with pytest.raises(error):
                     lake.append_arrow("old", ROWS)
@@ -376,11 +378,11 @@ def test_a_pooler_that_lost_the_server_in_commit_leaves_it_open(new_catalog, sta
             return statement, parameters
 
         event.listen(
-            lake._lake.catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler, retval=True
+            lake.opened.catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler, retval=True
         )
         with pytest.raises(CommitStateUnknownError):
             lake.append_arrow("old", ROWS)
-        event.remove(lake._lake.catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler)
+        event.remove(lake.opened.catalog.dialect.engine, "before_cursor_execute", answer_as_a_pooler)
 
         assert len(parquet_files(lake) - files) == 2
         assert lake.read_arrow("old").num_rows == 4
@@ -390,4 +392,4 @@ def test_a_plan_on_a_snapshot_that_a_restored_backup_lacks_is_a_conflict(catalog
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         create = CreateSchema(NewSchemaRef(0), SchemaPath.of("s"), str(uuid4()))
         with pytest.raises(TransactionConflictError, match="backup"):
-            lake.commit(SnapshotId(7), [create], CommitInfo())
+            lake.committer.commit(SnapshotId(7), [create], CommitInfo())

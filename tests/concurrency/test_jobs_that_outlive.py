@@ -87,7 +87,7 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         if self.dies_at == "half written":
             half_written(request)
         self._reach("half written")
-        job_io.write_request(request, life.lake.storage_options)
+        job_io.write_request(request, life.lake.opened.storage_options)
         application = f"application_{len(self.runs_of) + 1}"
         (self.folder / application).write_text(request.job_id)
         if self.fails:
@@ -108,7 +108,7 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         if self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None
             meanwhile()
-        return Results.of(job_io.read_outcome(life.request, life.lake.storage_options))
+        return Results.of(job_io.read_outcome(life.request, life.lake.opened.storage_options))
 
     def find(self, job_id: str) -> str | None:
         return next((name for name, one in self.runs_of.items() if one == job_id), None)
@@ -162,7 +162,7 @@ class Task:
 
     def execute(self, lake: Lake, *, is_resumed: bool = False) -> Outcome:
         self.tries += not is_resumed
-        commit = Commit(INFO, lake.keyed_commit(self.key), attempt=self.attempt())
+        commit = Commit(INFO, lake.writes.keyed_commit(self.key), attempt=self.attempt())
         return run(self.verb, lake, self.submitter, commit)
 
 
@@ -234,10 +234,10 @@ def contents(catalog: CatalogDatabase) -> dict[str, list[tuple[Any, ...]]]:
 
 def check_nothing_left(lake: Lake) -> None:
     files = {str(file) for file in Path(lake.data_path).rglob("*") if file.is_file()}
-    assert files == set(lake.registered_files(files)), "files that no snapshot names"
+    assert files == set(lake.reads.registered_files(files)), "files that no snapshot names"
     assert lake.verify() == []
-    jobs = APPLICATIONS.of(lake._lake.catalog)
-    with lake._lake.reading() as connection:
+    jobs = APPLICATIONS.of(lake.opened.catalog)
+    with lake.opened.reading() as connection:
         assert connection.execute(select(jobs.c.job_id)).all() == []
 
 
@@ -466,8 +466,8 @@ def test_delete_files_of_a_commit_stay_when_its_job_is_forgotten_and_its_task_cl
         task = Task(Delete("t", "id % 2 = 0"), submitter)
         task.execute(lake)
         (job,) = submitter.runs_of.values()
-        with lake._lake.catalog.dialect.writing() as connection:
-            connection.execute(JOBS.of(lake._lake.catalog).delete())  # as a clean-up does after a month
+        with lake.opened.catalog.dialect.writing() as connection:
+            connection.execute(JOBS.of(lake.opened.catalog).delete())  # as a clean-up does after a month
             connection.commit()
 
         assert not release_uncommitted(lake, job)

@@ -85,7 +85,7 @@ def test_our_append_that_loses_the_race_for_the_snapshot_id_takes_the_next(lake,
     with ThreadPoolExecutor() as pool:
         ours = pool.submit(append_one, lake)
         wait_until_somebody_waits_for_a_row(mariadb_catalog)
-        foreign.commit()
+        foreign.committer.commit()
         attempts = ours.result(timeout=60)
 
     assert attempts == 2
@@ -100,7 +100,7 @@ def test_our_append_that_loses_to_a_conflicting_commit_says_so_and_leaves_no_fil
     with ThreadPoolExecutor() as pool:
         ours = pool.submit(append_one, lake)
         wait_until_somebody_waits_for_a_row(mariadb_catalog)
-        foreign.commit()
+        foreign.committer.commit()
 
         with pytest.raises(TransactionConflictError, match=r"main\.t: .* snapshot 2 altered it"):
             ours.result(timeout=60)
@@ -119,27 +119,27 @@ def test_a_row_lock_that_is_not_given_up_ends_the_commit_with_nothing_committed(
     take_the_next_snapshot(foreign, "inlined_insert:1")
 
     with pytest.raises(LockTimeoutError, match="held by another session"):
-        impatient.commit(1, [CHANGE], CommitInfo())
+        impatient.committer.commit(1, [CHANGE], CommitInfo())
     foreign.rollback()
 
     assert impatient.current_snapshot().id == 1
-    assert impatient.commit(1, [CHANGE], CommitInfo()).attempts == 1
+    assert impatient.committer.commit(1, [CHANGE], CommitInfo()).attempts == 1
 
 
 def test_a_commit_lock_that_is_not_given_up_ends_the_commit_with_nothing_committed(impatient, foreign):
-    name = impatient._lake.catalog.dialect.lock_name
+    name = impatient.opened.catalog.dialect.lock_name
     assert run(foreign, "SELECT GET_LOCK(%s, 0)", name) == ((1,),)
 
     with pytest.raises(LockTimeoutError, match=f"held by the session {foreign.thread_id()} of user root"):
-        impatient.commit(1, [CHANGE], CommitInfo())
+        impatient.committer.commit(1, [CHANGE], CommitInfo())
     run(foreign, "SELECT RELEASE_LOCK(%s)", name)
 
     assert impatient.current_snapshot().id == 1
-    assert impatient.commit(1, [CHANGE], CommitInfo()).attempts == 1
+    assert impatient.committer.commit(1, [CHANGE], CommitInfo()).attempts == 1
 
 
 def test_the_commit_lock_is_free_after_a_commit_a_failure_and_an_expiry(lake, foreign):
-    dialect = lake._lake.catalog.dialect
+    dialect = lake.opened.catalog.dialect
     assert len(dialect.lock_name.encode()) <= 64
 
     def is_free() -> bool:
@@ -162,7 +162,7 @@ def test_a_name_that_follows_from_the_databases_own_is_that_of_no_lock_of_a_comm
 ):
     name = f"ducklake commit {hashlib.sha256(mariadb_catalog.database.encode()).hexdigest()[:40]}"
     assert run(foreign, "SELECT GET_LOCK(%s, 0)", name) == ((1,),)
-    assert lake._lake.catalog.dialect.lock_name != name
+    assert lake.opened.catalog.dialect.lock_name != name
 
     with Lake.connect(f"{mariadb_catalog.sqlalchemy_url}?lock_timeout_seconds=0.2") as opened:
         assert append_one(opened) == 1
@@ -170,12 +170,12 @@ def test_a_name_that_follows_from_the_databases_own_is_that_of_no_lock_of_a_comm
 
 def test_each_database_has_a_lock_of_its_own(lake, new_catalog):
     other = new_catalog("mariadb")
-    with Lake.create(other.sqlalchemy_url, other.data_path) as second, lake._lake.catalog.dialect.writing():
-        assert second.commit(0, [CHANGE], CommitInfo()).attempts == 1
+    with Lake.create(other.sqlalchemy_url, other.data_path) as second, lake.opened.catalog.dialect.writing():
+        assert second.committer.commit(0, [CHANGE], CommitInfo()).attempts == 1
 
 
 def test_a_reader_sees_one_state_while_others_commit(lake):
-    dialect, tables = lake._lake.catalog.dialect, lake._lake.catalog.tables
+    dialect, tables = lake.opened.catalog.dialect, lake.opened.catalog.tables
     count = tables["snapshot"].select()
     with dialect.reading() as connection:
         before = connection.execute(count).all()

@@ -43,7 +43,7 @@ def rows(tmp_path) -> str:
 
 def create(url: str, table: str, rows: str, act: Callable[[], object] = lambda: None) -> Summary:
     with Lake.connect(url) as lake:
-        keyed = lake.keyed_commit(CommitKey((str(uuid.uuid4()),)))
+        keyed = lake.writes.keyed_commit(CommitKey((str(uuid.uuid4()),)))
         verb = Insert(table, GivenRows(source=rows), create_table=True)
         return run(verb, lake, Meanwhile(act), Commit(CommitInfo("me"), keyed)).summary
 

@@ -73,8 +73,8 @@ def delete(where: str) -> Act:
 
 
 def merge_files(lake: Lake) -> None:
-    plan = lake.plan_merge("t", MergeRule())
-    assert lake.commit_compacted(plan.table, compacted_files(lake, plan), CommitInfo())
+    plan = lake.maintenance.plan_merge("t", MergeRule())
+    assert lake.maintenance.commit_compacted(plan.table, compacted_files(lake, plan), CommitInfo())
 
 
 def flush(lake: Lake) -> None:
@@ -122,7 +122,7 @@ def made_of(where: str) -> Callable[[Lake, Act], None]:
             CommentOnTable(other.table_id, other.name, "made"),
         )
         theirs(lake)
-        lake.commit_stages([Stage(table.snapshot.id, changes)], CommitInfo())
+        lake.committer.commit_stages([Stage(table.snapshot.id, changes)], CommitInfo())
 
     return ours
 
@@ -132,10 +132,10 @@ def of_partition(part: str | None) -> Callable[[Lake, Act], None]:
 
     def ours(lake: Lake, theirs: Act) -> None:
         table, other = lake.table_snapshot("t"), lake.table_snapshot("other")
-        changes = lake.replacing_partitions(table, {(part,)})
+        changes = lake.writes.replacing_partitions(table, {(part,)})
         theirs(lake)
         comment = CommentOnTable(other.table_id, other.name, "made")
-        lake.commit_stages([Stage(table.snapshot.id, (*changes, comment))], CommitInfo())
+        lake.committer.commit_stages([Stage(table.snapshot.id, (*changes, comment))], CommitInfo())
 
     return ours
 
@@ -426,10 +426,10 @@ def _partition_of(lake: Lake, given: pa.Table) -> tuple[str | None, ...]:
 
 def _replace(lake: Lake, wanted: tuple[str | None, ...], given: pa.Table) -> None:
     table, other = lake.table_snapshot("t"), lake.table_snapshot("other")
-    changes = lake.replacing_partitions(table, {wanted})
+    changes = lake.writes.replacing_partitions(table, {wanted})
     lake.append_arrow("t", given)
     comment = CommentOnTable(other.table_id, other.name, "made")
-    lake.commit_stages([Stage(table.snapshot.id, (*changes, comment))], CommitInfo())
+    lake.committer.commit_stages([Stage(table.snapshot.id, (*changes, comment))], CommitInfo())
 
 
 FITS = {

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.lake.writes.sql_plan import Reads, find_target, rows_read, steps_of
 
@@ -11,12 +12,18 @@ JOB = "01a214b0-005d-7a75-9966-2ec304b4ac3e"
 ROWS = pa.table({"id": [1]})
 
 
-class BusyLake(Lake):
-    """A lake to which somebody commits while the table that a query makes is looked for."""
+class BusyReads(LakeReads):
+    """Reads of a lake to which another client commits while the table that a query makes is looked for."""
 
     def new_table(self, name, uuid=None):
-        self.append_arrow("main.other", ROWS)
+        Lake(self._lake).append_arrow("main.other", ROWS)
         return super().new_table(name, uuid)
+
+
+class BusyLake(Lake):
+    def __init__(self, lake, committer=None):
+        super().__init__(lake, committer)
+        self.reads = BusyReads(lake)
 
 
 @pytest.mark.parametrize(

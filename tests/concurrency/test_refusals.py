@@ -27,7 +27,7 @@ READ_ONLY = {
 @contextmanager
 def session(lake: Lake, statement: str) -> Iterator[None]:
     """Let every new connection begin with a statement."""
-    engine = lake._lake.catalog.dialect.engine
+    engine = lake.opened.catalog.dialect.engine
 
     def run(connection, _record) -> None:
         cursor = connection.cursor()

@@ -82,7 +82,7 @@ def test_what_two_processes_tag_while_a_third_expires_it_stays_or_was_never_tagg
 @contextmanager
 def after_its_plan(lake: Lake, act) -> Iterator[None]:
     """Have something done when the lake has planned, and before it takes the lock."""
-    engine = lake._lake.catalog.dialect.engine
+    engine = lake.opened.catalog.dialect.engine
     waiting = [act]
 
     def on_return(*_: object) -> None:
@@ -140,11 +140,11 @@ def test_of_several_that_make_one_tag_at_once_one_does(lake, catalog, snapshots,
 
 
 def test_a_commit_with_the_key_of_a_tag_is_not_made_again(lake):
-    keyed = lake.keyed_commit(CommitKey(("nightly",)))
+    keyed = lake.writes.keyed_commit(CommitKey(("nightly",)))
 
-    first = lake.tag("nightly", keyed=keyed)
+    first = lake.tag("nightly", commit_key=keyed)
     lake.append_arrow("t", pa.table({"i": [0]}))
-    again = lake.tag("nightly", keyed=keyed)
+    again = lake.tag("nightly", commit_key=keyed)
 
     assert (first.snapshot_id, first.is_earlier) == (SNAPSHOTS, False)
     assert (again.snapshot_id, again.is_earlier) == (SNAPSHOTS, True)

@@ -161,7 +161,7 @@ def operate(operator: Any, lake: Lake) -> dict[str, Any]:
     key = CommitKey((str(uuid.uuid4()),))
     airflow = {"dag_id": key.names[0], "task_id": "verb", "map_index": -1, "namespace": "test"}
     identity = CommitIdentity(key, starts_over=False, extra={"airflow": airflow})
-    commit = Commit(INFO, lake.keyed_commit(key))
+    commit = Commit(INFO, lake.writes.keyed_commit(key))
     return run(operator.verb(identity), lake, arrow_jobs.ArrowSubmitter(), commit).summary
 
 
@@ -216,7 +216,9 @@ def staged(lake: PausingLake, pair: Pair) -> None:
     rows = GivenRows(source=str(pair.files / "few.parquet"))
     summary = stage(Insert(f"{pair.schema}.t", rows), lake, arrow_jobs.DocumentingSubmitter())
     lake.pause()
-    commit_staged(lake, summary["staged"], Commit(INFO, lake.keyed_commit(CommitKey((str(uuid.uuid4()),)))))
+    commit_staged(
+        lake, summary["staged"], Commit(INFO, lake.writes.keyed_commit(CommitKey((str(uuid.uuid4()),))))
+    )
 
 
 # --- the library ---
@@ -246,7 +248,7 @@ def compaction(name: str, plan: Callable[[Lake, str], Compaction], *, early: boo
         files = compacted_files(lake, planned)
         if early:
             lake.pause()
-        lake.commit_compacted(planned.table, files, INFO)
+        lake.maintenance.commit_compacted(planned.table, files, INFO)
 
     return Verb(name, act, nothing_to("t"))
 
@@ -490,10 +492,14 @@ VERBS: tuple[Verb, ...] = (
         "DROP SCHEMA {s} CASCADE",
         sql("DROP TABLE IF EXISTS t", "DROP TABLE IF EXISTS t2", "DROP TABLE IF EXISTS c", "DROP TABLE o"),
     ),
-    compaction("merge files", lambda lake, t: lake.plan_merge(t, MergeRule()), early=True),
-    compaction("merge files, late", lambda lake, t: lake.plan_merge(t, MergeRule()), early=False),
-    compaction("rewrite files", lambda lake, t: lake.plan_rewrite(t, RewriteRule(0.0)), early=True),
-    compaction("rewrite files, late", lambda lake, t: lake.plan_rewrite(t, RewriteRule(0.0)), early=False),
+    compaction("merge files", lambda lake, t: lake.maintenance.plan_merge(t, MergeRule()), early=True),
+    compaction("merge files, late", lambda lake, t: lake.maintenance.plan_merge(t, MergeRule()), early=False),
+    compaction(
+        "rewrite files", lambda lake, t: lake.maintenance.plan_rewrite(t, RewriteRule(0.0)), early=True
+    ),
+    compaction(
+        "rewrite files, late", lambda lake, t: lake.maintenance.plan_rewrite(t, RewriteRule(0.0)), early=False
+    ),
     Verb("flush", lambda lake, pair: lake.flush_inlined_data(f"{pair.schema}.t"), nothing_to("t")),
     Verb("restore", lambda lake, pair: lake.restore(f"{pair.schema}.t", at=pair.then), restored),
 )

@@ -178,7 +178,7 @@ class Operators:
         key = CommitKey((op.key,))
         identity = CommitIdentity(key, starts_over=False, extra={"airflow": {"dag_id": "soak"}})
         with self.place.open() as lake:
-            commit = Commit(INFO, lake.keyed_commit(key))
+            commit = Commit(INFO, lake.writes.keyed_commit(key))
             operator = self._operator(op)
             done = run(operator.verb(identity), lake, self._submitter(operator), commit)
         assert done.committed is not None, f"nothing to commit for {op}"
@@ -405,13 +405,13 @@ def maintain(player: Player, journal: Journal) -> None:
 
 
 def merge_files(lake: Lake, table: str, draws: random.Random) -> None:
-    planned = lake.plan_merge(table, MergeRule(max_input_files=draws.randint(2, 20)))
-    lake.commit_compacted(planned.table, compacted_files(lake, planned), INFO)
+    planned = lake.maintenance.plan_merge(table, MergeRule(max_input_files=draws.randint(2, 20)))
+    lake.maintenance.commit_compacted(planned.table, compacted_files(lake, planned), INFO)
 
 
 def rewrite_files(lake: Lake, table: str, draws: random.Random) -> None:
-    planned = lake.plan_rewrite(table, RewriteRule(draws.choice((0.0, 0.3))))
-    lake.commit_compacted(planned.table, compacted_files(lake, planned), INFO)
+    planned = lake.maintenance.plan_rewrite(table, RewriteRule(draws.choice((0.0, 0.3))))
+    lake.maintenance.commit_compacted(planned.table, compacted_files(lake, planned), INFO)
 
 
 def maintain_by_duckdb(player: Player, journal: Journal) -> None:

@@ -88,10 +88,10 @@ def test_a_file_that_somebody_is_writing_is_young_by_whatever_clock(lake):
 
 def test_a_registered_job_is_protected_by_the_servers_clock(lake):
     directory = f"{lake.data_path}main/t/ducklake-job/"
-    lake.register_job("job", directory)
+    lake.jobs.register("job", directory)
 
-    assert lake.protected_prefixes(HOUR) == {directory}
-    assert lake.protected_prefixes(timedelta(0)) == frozenset()
+    assert lake.jobs.protected_prefixes(HOUR) == {directory}
+    assert lake.jobs.protected_prefixes(timedelta(0)) == frozenset()
 
 
 def test_after_a_clock_that_was_ahead_times_go_on_as_the_reference_reads_them(sqlite_catalog):

@@ -25,11 +25,11 @@ def rewrite(
     lake: Lake, table: str | tuple[str, str] = "t", delete_threshold: float = 0.0, **limits: int
 ) -> CommittedSnapshot | None:
     """Rewrite the files of a table that lost rows; None: there are none."""
-    planned = lake.plan_rewrite(table, RewriteRule(delete_threshold, **limits))
-    return lake.commit_compacted(planned.table, compacted_files(lake, planned), CommitInfo())
+    planned = lake.maintenance.plan_rewrite(table, RewriteRule(delete_threshold, **limits))
+    return lake.maintenance.commit_compacted(planned.table, compacted_files(lake, planned), CommitInfo())
 
 
 def merge_adjacent(lake: Lake, table: str | tuple[str, str] = "t", **limits: int) -> CommittedSnapshot | None:
     """Merge the small files of a table; None: there is nothing to merge."""
-    planned = lake.plan_merge(table, MergeRule(**limits))
-    return lake.commit_compacted(planned.table, compacted_files(lake, planned), CommitInfo())
+    planned = lake.maintenance.plan_merge(table, MergeRule(**limits))
+    return lake.maintenance.commit_compacted(planned.table, compacted_files(lake, planned), CommitInfo())

@@ -22,7 +22,7 @@ def run(catalog: CatalogDatabase, *statements: str, **values: object) -> None:
 
 def as_before(catalog: CatalogDatabase, lake: Lake) -> None:
     """Make the table what the first releases make it, with a job of theirs."""
-    lake.register_job(str(uuid.uuid4()), f"{lake.data_path}main/t/x/")
+    lake.jobs.register(str(uuid.uuid4()), f"{lake.data_path}main/t/x/")
     columns = ("table_id", "root", "target_digest")
     run(catalog, *(f"ALTER TABLE airflow_ducklake_job DROP COLUMN {name}" for name in columns))
 

@@ -21,11 +21,11 @@ def stage(lake: Lake, table: str, rows: pa.Table, *, creates: bool = False) -> S
     """Stage rows for a table that is there, or that the commit is to create."""
     job_id = str(uuid7())
     name = QualifiedName.of(table)
-    target = lake.new_table(name, with_schema=True) if creates else lake.table_snapshot(table)
+    target = lake.reads.new_table(name, with_schema=True) if creates else lake.table_snapshot(table)
     directory = job_directory(target.root, job_id)
     plan = plan_create(target, directory, []) if creates else plan_write(target, directory)
     noted = job_io.target_of_stage(target)
-    lake.register_job(job_id, directory, noted, must_note=True)
+    lake.jobs.register(job_id, directory, noted, must_note=True)
     schema = plan.schema or new_columns(fields_of_arrow(rows.schema))
     with RollingWriter(schema, lambda: f"{directory}{uuid.uuid4().hex}.parquet", plan.settings) as writer:
         writer.write(rows)

@@ -157,7 +157,7 @@ def sizes(planned):
 
 
 def test_files_with_the_same_columns_become_one(lake, catalog):
-    assert sizes(lake.plan_merge("t")) == [[20, 10], [10, 10]]
+    assert sizes(lake.maintenance.plan_merge("t")) == [[20, 10], [10, 10]]
 
     committed = merge_adjacent(lake)
 
@@ -171,7 +171,7 @@ def test_files_with_the_same_columns_become_one(lake, catalog):
             "SELECT count(*) FROM ducklake_cleanup_old_files('lake', cleanup_all => true)"
         ) == [(4,)]
         assert reference.sql("SELECT count(*), sum(i), sum(n) FROM t") == [(50, 1225, 1000)]
-    assert lake.plan_merge("t").bins == ()
+    assert lake.maintenance.plan_merge("t").bins == ()
 
 
 @pytest.mark.parametrize("type_", ["TIME_NS", "STRUCT(a TIME_NS[])"])
@@ -185,21 +185,23 @@ def test_columns_that_cannot_be_written_are_refused_by_name(sqlite_catalog, type
         Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
         pytest.raises(UnsupportedFeatureError, match=r"main\.t .*column \w+ has type \w+.*table with DuckDB"),
     ):
-        lake.plan_rewrite("t", RewriteRule(0.0))
+        lake.maintenance.plan_rewrite("t", RewriteRule(0.0))
 
 
 def test_limits_choose_files(lake):
-    planned = lake.plan_merge("t", MergeRule(max_output_files=1))
+    planned = lake.maintenance.plan_merge("t", MergeRule(max_output_files=1))
     assert sizes(planned) == [[20, 10]]
-    assert sizes(lake.plan_merge("t", MergeRule(max_input_files=3))) == [[20, 10]]
+    assert sizes(lake.maintenance.plan_merge("t", MergeRule(max_input_files=3))) == [[20, 10]]
     (first,) = planned.bins
     largest = max(file.file_size_bytes for file in first.files)
-    assert sizes(lake.plan_merge("t", MergeRule(min_file_size=largest + 1), filter="i < 30")) == []
-    assert sizes(lake.plan_merge("t", MergeRule(max_file_size=100))) == []
-    assert sizes(lake.plan_merge("t", filter="i >= 30")) == [[10, 10]]
+    assert (
+        sizes(lake.maintenance.plan_merge("t", MergeRule(min_file_size=largest + 1), filter="i < 30")) == []
+    )
+    assert sizes(lake.maintenance.plan_merge("t", MergeRule(max_file_size=100))) == []
+    assert sizes(lake.maintenance.plan_merge("t", filter="i >= 30")) == [[10, 10]]
     times = {one.id: one.time for one in lake.snapshots()}
     newest = max(times)
-    assert sizes(lake.plan_merge("t", older_than=times[newest])) == [[20, 10]]
+    assert sizes(lake.maintenance.plan_merge("t", older_than=times[newest])) == [[20, 10]]
     with pytest.raises(InvalidInputError, match="max_input_files=1"):
         MergeRule(max_input_files=1)
     with pytest.raises(InvalidInputError, match="excludes every file"):
@@ -218,36 +220,36 @@ BESIDE = {
 
 @pytest.mark.parametrize("kind", BESIDE)
 def test_what_touches_the_files_meanwhile_is_a_conflict(lake, catalog, kind):
-    planned = lake.plan_merge("t")
+    planned = lake.maintenance.plan_merge("t")
     change = compaction_change(planned.table, compacted_files(lake, planned))
     with open_lake(catalog, data_inlining_row_limit=10 if kind == "mark" else 0) as reference:
         reference.sql(BESIDE[kind])
     with pytest.raises(TransactionConflictError, match="t"):
-        lake.commit(planned.table.snapshot.id, (change,), CommitInfo())
+        lake.committer.commit(planned.table.snapshot.id, (change,), CommitInfo())
 
 
 def test_what_leaves_the_files_alone_is_none(lake, catalog):
-    planned = lake.plan_merge("t", MergeRule(max_output_files=1))
+    planned = lake.maintenance.plan_merge("t", MergeRule(max_output_files=1))
     change = compaction_change(planned.table, compacted_files(lake, planned))
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql("INSERT INTO t FROM range(50, 60) r(i) SELECT i, 'e', i")
         reference.sql("DELETE FROM t WHERE i = 45")
         reference.sql("ALTER TABLE t RENAME s TO text")
-    assert lake.commit(planned.table.snapshot.id, (change,), CommitInfo()) is not None
+    assert lake.committer.commit(planned.table.snapshot.id, (change,), CommitInfo()) is not None
     with open_lake(catalog) as reference:
         assert reference.sql("SELECT count(*), count(text), sum(i) FROM t") == [(59, 59, 1725)]
 
 
 def test_compaction_is_a_snapshot_of_its_own(lake):
-    planned = lake.plan_merge("t")
+    planned = lake.maintenance.plan_merge("t")
     change = compaction_change(planned.table, compacted_files(lake, planned))
     emptied = Truncate(planned.table.table_id, planned.table.name)
     with pytest.raises(UnsupportedFeatureError, match="its own snapshot"):
-        lake.commit(planned.table.snapshot.id, (change, emptied), CommitInfo())
+        lake.committer.commit(planned.table.snapshot.id, (change, emptied), CommitInfo())
 
 
 def test_a_file_with_other_rows_than_the_catalog_says_is_refused(lake, catalog):
-    planned = lake.plan_merge("t")
+    planned = lake.maintenance.plan_merge("t")
     file = planned.bins[0].files[0]
     with open_lake(catalog) as reference:
         reference.sql(f"COPY (FROM '{file.path}' LIMIT 5) TO '{file.path}' (FIELD_IDS {{i: 1, s: 2}})")
@@ -261,15 +263,15 @@ def test_compacted_files_have_the_live_rows_only(lake, catalog):
     with open_lake(catalog, data_inlining_row_limit=10) as reference:
         reference.sql("DELETE FROM t WHERE i IN (16, 31)")
         before = reference.sql("SELECT rowid, * FROM t ORDER BY ALL")
-    planned = lake.plan_rewrite("t", RewriteRule(delete_threshold=0.5))
+    planned = lake.maintenance.plan_rewrite("t", RewriteRule(delete_threshold=0.5))
     assert sizes(planned) == [[20, 10]]
 
-    committed = lake.commit_compacted(planned.table, compacted_files(lake, planned), CommitInfo())
+    committed = lake.maintenance.commit_compacted(planned.table, compacted_files(lake, planned), CommitInfo())
 
     assert committed is not None
     assert [str(one) for one in lake.snapshots()[-1].changes] == ["rewrite_delete:1"]
     assert sorted(one.record_count for one in lake.table_snapshot("t", with_files=True).files) == [5, 10, 10]
-    assert lake.plan_rewrite("t", RewriteRule(delete_threshold=0.5)).bins == ()
+    assert lake.maintenance.plan_rewrite("t", RewriteRule(delete_threshold=0.5)).bins == ()
     with open_lake(catalog) as reference:
         assert reference.sql("SELECT rowid, * FROM t ORDER BY ALL") == before
         reference.sql("CALL ducklake_flush_inlined_data('lake')")
@@ -285,14 +287,17 @@ ALTERATIONS = ["ADD COLUMN m INT", "RENAME s TO text", "ALTER i TYPE BIGINT", "D
 def test_an_alteration_meanwhile_is_a_conflict_of_rewrites_only(lake, catalog, alteration):
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql("DELETE FROM t WHERE i = 5")
-    merge, rewriting = lake.plan_merge("t"), lake.plan_rewrite("t", RewriteRule(delete_threshold=0))
+    merge, rewriting = (
+        lake.maintenance.plan_merge("t"),
+        lake.maintenance.plan_rewrite("t", RewriteRule(delete_threshold=0)),
+    )
     merged, rewritten = compacted_files(lake, merge), compacted_files(lake, rewriting)
     with open_lake(catalog) as reference:
         reference.sql(f"ALTER TABLE t {alteration}")
         before = reference.sql("SELECT rowid, * FROM t ORDER BY ALL")
     with pytest.raises(TransactionConflictError, match="t"):
-        lake.commit_compacted(rewriting.table, rewritten, CommitInfo())
-    assert lake.commit_compacted(merge.table, merged, CommitInfo()) is not None
+        lake.maintenance.commit_compacted(rewriting.table, rewritten, CommitInfo())
+    assert lake.maintenance.commit_compacted(merge.table, merged, CommitInfo()) is not None
     with open_lake(catalog) as reference:
         assert reference.sql("SELECT rowid, * FROM t ORDER BY ALL") == before
 
@@ -301,12 +306,12 @@ def test_an_alteration_meanwhile_is_a_conflict_of_rewrites_only(lake, catalog, a
 def test_what_touches_compacted_files_meanwhile_is_a_conflict(lake, catalog, kind):
     with open_lake(catalog, data_inlining_row_limit=0) as reference:
         reference.sql("DELETE FROM t WHERE i = 5")
-    planned = lake.plan_rewrite("t", RewriteRule(delete_threshold=0))
+    planned = lake.maintenance.plan_rewrite("t", RewriteRule(delete_threshold=0))
     files = compacted_files(lake, planned)
     with open_lake(catalog, data_inlining_row_limit=10 if kind == "mark" else 0) as reference:
         reference.sql(BESIDE[kind])
     with pytest.raises(TransactionConflictError, match="t"):
-        lake.commit_compacted(planned.table, files, CommitInfo())
+        lake.maintenance.commit_compacted(planned.table, files, CommitInfo())
 
 
 def test_a_file_without_a_live_row_just_ends(lake, catalog):
@@ -314,11 +319,11 @@ def test_a_file_without_a_live_row_just_ends(lake, catalog):
     with open_lake(catalog, data_inlining_row_limit=10) as reference:
         reference.sql("DELETE FROM t WHERE i BETWEEN 20 AND 24")  # in the catalog, and so the file stays
         reference.sql("DELETE FROM t WHERE i BETWEEN 25 AND 29")
-    planned = lake.plan_rewrite("t")
+    planned = lake.maintenance.plan_rewrite("t")
     assert sizes(planned) == [[10]]
     (file,) = compacted_files(lake, planned)
     assert file.file is None
-    lake.commit_compacted(planned.table, [file], CommitInfo())
+    lake.maintenance.commit_compacted(planned.table, [file], CommitInfo())
     assert len(lake.files("t")) == len(files) - 1
     with open_lake(catalog) as reference:
         assert reference.sql("SELECT count(*) FROM t") == [(40,)]

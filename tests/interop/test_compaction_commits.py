@@ -58,7 +58,7 @@ def rows(catalog):
 
 def test_each_part_is_a_snapshot(lake, sqlite_catalog):
     before, table = rows(sqlite_catalog), lake.table_snapshot("t")
-    directory = merged_in(lake, lake.plan_merge("t"))
+    directory = merged_in(lake, lake.maintenance.plan_merge("t"))
 
     committed = list(commit_compacted(lake, table, directory, INFO, commit_every=1))
 
@@ -73,7 +73,7 @@ def test_each_part_is_a_snapshot(lake, sqlite_catalog):
 
 def test_what_was_changed_meanwhile_is_given_up(lake, sqlite_catalog):
     table = lake.table_snapshot("t")
-    directory = merged_in(lake, lake.plan_merge("t"))
+    directory = merged_in(lake, lake.maintenance.plan_merge("t"))
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
         reference.sql("DELETE FROM t WHERE i = 25; ALTER TABLE t RENAME TO u; ALTER TABLE u RENAME TO t")
     before = rows(sqlite_catalog)
@@ -88,7 +88,7 @@ def test_what_was_changed_meanwhile_is_given_up(lake, sqlite_catalog):
 
 def test_a_commit_that_nobody_heard_of_is_not_made_again(lake, sqlite_catalog):
     table = lake.table_snapshot("t")
-    directory = merged_in(lake, in_pairs(lake.plan_merge("t")))
+    directory = merged_in(lake, in_pairs(lake.maintenance.plan_merge("t")))
     records = read_records(directory)
     (first, *_) = committed = list(commit_compacted(lake, table, directory, INFO))
     assert len(first.files) == len(records)
@@ -101,12 +101,12 @@ def test_a_commit_that_nobody_heard_of_is_not_made_again(lake, sqlite_catalog):
     assert len(committed) == 1
     assert all(Path(one.file.path).exists() for one in records.values())
     assert rows(sqlite_catalog) == before
-    assert sum(len(one.files) for one in lake.plan_merge("t", MergeRule()).bins) == FILES - 2
+    assert sum(len(one.files) for one in lake.maintenance.plan_merge("t", MergeRule()).bins) == FILES - 2
 
 
 def test_a_table_that_is_gone_is_left_alone(lake, sqlite_catalog):
     table = lake.table_snapshot("t")
-    directory = merged_in(lake, lake.plan_merge("t"))
+    directory = merged_in(lake, lake.maintenance.plan_merge("t"))
     with open_lake(sqlite_catalog) as reference:
         reference.sql("DROP TABLE t")
 
@@ -117,7 +117,7 @@ def test_a_table_that_is_gone_is_left_alone(lake, sqlite_catalog):
 @pytest.mark.parametrize("commit_every", [None, 1])
 def test_files_that_two_attempts_at_a_task_made_count_once(lake, sqlite_catalog, commit_every):
     before, table = rows(sqlite_catalog), lake.table_snapshot("t")
-    planned, staging_id = lake.plan_merge("t"), str(uuid.uuid4())
+    planned, staging_id = lake.maintenance.plan_merge("t"), str(uuid.uuid4())
     directory = merged_in(lake, planned, staging_id)
     assert merged_in(lake, planned, staging_id) == directory
     assert len(read_records(directory)) == 2 * len(planned.bins)
@@ -131,9 +131,9 @@ def test_files_that_two_attempts_at_a_task_made_count_once(lake, sqlite_catalog,
 
 def test_files_that_a_clean_up_gave_up_are_not_committed(lake, sqlite_catalog):
     before, table = rows(sqlite_catalog), lake.table_snapshot("t")
-    directory, job_id = merged_in(lake, lake.plan_merge("t")), str(uuid.uuid4())
-    lake.register_job(job_id, directory)
-    lake.release_job(job_id)
+    directory, job_id = merged_in(lake, lake.maintenance.plan_merge("t")), str(uuid.uuid4())
+    lake.jobs.register(job_id, directory)
+    lake.jobs.release(job_id)
 
     assert list(commit_compacted(lake, table, directory, INFO, job_id=job_id)) == []
     assert rows(sqlite_catalog) == before

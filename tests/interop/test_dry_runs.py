@@ -35,7 +35,7 @@ def test_no_dry_run_waits_for_the_commit_lock(new_catalog, kind):
         with (
             Lake.connect(catalog.sqlalchemy_url) as other,
             ThreadPoolExecutor() as pool,
-            other._lake.catalog.dialect.writing(),
+            other.opened.catalog.dialect.writing(),
         ):
             done = {name: pool.submit(run, lake).result(timeout=50) for name, run in DRY_RUNS.items()}
 

@@ -80,7 +80,7 @@ def test_each_snapshot_can_be_frozen_with_all_that_it_shows(duckdb_or_usual, for
 
     for one in results:
         with Lake.connect(url_of(one)) as frozen:
-            assert frozen.is_frozen
+            assert frozen.opened.is_frozen
             assert [s.id for s in frozen.snapshots()] == [one.snapshot_id]
             assert frozen.tables() == tables[one.snapshot_id]
             for name in frozen.tables():
@@ -111,8 +111,10 @@ def test_views_macros_comments_and_options_are_those_of_the_snapshot(catalog, tm
         assert columns[:2] == [("id", "INTEGER"), ("region", "VARCHAR")]
         assert [name for name, _ in columns] == ["id", "region", "price", "tags"]
     with Lake.connect(url_of(result)) as frozen:
-        assert frozen.options(table="sales.orders").texts["parquet_compression"] == "zstd"
-        assert frozen.options().texts["target_file_size"] == lake.options().texts["target_file_size"]
+        assert frozen.reads.options(table="sales.orders").texts["parquet_compression"] == "zstd"
+        assert (
+            frozen.reads.options().texts["target_file_size"] == lake.reads.options().texts["target_file_size"]
+        )
 
 
 def test_filters_find_rows_although_newer_snapshots_changed_types_and_bounds(catalog, tmp_path):
@@ -341,7 +343,7 @@ def test_nothing_is_written_or_deleted_through_a_frozen_lake(sqlite_catalog, tmp
         lambda frozen: frozen.transaction().__enter__(),
         lambda frozen: frozen.set_option("parquet_compression", "zstd"),
         lambda frozen: frozen.restore(at=8),
-        lambda frozen: frozen.plan_merge("sales.orders"),
+        lambda frozen: frozen.maintenance.plan_merge("sales.orders"),
         lambda frozen: frozen.tag("x"),
         lambda frozen: frozen.migrate("1.1"),
         lambda frozen: frozen.repair([]),

@@ -295,7 +295,7 @@ def test_what_is_done_is_said(lake):
     planned = lake.flush_inlined_data(dry_run=True)
     assert lake.flush_inlined_data(min_rows=7) == []
 
-    (done,) = lake.flush_inlined_data(info=CommitInfo("me", "nightly"))
+    (done,) = lake.flush_inlined_data(author="me", message="nightly")
 
     assert [(one.row_count, one.ended_count, one.delete_count) for one in (*planned, done)] == [(5, 2, 1)] * 2
     assert (done.table, done.data_files, done.delete_files) == (QualifiedName.of(("main", "t")), 1, 2)
@@ -305,7 +305,7 @@ def test_what_is_done_is_said(lake):
     assert done.bytes == sum(
         one.file_size_bytes for one in lake.table_snapshot("t", with_files=True).files[1:]
     ) + sum(one.delete_file.file_size_bytes for one in lake.table_snapshot("t", with_files=True).files[1:])
-    assert lake.protected_prefixes() == frozenset()
+    assert lake.jobs.protected_prefixes() == frozenset()
 
 
 def test_arguments_that_cannot_be_are_refused(lake):
@@ -350,7 +350,7 @@ def test_a_table_that_cannot_be_written_does_not_keep_the_others(lake, catalog):
         lake.flush_inlined_data()
     with pytest.raises(StorageError, match="bad"):
         lake.flush_inlined_data("bad")
-    assert lake.protected_prefixes() == frozenset()
+    assert lake.jobs.protected_prefixes() == frozenset()
     directory.unlink()
     assert [one.table.name for one in lake.flush_inlined_data()] == ["bad"]
 
@@ -379,9 +379,9 @@ def flushing_beside(lake, catalog, statement, times=1):
         if left:
             with open_lake(catalog) as reference:
                 reference.sql(left.pop())
-        return lake.commit_stages(stages, CommitInfo(), job_ids=job_ids)
+        return lake.committer.commit_stages(stages, CommitInfo(), job_ids=job_ids)
 
-    return Flush(lake._lake.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit)
+    return Flush(lake.opened.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -418,7 +418,7 @@ def assert_nothing_is_left_over(lake, catalog):
     tables = ("data_file", "delete_file", "files_scheduled_for_deletion")
     named = {Path(row["path"]).name for table in tables for row in dump[f"ducklake_{table}"]}
     assert {one.name for one in Path(catalog.data_path).rglob("*.parquet")} == named
-    assert lake.protected_prefixes() == frozenset()
+    assert lake.jobs.protected_prefixes() == frozenset()
 
 
 @pytest.mark.only_1_0("DuckDB's transaction is open while we flush")
@@ -450,11 +450,11 @@ def test_a_table_that_is_dropped_meanwhile_is_left_alone(lake, catalog):
 def test_files_that_a_clean_up_gave_up_are_not_committed_and_a_retry_flushes(lake, catalog):
     def commit(stages, job_ids):
         for one in job_ids:
-            lake.release_job(one)
-        return lake.commit_stages(stages, CommitInfo(), job_ids=job_ids)
+            lake.jobs.release(one)
+        return lake.committer.commit_stages(stages, CommitInfo(), job_ids=job_ids)
 
     with pytest.raises(FilesReleasedError) as given_up, no_retry_on_user_errors():
-        Flush(lake._lake.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit).run()
+        Flush(lake.opened.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit).run()
 
     assert "clean-up of orphaned files" in str(given_up.value)
     assert not [one for one in Path(catalog.data_path).rglob("*.parquet") if one.name.endswith("-0.parquet")]
@@ -523,7 +523,7 @@ def test_marks_are_flushed_in_every_database(kind, new_catalog):
         (file,) = table.files
         for place in (3, 7):
             change = InlineDeletes(table.table_id, table.name, {file.id: (place,)})
-            lake.commit(lake.current_snapshot().id, (change,), CommitInfo())
+            lake.committer.commit(lake.current_snapshot().id, (change,), CommitInfo())
         before = feeds(lake)
 
         (done,) = lake.flush_inlined_data("t")

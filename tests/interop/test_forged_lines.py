@@ -22,7 +22,7 @@ ROWS = pa.table({"id": pa.array(range(30), pa.int64()), "s": ["a", "b", "c"] * 1
 VERBS: dict[str, Verb] = {
     "tables": lambda lake: lake.tables(),
     "read": lambda lake: lake.read_arrow("main.t", filter="id = 15 AND s = 'a'"),
-    "view": lambda lake: lake.view("main.v"),
+    "view": lambda lake: lake.reads.view("main.v"),
     "clean up": lambda lake: lake.cleanup_old_files(dry_run=True, older_than=timedelta(0)),
     "orphans": lambda lake: lake.delete_orphaned_files(dry_run=True, older_than=timedelta(days=2)),
     "append": lambda lake: lake.append_arrow("main.t", ROWS.slice(0, 2)),

@@ -155,7 +155,7 @@ def test_only_the_files_near_a_point_are_read(lake):
 
     assert [file.record_count for file in plan.files] == [1, 1]
     assert lake.read_arrow("t", filter="g && 'LINESTRING(2 0, 4 0.3)'")["id"].to_pylist() == [2, 3]
-    (together,) = lake.plan_merge("t", filter="g && 'LINESTRING(2 0, 4 0.3)'").bins
+    (together,) = lake.maintenance.plan_merge("t", filter="g && 'LINESTRING(2 0, 4 0.3)'").bins
     assert [one.row_id_start for one in together.files] == [2, 3]
     assert lake.scan("t", filter="s.g && 'POINT(1 1)'").files == ()
     assert lake.scan("t", filter="g && 'POLYGON EMPTY' OR NOT g && NULL").files == ()

@@ -250,7 +250,7 @@ def test_documents_of_staged_writes_lead_nowhere(scene, chosen, kind):
 
     def commit(lake: Lake) -> None:
         found = read_staged(lake, uri)
-        commit_writes(lake, found, Commit(INFO, lake.keyed_commit(CommitKey((str(uuid.uuid4()),)))))
+        commit_writes(lake, found, Commit(INFO, lake.writes.keyed_commit(CommitKey((str(uuid.uuid4()),)))))
 
     actions: dict[str, Callable[[Lake], object]] = {
         "commit": commit,
@@ -276,7 +276,9 @@ def test_a_committed_stage_is_tidied_up_without_harm(scene):
     with scene.lake() as lake:
         staged = stage(lake, "main.t", rows_of(100, 101))
         uri = job_io.stage_uri(staged.directory)
-        commit_writes(lake, read_staged(lake, uri), Commit(INFO, lake.keyed_commit(CommitKey(("once",)))))
+        commit_writes(
+            lake, read_staged(lake, uri), Commit(INFO, lake.writes.keyed_commit(CommitKey(("once",))))
+        )
         put(
             Path(staged.directory) / "_DONE",
             lambda document: _deletes(document, "../../../../beside/victim.json"),
@@ -413,8 +415,8 @@ def test_documents_of_jobs_lead_nowhere(scene, chosen, kind):
 
     def commit(lake: Lake) -> None:
         changes = job_io.read_row_changes(request)
-        stage = lake.row_changes(lake.table_snapshot("t"), changes)
-        lake.commit_stages([stage], INFO)
+        stage = lake.writes.row_changes(lake.table_snapshot("t"), changes)
+        lake.committer.commit_stages([stage], INFO)
 
     for name in chosen(kind):
         scene.back()
@@ -560,7 +562,7 @@ def batch(lake: Lake, folder: Path) -> str:
     """Stage a batch of a stream as its job does; return the checkpoint."""
     table, query = lake.table_snapshot("t"), str(uuid.UUID(int=7))
     directory, checkpoint = job_directory(table.root, JOB_ID), f"{folder / 'checkpoint'}/"
-    lake.register_job(JOB_ID, directory, target_of_stream(table, checkpoint))
+    lake.jobs.register(JOB_ID, directory, target_of_stream(table, checkpoint))
     plan = plan_write(table, directory)
     Path(checkpoint).mkdir()
     Path(checkpoint, "metadata").write_text(json.dumps({"id": query}))
@@ -614,7 +616,7 @@ def test_a_batch_of_a_stream_releases_no_job_of_another_table(scene):
         with pytest.raises(UntrustedValueError, match="job of another table"):
             list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
 
-        assert lake.registered_jobs([staged.job_id])[staged.job_id].released_at is None
+        assert lake.jobs.registered([staged.job_id])[staged.job_id].released_at is None
 
 
 @pytest.mark.parametrize("kind", ["staged", "stream", "compaction", "plain write", "older release", "none"])
@@ -633,7 +635,7 @@ def test_a_batch_of_a_stream_commits_and_releases_no_job_of_another_kind(scene, 
             list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO))
 
         assert 100 not in lake.read_arrow("t")["id"].to_pylist()
-        known = lake.registered_jobs([staged.job_id]).values()
+        known = lake.jobs.registered([staged.job_id]).values()
         assert [one.released_at for one in known] == ([] if kind == "none" else [None])
         assert lake.verify() == []
 
@@ -667,7 +669,7 @@ def test_no_copy_of_a_record_has_the_files_of_a_batch_committed_twice(scene, cop
                 tx.truncate("t")
             lake.expire_snapshots(keep_last=1, min_retention=NOW)
         if fate == "of a job that is released":
-            lake.release_job(JOB_ID)
+            lake.jobs.release(JOB_ID)
         rows = sorted(lake.read_arrow("t")["id"].to_pylist())
         (record,) = Path(checkpoint).glob("ducklake/*/1.json")
         copy(record)
@@ -695,13 +697,13 @@ def test_what_a_stream_of_an_older_release_had_staged_is_committed(scene):
         note(scene, JOB_ID, None)
 
         assert len(list(commit_batches(lake, lake.table_snapshot("t"), checkpoint, INFO, [JOB_ID]))) == 2
-        assert lake.protected_prefixes() == frozenset()
+        assert lake.jobs.protected_prefixes() == frozenset()
 
 
 def test_a_batch_whose_files_were_given_up_is_not_committed(scene):
     with scene.lake() as lake:
         checkpoint, head = batch(lake, scene.area), lake.current_snapshot()
-        lake.release_job(JOB_ID)  # as a clean-up does before it deletes
+        lake.jobs.release(JOB_ID)  # as a clean-up does before it deletes
 
         with pytest.raises(
             FilesReleasedError, match=r"batch 0 is named by .*/0\.json.*DuckLakeAddFilesOperator"
@@ -715,9 +717,9 @@ def compaction(lake: Lake) -> str:
     """Do what the tasks of a compaction do; return the directory of its records."""
     table = lake.table_snapshot("m")
     directory = job_directory(table.root, JOB_ID)
-    lake.register_job(JOB_ID, directory, target_of_compaction(table))
+    lake.jobs.register(JOB_ID, directory, target_of_compaction(table))
     plan = plan_write(table, job_directory(table.root, str(uuid.uuid4())))
-    for one in lake.plan_merge("m").bins:
+    for one in lake.maintenance.plan_merge("m").bins:
         alone = Compaction(table, (one,))
         compact_bin(CompactionSource(alone, JOB_ID), plan)
     return directory
@@ -791,8 +793,8 @@ def actions(staged: str, *, is_sole_owner: bool) -> dict[str, Callable[[Lake], o
     """Return what the provider does with a lake."""
 
     def compacted(lake: Lake, plan: Compaction) -> None:
-        lake.check_writable(plan.table.root)  # as the operators do
-        lake.commit_compacted(plan.table, compacted_files(lake, plan), INFO)
+        lake.opened.check_writable(plan.table.root)  # as the operators do
+        lake.maintenance.commit_compacted(plan.table, compacted_files(lake, plan), INFO)
 
     def create(lake: Lake) -> None:
         with lake.transaction() as tx:
@@ -815,8 +817,8 @@ def actions(staged: str, *, is_sole_owner: bool) -> dict[str, Callable[[Lake], o
         "create": create,
         "delete": delete,
         "stage": lambda lake: stage(lake, "main.t", rows_of(300)),
-        "merge": lambda lake: compacted(lake, lake.plan_merge("t")),
-        "rewrite": lambda lake: compacted(lake, lake.plan_rewrite("t", RewriteRule(0.0))),
+        "merge": lambda lake: compacted(lake, lake.maintenance.plan_merge("t")),
+        "rewrite": lambda lake: compacted(lake, lake.maintenance.plan_rewrite("t", RewriteRule(0.0))),
         "flush": lambda lake: lake.flush_inlined_data(),
         "restore": lambda lake: lake.restore("t", at=3),
         "expire": lambda lake: lake.expire_snapshots(keep_last=1, min_retention=NOW),

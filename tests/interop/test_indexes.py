@@ -16,7 +16,7 @@ def test_duckdb_works_on_beside_the_indexes(catalog):
         layout = dump_schema(catalog)
         assert len(lake.create_indexes()) == 10
         assert lake.create_indexes() == []
-        assert lake.append_arrow("t", ROWS, "one").id == 2
+        assert lake.append_arrow("t", ROWS, message="one").id == 2
         with open_lake(catalog) as duck:
             duck.sql("INSERT INTO t FROM range(20, 40)")
             duck.sql("DELETE FROM t WHERE i < 15")

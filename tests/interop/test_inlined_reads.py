@@ -132,11 +132,11 @@ def test_row_ids_and_marks_are_those_of_the_reference(catalog):
         reference.sql("UPDATE t SET i = 70 WHERE i = 7")
         theirs = {(i, row_id) for i, row_id in reference.sql("SELECT i, rowid FROM t") if i > 20}
 
-    with Lake.connect(catalog.sqlalchemy_url) as lake, lake._lake.reading() as connection:
+    with Lake.connect(catalog.sqlalchemy_url) as lake, lake.opened.reading() as connection:
         table = lake.table_snapshot("t", with_files=True)
-        parts = read_inlined(connection, lake._lake.catalog, table)
-        now = inlined_delete_marks(connection, lake._lake.catalog, table.table_id, table.snapshot.id)
-        before = inlined_delete_marks(connection, lake._lake.catalog, table.table_id, 2)
+        parts = read_inlined(connection, lake.opened.catalog, table)
+        now = inlined_delete_marks(connection, lake.opened.catalog, table.table_id, table.snapshot.id)
+        before = inlined_delete_marks(connection, lake.opened.catalog, table.table_id, 2)
 
     assert {
         (row["i"], row_id) for part in parts for row, row_id in zip(part.rows, part.row_ids, strict=True)

@@ -33,15 +33,15 @@ def test_a_table_of_an_older_release_gets_the_columns_when_a_job_is_registered(c
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         prefix = f"{lake.data_path}main/t/"
         as_before(catalog, lake)
-        assert (lake.target_of_job(old), lake.registered_jobs([old])) == (None, {})
+        assert (lake.jobs.target_of(old), lake.jobs.registered([old])) == (None, {})
 
-        lake.register_job(new, prefix, TARGET)
-        lake.register_job(old, prefix)
+        lake.jobs.register(new, prefix, TARGET)
+        lake.jobs.register(old, prefix)
 
-        assert (lake.target_of_job(new), lake.target_of_job(old)) == (TARGET, None)
-        assert {one.prefix for one in lake.registered_jobs([old, new]).values()} == {prefix}
-        assert lake.release_job(old)
-        assert not lake.release_job(old)
+        assert (lake.jobs.target_of(new), lake.jobs.target_of(old)) == (TARGET, None)
+        assert {one.prefix for one in lake.jobs.registered([old, new]).values()} == {prefix}
+        assert lake.jobs.release(old)
+        assert not lake.jobs.release(old)
 
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])
@@ -53,13 +53,13 @@ def test_a_user_who_may_not_add_the_columns_registers_without_them_but_stages_no
         prefix = f"{lake.data_path}main/t/"
         as_before(catalog, lake)
         with another_user(catalog) as theirs, Lake.connect(theirs.sqlalchemy_url) as other:
-            other.register_job(job_id, prefix, TARGET)
-            assert other.target_of_job(job_id) is None
-            assert prefix in other.protected_prefixes()
+            other.jobs.register(job_id, prefix, TARGET)
+            assert other.jobs.target_of(job_id) is None
+            assert prefix in other.jobs.protected_prefixes()
             with pytest.raises(CatalogRefusedError) as refused:
                 stage(other, "main.t", rows_of(1))
-            assert other.registered_jobs([job_id]).keys() == {job_id}
-            assert other.release_job(job_id)
+            assert other.jobs.registered([job_id]).keys() == {job_id}
+            assert other.jobs.release(job_id)
 
             statements = refused.value.statement.split("; ")
             run(catalog, *statements)  # as the owner
@@ -67,7 +67,7 @@ def test_a_user_who_may_not_add_the_columns_registers_without_them_but_stages_no
                 assert "".join(f"{one};\n" for one in statements) in PAGE
 
             staged = stage(other, "main.t", rows_of(1))
-            assert other.target_of_job(staged.job_id) == job_io.target_of_stage(staged.target)
+            assert other.jobs.target_of(staged.job_id) == job_io.target_of_stage(staged.target)
             assert read_staged(other, job_io.stage_uri(staged.directory)) == [staged]
 
 
@@ -83,7 +83,7 @@ def test_an_older_release_goes_on_beside_a_newer_one(catalog, lake):
         id=job_id,
     )
 
-    assert lake.target_of_job(job_id) is None
+    assert lake.jobs.target_of(job_id) is None
     assert [one.job_id for one in read_staged(lake, uri)] == [job_id]
     assert discard(lake, [uri]) == [uri]
 
@@ -96,4 +96,4 @@ def test_what_an_older_release_staged_is_committed_by_a_newer_one(catalog, lake)
     (found,) = read_staged(lake, job_io.stage_uri(staged.directory))
 
     assert found.job_id == staged.job_id
-    assert lake.protected_prefixes()
+    assert lake.jobs.protected_prefixes()

@@ -148,7 +148,7 @@ def test_we_go_on(version, tmp_path):
 
 _VERBS: dict[str, Callable[[Lake, int], object]] = {
     "tables": lambda lake, _: lake.tables(),
-    "schema": lambda lake, _: lake.schema("b"),
+    "schema": lambda lake, _: lake.reads.schema("b"),
     "table": lambda lake, _: lake.table_snapshot("b.t"),
     "rows": lambda lake, _: lake.read_arrow("t"),
     "rows then": lambda lake, then: lake.read_arrow("t", at=then),
@@ -168,7 +168,7 @@ _VERBS: dict[str, Callable[[Lake, int], object]] = {
     "orphans": lambda lake, _: lake.delete_orphaned_files(older_than=timedelta(0), dry_run=True),
     "flush": lambda lake, _: lake.flush_inlined_data(dry_run=True),
     "restore": lambda lake, then: lake.restore("t", at=then),
-    "options": lambda lake, _: lake.options("t"),
+    "options": lambda lake, _: lake.reads.options("t"),
     "set_option": lambda lake, _: lake.set_option("data_inlining_row_limit", 5),
     "repair": lambda lake, _: lake.repair([], dry_run=True),
 }

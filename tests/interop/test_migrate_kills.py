@@ -71,7 +71,7 @@ class Lakes:
 def register_inlined(lake: OldLake) -> None:
     with Lake.connect(lake.catalog.sqlalchemy_url) as ours:
         table, version = ours.table_snapshot(INLINED), ours.current_snapshot().schema_version
-        tables = ours._lake.catalog.tables
+        tables = ours.opened.catalog.tables
     rows = inlined_table(table.schema, table.table_id, version, tables)
     names = {"table_id": table.table_id, "table_name": rows.name, "schema_version": version}
     with writing(lake.catalog) as connection:

@@ -311,7 +311,7 @@ def test_files_merged_meanwhile_are_copied_as_well(old):
             return lake.locate(path)
 
         files = migrate.Files(locate, lambda: None)
-        result = migrate.migrate(lake._lake.catalog, files, dry_run=False, backup=False)
+        result = migrate.migrate(lake.opened.catalog, files, dry_run=False, backup=False)
 
     assert result.files == 3
     with open_lake(old.catalog) as reference:
@@ -332,9 +332,9 @@ def test_a_snapshot_committed_meanwhile_undoes_the_migration(old, new_catalog):
                 copied = "27, snapshot_time, schema_version, next_catalog_id, next_file_id"
                 source = "FROM ducklake_snapshot WHERE snapshot_id = 1"
                 other.execute(text(f"INSERT INTO ducklake_snapshot SELECT {copied} {source}"))
-                other.commit()
+                other.committer.commit()
 
-        engine = lake._lake.catalog.dialect.engine
+        engine = lake.opened.catalog.dialect.engine
         event.listen(engine, "before_cursor_execute", commit_snapshot)
         with pytest.raises(TransactionConflictError, match="27"):
             lake.migrate()
@@ -358,7 +358,7 @@ def test_files_that_are_named_stay_when_a_later_step_is_tried_again(old, new_cat
                 happened.append(statement)
                 raise pymysql.err.OperationalError(1213, "Deadlock found when trying to get lock")
 
-        engine = lake._lake.catalog.dialect.engine
+        engine = lake.opened.catalog.dialect.engine
         event.listen(engine, "before_cursor_execute", lose_a_race)
         lake.migrate()
         event.remove(engine, "before_cursor_execute", lose_a_race)

@@ -119,7 +119,7 @@ def test_we_read_what_others_wrote_there(catalog):
         assert lake.tables() == []
         assert lake.tables(inserted) == [QualifiedName.of("sales.europe.orders")]
         assert lake.read_arrow("SALES.Europe.orders", at=inserted).sort_by("i") == ROWS
-        assert lake.view("sales.europe.v", inserted + 1).sql == "SELECT i FROM orders"
+        assert lake.reads.view("sales.europe.v", inserted + 1).sql == "SELECT i FROM orders"
         with pytest.raises(SchemaNotFoundError, match=r"'sales.europe' does not exist .* leave it out"):
             lake.read_arrow("sales.europe.orders")
 
@@ -132,7 +132,7 @@ def test_names_with_dots_are_no_paths(lake):
 
     assert lake.table_snapshot(("a.b", "t")).schema.names == ("i",)
     assert lake.table_snapshot(("a", "b", "t")).schema.names == ("j",)
-    assert lake.schema("a.b").name == SchemaPath(("a", "b"))
+    assert lake.reads.schema("a.b").name == SchemaPath(("a", "b"))
     assert [str(name) for name in lake.tables()][:2] == ["a.b.t", '"a.b".t']
     with pytest.raises(TableNotFoundError, match=r"a\.b\.orders"):
         lake.read_arrow("a.b.orders")
@@ -150,7 +150,7 @@ def test_a_schema_is_one_of_its_parent(lake):
         tx.create_schema("sales.africa.eg")
         tx.create_table("sales.africa.eg.t", {"i": "int32"})
 
-    assert lake.schema("sales.africa.eg").name.parts == ("sales", "africa", "eg")
+    assert lake.reads.schema("sales.africa.eg").name.parts == ("sales", "africa", "eg")
 
 
 def test_a_schema_goes_with_all_that_lies_in_it(lake, catalog):
@@ -226,7 +226,7 @@ def test_1_0_has_none(catalog):
         with lake.transaction() as tx:
             tx.create_schema('"main.europe"')
 
-        assert lake.schema(("main.europe",)) is not None
+        assert lake.reads.schema(("main.europe",)) is not None
 
 
 @pytest.mark.parametrize(
@@ -283,8 +283,8 @@ def test_restored_with_the_schemas_they_lay_in(lake):
     assert lake.read_arrow("sales.europe.de.orders").sort_by("i") == ROWS
     lake.restore(schema="sales", at=before)
     assert [str(name) for name in lake.tables()] == ["sales.europe.orders", "sales.europe.de.orders"]
-    assert lake.view("sales.europe.de.v").sql == "SELECT i FROM orders"
-    assert lake.schema("sales.asia") is not None
+    assert lake.reads.view("sales.europe.de.v").sql == "SELECT i FROM orders"
+    assert lake.reads.schema("sales.asia") is not None
     assert lake.verify() == []
 
 

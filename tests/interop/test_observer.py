@@ -39,7 +39,7 @@ def observed(catalog):
                 tx.set_option(name, "data_inlining_row_limit", limit)
                 tx.append_arrow(name, ROWS)
         notes = Notes()
-        lake.observe(notes)
+        lake.opened.observer = notes
         yield lake, notes
 
 

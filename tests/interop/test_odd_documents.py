@@ -79,7 +79,7 @@ def commits(lake: Lake, uri: str) -> bool:
     """Whether a staged write is committed; only an error of ours may come of it."""
     try:
         staged = read_staged(lake, [uri])
-        keyed = lake.keyed_commit(CommitKey((uri,)))
+        keyed = lake.writes.keyed_commit(CommitKey((uri,)))
         return commit_writes(lake, staged, Commit(CommitInfo("me", "odd"), keyed)) is not None
     except DuckLakeError:
         return False

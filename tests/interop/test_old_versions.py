@@ -131,7 +131,7 @@ def test_a_column_that_duckdb_1_4_1_changed_twice_is_read_as_it_was(sqlite_catal
         assert seen(lake) == whole
         found = lake.verify()
         assert {one.code for one in found} == {FindingCode.COLUMN_TWICE}
-        assert lake.plan_merge("t").table.table_id
+        assert lake.maintenance.plan_merge("t").table.table_id
         assert lake.repair(found).left == ()
 
         assert lake.verify() == []
@@ -155,7 +155,7 @@ def test_a_former_partition_key_may_have_lost_its_column(sqlite_catalog):
         assert lake.read_arrow("t", filter="a < 3").to_pylist() == [{"a": 0}, {"a": 1}, {"a": 2}]
         lake.append_arrow("t", pa.table({"a": pa.array([99], pa.int32())}))
         assert lake.row_count("t") == 51
-        assert lake.plan_merge("t").bins == ()
+        assert lake.maintenance.plan_merge("t").bins == ()
 
 
 def by_duckdb(catalog, *statements: str) -> None:

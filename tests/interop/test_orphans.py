@@ -109,7 +109,7 @@ def test_every_catalog_finds_its_orphans(catalog):
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
             tx.append_arrow("t", pa.table({"i": pa.array(range(20), pa.int64())}))
-        lake.register_job("00000000-0000-7000-8000-000000000001", f"{catalog.data_path}main/t/x/")
+        lake.jobs.register("00000000-0000-7000-8000-000000000001", f"{catalog.data_path}main/t/x/")
         (left,) = plant(catalog, LEFT[0])
 
         assert lake.delete_orphaned_files(older_than=NO_TIME).deleted == (left,)
@@ -146,8 +146,8 @@ def test_files_of_jobs_that_may_still_commit_stay(lake, catalog):
     job_id, done, given_up = (str(uuid7()) for _ in range(3))
     root = f"{catalog.data_path}main/t/"
     for one in (job_id, done, given_up):
-        lake.register_job(one, f"{root}ducklake-{one}/")
-    lake.release_job(given_up)
+        lake.jobs.register(one, f"{root}ducklake-{one}/")
+    lake.jobs.release(given_up)
     kept = plant(catalog, f"main/t/ducklake-{job_id}/a.parquet", f"main/t/k=1/ducklake-{job_id}-b.parquet")
     gone = plant(catalog, f"main/t/ducklake-{given_up}/a.parquet")
 
@@ -159,23 +159,23 @@ def test_files_of_jobs_that_may_still_commit_stay(lake, catalog):
 
 def test_nobody_can_commit_what_a_clean_up_has_given_up(lake, catalog):
     job_id = str(uuid7())
-    lake.register_job(job_id, f"{catalog.data_path}main/t/ducklake-{job_id}/")
+    lake.jobs.register(job_id, f"{catalog.data_path}main/t/ducklake-{job_id}/")
     (path,) = plant(catalog, f"main/t/ducklake-{job_id}/a.parquet")
 
     planned = lake.delete_orphaned_files(older_than=NO_TIME, stage_ttl=NO_TIME, dry_run=True)
-    assert lake.registered_jobs([job_id])[job_id].released_at is None
+    assert lake.jobs.registered([job_id])[job_id].released_at is None
     done = lake.delete_orphaned_files(older_than=NO_TIME, stage_ttl=NO_TIME)
 
     assert (planned.protected, done.deleted) == (1, (path,))
-    assert lake.registered_jobs([job_id])[job_id].released_at is not None
-    assert not lake.release_job(job_id)
+    assert lake.jobs.registered([job_id])[job_id].released_at is not None
+    assert not lake.jobs.release(job_id)
 
 
 def test_jobs_released_long_ago_are_forgotten(sqlite_lake, sqlite_catalog):
     old, recent = str(uuid7()), str(uuid7())
     for one in (old, recent):
-        sqlite_lake.register_job(one, f"{sqlite_catalog.data_path}main/t/ducklake-{one}/")
-        sqlite_lake.release_job(one)
+        sqlite_lake.jobs.register(one, f"{sqlite_catalog.data_path}main/t/ducklake-{one}/")
+        sqlite_lake.jobs.release(one)
     run_sql(
         sqlite_catalog,
         "UPDATE airflow_ducklake_job SET released_at = '2020-01-01 00:00:00+00' WHERE job_id = :id",
@@ -184,7 +184,7 @@ def test_jobs_released_long_ago_are_forgotten(sqlite_lake, sqlite_catalog):
 
     sqlite_lake.delete_orphaned_files()
 
-    assert sqlite_lake.registered_jobs([old, recent]).keys() == {recent}
+    assert sqlite_lake.jobs.registered([old, recent]).keys() == {recent}
 
 
 SPELLINGS = {
@@ -297,8 +297,8 @@ def test_whoever_owns_the_data_path_alone_may_say_so(sqlite_lake, sqlite_catalog
 
 def test_files_of_a_job_of_ours_are_ours_wherever_they_lie(sqlite_lake, sqlite_catalog):
     job_id = str(uuid7())
-    sqlite_lake.register_job(job_id, f"{sqlite_catalog.data_path}main/new/ducklake-{job_id}/")
-    sqlite_lake.release_job(job_id)
+    sqlite_lake.jobs.register(job_id, f"{sqlite_catalog.data_path}main/new/ducklake-{job_id}/")
+    sqlite_lake.jobs.release(job_id)
     (left,) = plant(sqlite_catalog, f"main/new/ducklake-{job_id}/a.parquet")
 
     assert sqlite_lake.delete_orphaned_files(older_than=NO_TIME).deleted == (left,)

@@ -104,7 +104,9 @@ def replaced(lake: Lake, number: int) -> tuple[list[int], list[int]]:
     values = partition_of_rows(rows, table.schema, table.partition_spec.fields)
     by_id = dict(zip(rows["id"].to_pylist(), values, strict=True))
     expected = sorted(one for one, value in by_id.items() if value == by_id[number])
-    lake.commit(table.snapshot.id, lake.replacing_partitions(table, {by_id[number]}), CommitInfo())
+    lake.committer.commit(
+        table.snapshot.id, lake.writes.replacing_partitions(table, {by_id[number]}), CommitInfo()
+    )
     return sorted(set(by_id) - set(ids(lake))), expected
 
 

@@ -57,8 +57,8 @@ def check_all_ranges(lake: Lake) -> None:
         for said, right in ((counts.added, len(kinds) - deleted), (counts.deleted, deleted)):
             assert said in (None, right), (start, end)
             said_rows += said is not None
-        with lake._lake.reading() as connection:
-            partitions = touched_partitions(connection, lake._lake.catalog, feed.plan)
+        with lake.opened.reading() as connection:
+            partitions = touched_partitions(connection, lake.opened.catalog, feed.plan)
         if partitions is not None:
             said_partitions += 1
             assert set(partitions) >= {partition_of(day) for day in rows["day"].to_pylist()}, (start, end)

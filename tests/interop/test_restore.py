@@ -349,13 +349,13 @@ def test_who_may_not_create_our_table_is_refused_before_anything_is_copied(new_c
         then = lake.current_snapshot().id
         with lake.transaction() as tx:
             tx.truncate("t")
-        lake.register_job(str(uuid.uuid4()), f"{lake.data_path}main/t/x/")  # tables of ours that are there
-        files, protected = sorted(tmp_path.rglob("*")), lake.protected_prefixes()
+        lake.jobs.register(str(uuid.uuid4()), f"{lake.data_path}main/t/x/")  # tables of ours that are there
+        files, protected = sorted(tmp_path.rglob("*")), lake.jobs.protected_prefixes()
         with another_user(catalog, on_schema="USAGE") as theirs, Lake.connect(theirs.sqlalchemy_url) as other:
             for dry_run in [True, False] if kind == "postgres" else [False]:  # MariaDB tells by creating only
                 with pytest.raises(CatalogRefusedError):
                     other.restore("t", at=int(then), dry_run=dry_run)
-        assert (sorted(tmp_path.rglob("*")), lake.protected_prefixes()) == (files, protected)
+        assert (sorted(tmp_path.rglob("*")), lake.jobs.protected_prefixes()) == (files, protected)
         assert lake.restore("t", at=int(then)).committed is not None
 
 
@@ -420,11 +420,11 @@ def kill():
 def test_a_try_that_is_killed_before_its_commit_leaves_protected_copies(interrupted, lake, catalog):
     interrupted.meanwhile = kill
     with pytest.raises(Killed):
-        interrupted.restore("t", at=THEN, keyed=interrupted.keyed_commit(CommitKey(("task",))))
+        interrupted.restore("t", at=THEN, commit_key=interrupted.writes.keyed_commit(CommitKey(("task",))))
     orphans = lake.delete_orphaned_files(older_than=timedelta(0), sole_owner=True)
     assert (orphans.deleted, orphans.protected) == ((), 2)
 
-    done = lake.restore("t", at=THEN, keyed=lake.keyed_commit(CommitKey(("task",))))
+    done = lake.restore("t", at=THEN, commit_key=lake.writes.keyed_commit(CommitKey(("task",))))
 
     assert not done.committed.is_earlier
     left = lake.delete_orphaned_files(older_than=timedelta(0), sole_owner=True, stage_ttl=timedelta(0))
@@ -435,17 +435,17 @@ def test_a_try_that_is_killed_before_its_commit_leaves_protected_copies(interrup
 def test_a_try_that_is_killed_after_its_commit_has_made_it(interrupted, lake, catalog):
     interrupted.afterwards = kill
     with pytest.raises(Killed):
-        interrupted.restore("t", at=THEN, keyed=interrupted.keyed_commit(CommitKey(("task",))))
+        interrupted.restore("t", at=THEN, commit_key=interrupted.writes.keyed_commit(CommitKey(("task",))))
     with open_lake(catalog) as reference:
         reference.sql("INSERT INTO t VALUES (999, 'later')")
     newest = lake.current_snapshot().id
 
-    done = lake.restore("t", at=THEN, keyed=lake.keyed_commit(CommitKey(("task",))))
+    done = lake.restore("t", at=THEN, commit_key=lake.writes.keyed_commit(CommitKey(("task",))))
 
     assert (done.committed.id, done.committed.is_earlier) == (newest - 1, True)
     assert lake.current_snapshot().id == newest
     again = lake.restore(
-        "t", at=THEN, keyed=lake.keyed_commit(CommitKey(("task",), generation=2), OnClear.APPEND)
+        "t", at=THEN, commit_key=lake.writes.keyed_commit(CommitKey(("task",), generation=2), OnClear.APPEND)
     )
     assert again.committed.id == newest + 1
 

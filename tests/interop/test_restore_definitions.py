@@ -159,12 +159,12 @@ def test_a_name_that_somebody_else_has_is_not_taken(lake, sqlite_catalog, kind):
 
 def test_a_dropped_schema_without_tables_comes_back(lake, sqlite_catalog):
     run(sqlite_catalog, "CREATE SCHEMA s", "CREATE VIEW s.v AS SELECT 5 AS i")
-    then, uuid = newest(lake), lake.schema("s")
+    then, uuid = newest(lake), lake.reads.schema("s")
     run(sqlite_catalog, "DROP SCHEMA s CASCADE")
 
     assert lake.restore(at=then).objects == ("schema s comes back", "view s.v comes back")
     assert run(sqlite_catalog, "FROM s.v") == [(5,)]
-    assert lake.schema("s").path == uuid.path
+    assert lake.reads.schema("s").path == uuid.path
     assert lake.verify() == []
 
 

@@ -199,7 +199,7 @@ class Play:
                 assert write.staged is not None
                 changes = append_to_existing(write.staged.target, write.staged.result)
                 stages = [Stage(write.staged.base, changes)]
-                self.lake.commit_stages(stages, CommitInfo(), job_ids=[write.staged.job_id])
+                self.lake.committer.commit_stages(stages, CommitInfo(), job_ids=[write.staged.job_id])
         except (FilesReleasedError, TransactionConflictError):
             assert self.lake.current_snapshot().id == before  # t was dropped, or the job given up
             self.counts["writes refused"] += 1
@@ -273,7 +273,7 @@ class Play:
 
     @contextmanager
     def interrupting(self, lake: Lake) -> Iterator[None]:
-        engine = lake._lake.catalog.dialect.engine
+        engine = lake.opened.catalog.dialect.engine
         is_dead = False
 
         def kill() -> None:
@@ -310,7 +310,7 @@ class Play:
         """Look whether everything is there that somebody may read."""
         named = set(named_files(self.catalog))
         planned = {file.path for scan in self.scans for file in scan.plan.files}
-        known = self.lake.registered_jobs([one.staged.job_id for one in self.writes if one.staged])
+        known = self.lake.jobs.registered([one.staged.job_id for one in self.writes if one.staged])
         staged = {
             file.path
             for one in self.writes

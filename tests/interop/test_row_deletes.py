@@ -225,7 +225,7 @@ def truncate(lake: Lake) -> None:
 
 def replace_all(lake: Lake) -> None:
     table = lake.table_snapshot("t")
-    lake.commit(table.snapshot.id, lake.replacing_where(table, "i >= 0"), CommitInfo())
+    lake.committer.commit(table.snapshot.id, lake.writes.replacing_where(table, "i >= 0"), CommitInfo())
 
 
 @pytest.mark.parametrize("end", [truncate, replace_all])
@@ -262,7 +262,7 @@ def test_a_row_marked_while_we_empty_the_table_is_a_conflict(catalog, lake):
     with open_lake(catalog, data_inlining_row_limit=10) as duck:
         duck.sql("DELETE FROM t WHERE i = 4")
     with pytest.raises(TransactionConflictError):
-        lake.commit(table.snapshot.id, [Truncate(table.table_id, table.name)], CommitInfo())
+        lake.committer.commit(table.snapshot.id, [Truncate(table.table_id, table.name)], CommitInfo())
     with open_lake(catalog) as duck:
         assert [len(values(duck, f"AT (VERSION => {at})")) for at in (3, 4)] == [19, 18]
     truncate(lake)

@@ -65,6 +65,6 @@ def test_a_message_that_is_no_text_for_a_database_is_refused_before_it_gets_ther
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
         with pytest.raises(InvalidInputError, match="message or author"):
-            lake.append_arrow("t", pa.table({"i": range(100)}), text)
+            lake.append_arrow("t", pa.table({"i": range(100)}), message=text)
 
         assert lake.read_arrow("t").num_rows == 0

@@ -273,7 +273,7 @@ def test_a_column_skipped_since_cannot_become_a_partition_key(lake, catalog):
         with Lake.connect(catalog.sqlalchemy_url) as other:
             other.set_option("skip_stats_columns", ["s"], table="t")
 
-    assert lake.options("t").skipped_columns == {X}
+    assert lake.reads.options("t").skipped_columns == {X}
 
 
 def test_a_partition_key_set_since_cannot_be_skipped(lake, catalog):
@@ -285,7 +285,7 @@ def test_a_partition_key_set_since_cannot_be_skipped(lake, catalog):
         with Lake.connect(catalog.sqlalchemy_url) as other, other.transaction() as first:
             first.set_partitioned_by("t", ["bucket(4, k)"])
 
-    assert lake.options("t").skipped_columns == frozenset()
+    assert lake.reads.options("t").skipped_columns == frozenset()
 
 
 def test_duckdb_1_5_works_on_a_lake_with_the_option(sqlite_catalog):

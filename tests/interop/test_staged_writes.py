@@ -50,12 +50,12 @@ def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
         for statement in TABLES.split(";"):
             reference.sql(statement)
     with Lake.connect(catalog.sqlalchemy_url) as lake:
-        lake.keyed_commit(CommitKey(("the first makes the table of keys",)))
+        lake.writes.keyed_commit(CommitKey(("the first makes the table of keys",)))
         yield lake
 
 
 def commit(lake: Lake, *staged: StagedWrite, key: str | None = None) -> CommittedSnapshot | None:
-    keyed = lake.keyed_commit(CommitKey((key or str(uuid.uuid4()),)))
+    keyed = lake.writes.keyed_commit(CommitKey((key or str(uuid.uuid4()),)))
     return commit_writes(lake, staged, Commit(INFO, keyed))
 
 
@@ -69,7 +69,7 @@ def ids(catalog: CatalogDatabase, table: str = "orders") -> list[int]:
 
 
 def is_open(lake: Lake, staged: StagedWrite) -> bool:
-    return lake.registered_jobs([staged.job_id])[staged.job_id].released_at is None
+    return lake.jobs.registered([staged.job_id])[staged.job_id].released_at is None
 
 
 # --- one snapshot ---
@@ -175,7 +175,7 @@ def test_a_table_of_a_new_schema_can_be_read_before_its_commit(lake):
 
 def test_a_nested_schema_is_created_in_the_one_that_is_there(tmp_path):
     with Lake.create(f"sqlite:///{tmp_path}/lake.sqlite", f"{tmp_path}/files/", version="1.1") as lake:
-        lake.keyed_commit(CommitKey(("the first makes the table of keys",)))
+        lake.writes.keyed_commit(CommitKey(("the first makes the table of keys",)))
         with pytest.raises(SchemaNotFoundError, match=r"Schema 'sales' does not exist"):
             stage(lake, "sales.europe.t", rows_of(1), creates=True)
         with lake.transaction() as tx:
@@ -184,7 +184,7 @@ def test_a_nested_schema_is_created_in_the_one_that_is_there(tmp_path):
 
         commit(lake, *staged)
 
-        assert [str(one.qualified) for one in lake.table_rows()] == ["Sales.europe.t", "Sales.europe.u"]
+        assert [str(one.qualified) for one in lake.reads.table_rows()] == ["Sales.europe.t", "Sales.europe.u"]
         for name in ("t", "u"):
             assert lake.read_arrow(f"sales.europe.{name}").column("id").to_pylist() == [1]
 
@@ -289,7 +289,7 @@ def test_a_write_is_committed_once_whoever_commits_it(catalog, lake):
 def test_the_same_commit_again_is_the_first_one(sqlite_catalog, lake):
     staged = stage(lake, "orders", rows_of(1))
     first = commit(lake, staged, key="one")
-    keyed = lake.keyed_commit(CommitKey(("one",)))
+    keyed = lake.writes.keyed_commit(CommitKey(("one",)))
 
     again = commit_writes(lake, [staged], Commit(INFO, keyed))
 
@@ -347,25 +347,25 @@ def test_an_audit_fails_where_the_commit_would(sqlite_catalog, lake, sql, proble
 @pytest.mark.drawn(one_in=1)
 def test_jobs_are_protected_until_they_are_released_or_too_old(catalog):
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        assert lake.protected_prefixes() == frozenset()
-        assert lake.registered_jobs(["a"]) == {}
+        assert lake.jobs.protected_prefixes() == frozenset()
+        assert lake.jobs.registered(["a"]) == {}
         places = {job_id: f"{catalog.data_path}main/ü/ducklake-{job_id}/" for job_id in ("a", "A", "b")}
         for job_id, place in places.items():
-            lake.register_job(job_id, place)
+            lake.jobs.register(job_id, place)
 
-        assert lake.protected_prefixes() == set(places.values())
-        assert lake.protected_prefixes(timedelta(0)) == frozenset()
-        assert (lake.release_job("a"), lake.release_job("a"), lake.release_job("unknown")) == (
+        assert lake.jobs.protected_prefixes() == set(places.values())
+        assert lake.jobs.protected_prefixes(timedelta(0)) == frozenset()
+        assert (lake.jobs.release("a"), lake.jobs.release("a"), lake.jobs.release("unknown")) == (
             True,
             False,
             False,
         )
-        assert lake.protected_prefixes(timedelta(hours=1)) == {places["A"], places["b"]}
-        known = lake.registered_jobs(["a", "b", "c"])
+        assert lake.jobs.protected_prefixes(timedelta(hours=1)) == {places["A"], places["b"]}
+        known = lake.jobs.registered(["a", "b", "c"])
         assert known.keys() == {"a", "b"}
         assert known["a"].registered_at < known["a"].released_at
         assert (known["b"].prefix, known["b"].released_at) == (places["b"], None)
-        assert lake.snapshot_of_job("b") is None
+        assert lake.jobs.snapshot_of("b") is None
 
 
 @pytest.mark.every_catalog
@@ -378,14 +378,14 @@ def test_a_commit_releases_its_jobs_and_their_files_are_found_for_as_long_as_the
         committed = commit(lake, staged)
 
         assert lake.read_arrow("orders")["id"].to_pylist() == [1, 2]
-        assert (is_open(lake, staged), lake.snapshot_of_job(staged.job_id)) == (False, committed.id)
+        assert (is_open(lake, staged), lake.jobs.snapshot_of(staged.job_id)) == (False, committed.id)
         with pytest.raises(FilesReleasedError):
             commit(lake, staged)
         with lake.transaction() as tx:
             tx.truncate("orders")
-        assert lake.snapshot_of_job(staged.job_id) == committed.id
+        assert lake.jobs.snapshot_of(staged.job_id) == committed.id
         lake.expire_snapshots(keep_last=1)
-        assert lake.snapshot_of_job(staged.job_id) == 0
+        assert lake.jobs.snapshot_of(staged.job_id) == 0
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
@@ -418,7 +418,7 @@ def at_once(catalog: CatalogDatabase, tasks: list[list[StagedWrite]], discarded:
             barrier.wait()
             try:
                 if discarded and place == discarded:
-                    return "discarded" if lake.release_job(tasks[place][0].job_id) else None
+                    return "discarded" if lake.jobs.release(tasks[place][0].job_id) else None
                 return "committed" if commit(lake, *tasks[place]) else None
             except FilesReleasedError:
                 return None

@@ -19,7 +19,7 @@ def test_all_rows_come_and_who_stops_early_leaves_nothing_open(new_catalog, kind
     many = Table("many", MetaData(schema=schema), Column("i", Integer))
     query = select(many.c.i).order_by(many.c.i)
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        dialect = lake._lake.catalog.dialect
+        dialect = lake.opened.catalog.dialect
         with dialect.writing() as connection:
             many.create(connection)
             connection.execute(many.insert(), [{"i": number} for number in range(COUNT)])

@@ -54,4 +54,4 @@ def test_no_more_rows_of_it_are_deleted(flushed):
     lake, last = flushed
     table = lake.table_snapshot("t", at=last)
     with pytest.raises(UnsupportedFeatureError, match="has 2 delete files"):
-        lake.replacing_where(table, "i BETWEEN 31 AND 33")
+        lake.writes.replacing_where(table, "i BETWEEN 31 AND 33")

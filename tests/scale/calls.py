@@ -106,15 +106,15 @@ def _poll(at: Target) -> None:
 
 def _consume(at: Target) -> None:
     """What an incremental `DuckLakeSparkSQLOperator` asks when one snapshot is new."""
-    at.lake.consumptions(Consumer("scale"))
-    at.lake.restored_tables()
+    at.lake.writes.consumptions(Consumer("scale"))
+    at.lake.reads.restored_tables()
     table = at.lake.table_snapshot(TABLE)
-    assert at.lake.is_unchanged(table.table_id, at.head, at.head)
+    assert at.lake.reads.is_unchanged(table.table_id, at.head, at.head)
     at.lake.changes_after(TABLE, at.head - 1).read_arrow()
 
 
 def _files_named(at: Target) -> None:
-    at.lake.registered_files([f"{at.lake.data_path}main/t/{number}.parquet" for number in range(100)])
+    at.lake.reads.registered_files([f"{at.lake.data_path}main/t/{number}.parquet" for number in range(100)])
 
 
 READS = (
@@ -122,8 +122,8 @@ READS = (
     Call("snapshots()", lambda at: at.lake.snapshots()),
     Call("snapshot_at(…)", lambda at: at.lake.snapshot_at(datetime.now(UTC))),
     Call("tables()", lambda at: at.lake.tables()),
-    Call("schema(name)", lambda at: at.lake.schema("s1")),
-    Call("options(table)", lambda at: at.lake.options(TABLE)),
+    Call("schema(name)", lambda at: at.lake.reads.schema("s1")),
+    Call("options(table)", lambda at: at.lake.reads.options(TABLE)),
     Call("table_snapshot(table)", lambda at: at.lake.table_snapshot(TABLE)),
     Call("files(table)", lambda at: at.lake.files(TABLE)),
     Call("scan(table)", lambda at: at.lake.scan(TABLE)),
@@ -177,8 +177,8 @@ UPKEEP = (
         "delete_orphaned_files(dry_run)",
         lambda at: at.lake.delete_orphaned_files(older_than=timedelta(hours=1), dry_run=True),
     ),
-    Call("plan_merge(table)", lambda at: at.lake.plan_merge(TABLE)),
-    Call("plan_rewrite(table)", lambda at: at.lake.plan_rewrite(TABLE)),
+    Call("plan_merge(table)", lambda at: at.lake.maintenance.plan_merge(TABLE)),
+    Call("plan_rewrite(table)", lambda at: at.lake.maintenance.plan_rewrite(TABLE)),
     Call("flush_inlined_data(dry_run)", lambda at: at.lake.flush_inlined_data(dry_run=True)),
     Call("restore(table, at=…, dry_run)", lambda at: at.lake.restore(TABLE, at=at.before, dry_run=True)),
     Call("restore(at=…, dry_run)", lambda at: at.lake.restore(at=at.before, dry_run=True)),

@@ -95,7 +95,7 @@ def make(model: Model) -> None:
     catalog, direction = model.catalog, model.direction
     with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
         lake.set_option("data_inlining_row_limit", 0)
-        lake.keyed_commit(CommitKey(("none",)))  # creates the table of keys
+        lake.writes.keyed_commit(CommitKey(("none",)))  # creates the table of keys
         with lake.transaction() as tx:
             tx.create_table(TABLE, model.rows(0).schema)
         with lake.transaction() as tx:

@@ -139,7 +139,7 @@ def test_a_request_of_each_kind_comes_back(sqlite_catalog):
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
         scan = _in_plain_rows(lake.scan("t", filter="s LIKE 'a%' OR i IN (1, 2)"))
         feed = _in_plain_rows(lake.changes("t", 0, lake.current_snapshot().id).plan)
-        merge = lake.plan_merge("t")
+        merge = lake.maintenance.plan_merge("t")
     rows = TransformSource("module:function", {"a": Dataset("csv", "in.csv", {"header": "true"})})
     clauses = (Clause(Action.UPDATE, "target.i > 1", {"s": "'x'"}), Clause(Action.DELETE, None, None))
     change = RowChangeSource(scan, rows, "target.i = source.i", clauses, (Clause(Action.INSERT),))
@@ -169,7 +169,7 @@ def test_what_many_files_share_is_written_once(sqlite_catalog):
         for number in range(6):
             duck.sql(f"INSERT INTO t VALUES ({number})")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        compaction = lake.plan_merge("t")
+        compaction = lake.maintenance.plan_merge("t")
     (files,) = compaction.bins
     bins = tuple(replace(files, files=(one,)) for one in files.files)
 

@@ -36,7 +36,7 @@ def test_filters_on_every_column_find_the_right_rows(spark, sqlite_catalog):
             tx.create_table("main.t", COLUMNS)
         table = lake.table_snapshot("main.t")
         result = write(every_value(spark, COLUMNS), plan_write(table, job_directory(table.root, JOB_ID)))
-        lake.commit(table.snapshot.id, append_to_existing(table, result), CommitInfo())
+        lake.committer.commit(table.snapshot.id, append_to_existing(table, result), CommitInfo())
 
     with open_lake(sqlite_catalog) as duck:
         duck.sql("CREATE TABLE memory.plain AS FROM lake.t")  # a full scan looks at no statistics
@@ -64,9 +64,11 @@ def test_a_created_table_appears_with_its_rows_and_types(spark, sqlite_catalog):
         "SELECT 1L AS id, 'x' AS name, date'2024-05-06' AS day UNION ALL SELECT 2L, NULL, date'2025-01-01'"
     )
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
-        target = lake.new_table(QualifiedName.of(("main", "t")))
+        target = lake.reads.new_table(QualifiedName.of(("main", "t")))
         plan = plan_create(target, job_directory(target.root, JOB_ID), ["year(day)"])
-        committed = lake.commit(target.snapshot.id, create_and_append(target, write(df, plan)), CommitInfo())
+        committed = lake.committer.commit(
+            target.snapshot.id, create_and_append(target, write(df, plan)), CommitInfo()
+        )
         assert committed is not None
         assert [change.name or change.object_id for change in lake.snapshots()[-1].changes] == [
             QualifiedName.of(("main", "t")),

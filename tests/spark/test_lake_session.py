@@ -75,7 +75,7 @@ def test_each_verb_is_one_snapshot(session, spark, lake, sqlite_catalog):
     recorded = lake.snapshots()[first.id]
     assert (recorded.author, recorded.message) == ("notebook", "four")
     assert lake.verify() == []
-    assert lake.protected_prefixes() == frozenset()
+    assert lake.jobs.protected_prefixes() == frozenset()
 
 
 def test_compaction_and_flush(session, spark, lake, sqlite_catalog):
@@ -186,7 +186,7 @@ def test_errors_are_those_of_the_operators(session, spark, own, lake, tmp_path):
         session.rewrite_data_files("main.t", delete_threshold="many")
 
     assert lake.current_snapshot().id == before
-    assert lake.protected_prefixes() == frozenset()
+    assert lake.jobs.protected_prefixes() == frozenset()
 
 
 def test_a_message_is_required_before_any_work(session, spark, lake):

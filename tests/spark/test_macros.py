@@ -126,7 +126,7 @@ def session(spark, lake) -> LakeSession:
 
 
 def theirs(lake: Lake, query: str) -> list[tuple[object, ...]]:
-    path = lake._lake.catalog.dialect.engine.url.database
+    path = lake.opened.catalog.dialect.engine.url.database
     with open_lake(f"ducklake:sqlite:{path}") as reference:
         return reference.sql(query)
 
@@ -274,11 +274,11 @@ def test_a_name_without_a_schema_means_what_it_means_in_duckdb(session, lake):
         tx.create_macro("main.starts", "(a) AS 'x'")
         tx.create_macro("main.trim", "(a) AS 'mine'")
         tx.create_macro("main.trims", "(a) AS trim(a)")
-    path = lake._lake.catalog.dialect.engine.url.database
+    path = lake.opened.catalog.dialect.engine.url.database
     for schema in ("main", "sales"):
         session.sql(
             "CREATE OR REPLACE TABLE main.results AS SELECT main.calls_own(1) AS a, main.trims('y') AS b",
-            schema=schema,
+            default_schema=schema,
         )
         with open_lake(f"ducklake:sqlite:{path}") as reference:
             reference.sql(f"USE lake.{schema}")

@@ -131,6 +131,11 @@ def test_files_are_compacted_in_the_order_of_such_columns(spark, sqlite_catalog)
             reference.sql(f"INSERT INTO t {rows(start, start + 10)}")
         before = reference.sql("FROM t ORDER BY ALL")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        compacted(spark, lake, lake.plan_merge("t", MergeRule()), RowOrder(zorder_by=("_ducklake_bin", "id")))
+        compacted(
+            spark,
+            lake,
+            lake.maintenance.plan_merge("t", MergeRule()),
+            RowOrder(zorder_by=("_ducklake_bin", "id")),
+        )
         assert lake.verify() == []
     assert rows_of(sqlite_catalog) == before

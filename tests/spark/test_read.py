@@ -455,7 +455,7 @@ def test_what_is_read_can_be_inserted_as_it_is(sqlite_catalog, spark):
             copy = lake.table_snapshot("copy")
             directory = job_directory(copy.root, "0190f3c1-0000-7000-8000-000000000001")
             result = write(read_table(spark, lake.scan("t")), plan_write(copy, directory))
-            lake.commit(copy.snapshot.id, append_to_existing(copy, result), CommitInfo())
+            lake.committer.commit(copy.snapshot.id, append_to_existing(copy, result), CommitInfo())
 
         texts = "SELECT COLUMNS(*)::VARCHAR FROM "
         assert sorted(duck.sql(f"{texts} copy"), key=repr) == sorted(duck.sql(f"{texts} t"), key=repr)

@@ -44,11 +44,13 @@ def merge(spark, lake: Lake, rows: SqlSource = SOURCE, matched: tuple[Clause, ..
     source = RowChangeSource(
         plan, source=rows, on="target.id = source.id", matched=matched, not_matched=(ADD,)
     )
-    return lake.row_changes(plan.table, change_rows(spark, JobRequest(job_id, source, plans, verb="merge")))
+    return lake.writes.row_changes(
+        plan.table, change_rows(spark, JobRequest(job_id, source, plans, verb="merge"))
+    )
 
 
 def commit(lake: Lake, stage: Stage) -> None:
-    lake.commit_stages([stage], CommitInfo("test", "merge"))
+    lake.committer.commit_stages([stage], CommitInfo("test", "merge"))
 
 
 def test_of_two_merges_one_wins_and_the_other_then_sees_its_rows(spark, lake, sqlite_catalog):

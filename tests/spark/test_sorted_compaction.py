@@ -65,7 +65,7 @@ def test_rows_of_a_merged_file_lie_as_in_the_references(spark, new_catalog, sort
     with new_lake(ours, CREATE, sort, *INSERTS, data_inlining_row_limit=0) as lake:
         last = lake.current_snapshot().id
         before = at_every_snapshot(ours, last)
-        compacted(spark, lake, lake.plan_merge("t", MergeRule()))
+        compacted(spark, lake, lake.maintenance.plan_merge("t", MergeRule()))
 
         assert rows_in_files(lake, "id", "a", "b") == [expected]
         assert at_every_snapshot(ours, last) == before
@@ -84,7 +84,7 @@ def test_files_of_older_columns_are_sorted_by_the_names_of_now(spark, sqlite_cat
     with new_lake(sqlite_catalog, CREATE, *INSERTS[:2], *later, *more, data_inlining_row_limit=0) as lake:
         last = lake.current_snapshot().id
         before = at_every_snapshot(sqlite_catalog, last)
-        compacted(spark, lake, lake.plan_merge("t", MergeRule()))
+        compacted(spark, lake, lake.maintenance.plan_merge("t", MergeRule()))
 
         assert at_every_snapshot(sqlite_catalog, last) == before
         old, *new = rows_in_files(lake, "id")
@@ -110,7 +110,9 @@ def test_rows_are_clustered_in_rewritten_files_and_one_without_rows_is_none(spar
         lake.set_option("parquet_row_group_size", 500)
         last = lake.current_snapshot().id
         before = at_every_snapshot(sqlite_catalog, last)
-        compacted(spark, lake, lake.plan_rewrite("t", RewriteRule(0.0)), RowOrder(zorder_by=("id", "a")))
+        compacted(
+            spark, lake, lake.maintenance.plan_rewrite("t", RewriteRule(0.0)), RowOrder(zorder_by=("id", "a"))
+        )
 
         assert at_every_snapshot(sqlite_catalog, last) == before
         assert at_every_snapshot(sqlite_catalog, last + 1)[-1] == before[-1]
@@ -135,7 +137,7 @@ def test_files_of_which_all_rows_are_gone_end_without_another(spark, sqlite_cata
         lake.set_option("data_inlining_row_limit", 1000)
         with open_lake(sqlite_catalog) as reference:
             reference.sql("DELETE FROM t WHERE rowid < 100")
-        compacted(spark, lake, lake.plan_rewrite("t", RewriteRule(0.9)), order)
+        compacted(spark, lake, lake.maintenance.plan_rewrite("t", RewriteRule(0.9)), order)
 
         assert len(lake.table_snapshot("t", with_files=True).files) == 1
         assert not lake.verify()

@@ -17,9 +17,10 @@ from airflow_provider_ducklake.lake.catalog.database.connect import (
 )
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.lake.catalog.dialects import bootstrap, dialect_of
+from airflow_provider_ducklake.lake.catalog.lake_jobs import LakeJobs, open_documents
 from airflow_provider_ducklake.lake.catalog.lake_maintenance import Maintenance
 from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
-from airflow_provider_ducklake.lake.catalog.lake_writes import LakeWrites, open_documents
+from airflow_provider_ducklake.lake.catalog.lake_writes import LakeWrites
 from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake, translated
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.errors import (
@@ -31,7 +32,6 @@ from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_a
 from airflow_provider_ducklake.lake.spec.versions import (
     DEFAULT,
     READABLE,
-    Feature,
     SpecVersion,
     check_newest,
     refused,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import URL
 
-    from airflow_provider_ducklake.lake.catalog.open_lake import LakeObserver
     from airflow_provider_ducklake.lake.spec.options import OptionRow
     from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
@@ -76,12 +75,6 @@ def _of_writes(
     return _forwarded("writes", method)
 
 
-def _of_committer(
-    method: Callable[Concatenate[Committer, _P], _Result],
-) -> Callable[Concatenate[Lake, _P], _Result]:
-    return _forwarded("committer", method)
-
-
 def _of_maintenance(
     method: Callable[Concatenate[Maintenance, _P], _Result],
 ) -> Callable[Concatenate[Lake, _P], _Result]:
@@ -91,70 +84,40 @@ def _of_maintenance(
 class Lake:
     """An open lake. Open one with ``Lake.connect`` or ``Lake.create``.
 
-    Its parts are ``reads``, ``writes`` and ``maintenance``; their methods are also methods of the lake.
+    ``maintenance`` has the operations that keep it small; the other parts serve this package, and may change:
+    ``reads``, ``writes``, ``jobs``, ``committer`` and what they share, ``opened``.
     """
 
     def __init__(self, lake: OpenLake, committer: Committer | None = None) -> None:
-        self._lake = lake
+        self.opened = lake
         self.committer = committer or Committer(lake)
         self.reads = LakeReads(lake)
         self.writes = LakeWrites(lake, self.reads, self.committer)
-        self.maintenance = Maintenance(lake, self.reads, self.committer)
+        self.jobs = LakeJobs(lake)
+        self.maintenance = Maintenance(lake, self.reads, self.writes, self.committer)
 
     @property
     def version(self) -> SpecVersion:
         """The catalog's spec version."""
-        return self._lake.version
-
-    def has(self, feature: Feature) -> bool:
-        """Return True if the lake's version has a feature."""
-        return feature in self._lake.catalog.tables.writer.features
+        return self.opened.version
 
     @property
     def data_path(self) -> str:
         """The root of the lake's files; ends with ``/``."""
-        return self._lake.data_path
-
-    @property
-    def encrypted(self) -> bool:
-        """Return True if the lake's files are encrypted."""
-        return self._lake.encrypted
-
-    @property
-    def is_frozen(self) -> bool:
-        """Return True if it was exported from another lake, to be read."""
-        return self._lake.is_frozen
-
-    @property
-    def storage_options(self) -> dict[str, Any]:
-        """Options of fsspec for the lake's files."""
-        return self._lake.storage_options
+        return self.opened.data_path
 
     def as_of(self, at: SnapshotId | str) -> Lake:
         """Return the lake as if a snapshot (id or tag) were its newest one: to read, or plan again, on it."""
         snapshot_id = self.reads.snapshot_at(at).id if isinstance(at, str) else at
-        return Lake(self._lake.as_of(snapshot_id), self.committer)
+        return Lake(self.opened.as_of(snapshot_id), self.committer)
 
     def locate(self, path: str) -> Location:
         """Return the location of a path of the lake, with this lake's storage options."""
-        return self._lake.locate(path)
-
-    def check_writable(self, directory: str) -> None:
-        """Check the directory of a table, as the catalog has it, before files are written there.
-
-        Raises:
-            UntrustedValueError: the directory is not below the data path, and the lake was not opened with
-                ``foreign_files``.
-        """
-        self._lake.check_writable(directory)
-
-    def observe(self, observer: LakeObserver) -> None:
-        """Notify an observer from now on of the tables that are read and written through this lake."""
-        self._lake.observer = observer
+        return self.opened.locate(path)
 
     def close(self) -> None:
         """Close the connections to the catalog; the next use opens one again."""
-        self._lake.close()
+        self.opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -163,7 +126,7 @@ class Lake:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Lake({shown(self._lake.url)!r})"
+        return f"Lake({shown(self.opened.url)!r})"
 
     @classmethod
     def connect(  # noqa: PLR0913 - all public, all named
@@ -289,20 +252,13 @@ class Lake:
         )
 
     # Reads
-    lake_id = _of_reads(LakeReads.lake_id)
     current_snapshot = _of_reads(LakeReads.current_snapshot)
     snapshots = _of_reads(LakeReads.snapshots)
     snapshot_at = _of_reads(LakeReads.snapshot_at)
     tags = _of_reads(LakeReads.tags)
     tables = _of_reads(LakeReads.tables)
-    table_rows = _of_reads(LakeReads.table_rows)
-    view = _of_reads(LakeReads.view)
     macros = _of_reads(LakeReads.macros)
-    schema = _of_reads(LakeReads.schema)
-    effective_options = _of_reads(LakeReads.effective_options)
-    options = _of_reads(LakeReads.options)
     table_snapshot = _of_reads(LakeReads.table_snapshot)
-    new_table = _of_reads(LakeReads.new_table)
     read_arrow = _of_reads(LakeReads.read_arrow)
     scan = _of_reads(LakeReads.scan)
     read_spark = _of_reads(LakeReads.read_spark)
@@ -312,12 +268,8 @@ class Lake:
     column_bounds = _of_reads(LakeReads.column_bounds)
     changes = _of_reads(LakeReads.changes)
     changes_after = _of_reads(LakeReads.changes_after)
-    changes_of_source = _of_reads(LakeReads.changes_of_source)
-    is_unchanged = _of_reads(LakeReads.is_unchanged)
-    restored_tables = _of_reads(LakeReads.restored_tables)
     insertions = _of_reads(LakeReads.insertions)
     deletions = _of_reads(LakeReads.deletions)
-    registered_files = _of_reads(LakeReads.registered_files)
     table_changes = _of_reads(LakeReads.table_changes)
     table_health = _of_reads(LakeReads.table_health)
     clients = _of_reads(LakeReads.clients)
@@ -331,37 +283,8 @@ class Lake:
     add_table = _of_writes(LakeWrites.add_table)
     append_arrow = _of_writes(LakeWrites.append_arrow)
     create_indexes = _of_writes(LakeWrites.create_indexes)
-    consumptions = _of_writes(LakeWrites.consumptions)
-    register_job = _of_writes(LakeWrites.register_job)
-    target_of_job = _of_writes(LakeWrites.target_of_job)
-    release_job = _of_writes(LakeWrites.release_job)
-    registered_jobs = _of_writes(LakeWrites.registered_jobs)
-    note_submitted = _of_writes(LakeWrites.note_submitted)
-    forget_submitted = _of_writes(LakeWrites.forget_submitted)
-    forget_submitted_of = _of_writes(LakeWrites.forget_submitted_of)
-    submitted_jobs = _of_writes(LakeWrites.submitted_jobs)
-    submitted_job = _of_writes(LakeWrites.submitted_job)
-    snapshot_of_job = _of_writes(LakeWrites.snapshot_of_job)
-    protected_prefixes = _of_writes(LakeWrites.protected_prefixes)
-    planned_on = _of_writes(LakeWrites.planned_on)
-    replacing_where = _of_writes(LakeWrites.replacing_where)
-    too_large_to_read = _of_writes(LakeWrites.too_large_to_read)
-    replacing_partitions = _of_writes(LakeWrites.replacing_partitions)
-    next_column_id = _of_writes(LakeWrites.next_column_id)
-    has_live_rows = _of_writes(LakeWrites.has_live_rows)
-    check_directory_of_job = _of_writes(LakeWrites.check_directory_of_job)
-    keyed_commit = _of_writes(LakeWrites.keyed_commit)
-    replaced_rows = _of_writes(LakeWrites.replaced_rows)
-    row_changes = _of_writes(LakeWrites.row_changes)
-    commit = _of_committer(Committer.commit)
-    commit_stages = _of_committer(Committer.commit_stages)
-    commit_planned = _of_committer(Committer.commit_planned)
 
-    # Maintenance, by its older names: ``lake.maintenance`` has the same
-    plan_merge = _of_maintenance(Maintenance.plan_merge)
-    plan_rewrite = _of_maintenance(Maintenance.plan_rewrite)
-    commit_compacted = _of_maintenance(Maintenance.commit_compacted)
-    as_planned = _of_maintenance(Maintenance.as_planned)
+    # Maintenance
     flush_inlined_data = _of_maintenance(Maintenance.flush_inlined_data)
     expire_snapshots = _of_maintenance(Maintenance.expire_snapshots)
     restore = _of_maintenance(Maintenance.restore)
@@ -371,7 +294,6 @@ class Lake:
     export_catalog = _of_maintenance(Maintenance.export_catalog)
     verify = _of_maintenance(Maintenance.verify)
     repair = _of_maintenance(Maintenance.repair)
-    grants = _of_maintenance(Maintenance.grants)
 
 
 def _version(options: Sequence[OptionRow], catalog: str, *, to_migrate: bool) -> SpecVersion:

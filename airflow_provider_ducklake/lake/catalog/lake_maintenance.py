@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from airflow_provider_ducklake.lake.catalog.committing.commit import Committer, KeyedCommit
+    from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
     from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
+    from airflow_provider_ducklake.lake.catalog.lake_writes import Key, LakeWrites
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, FlushResult
     from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName, TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
+    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, JsonValue
     from airflow_provider_ducklake.lake.spec.tags import ExportResult
     from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
 
@@ -69,9 +70,10 @@ if TYPE_CHECKING:
 class Maintenance:
     """The maintenance operations of a lake; see ``Lake.maintenance``."""
 
-    def __init__(self, lake: OpenLake, reads: LakeReads, committer: Committer) -> None:
+    def __init__(self, lake: OpenLake, reads: LakeReads, writes: LakeWrites, committer: Committer) -> None:
         self._lake = lake
         self._reads = reads
+        self._writes = writes
         self._committer = committer
 
     def plan_merge(
@@ -165,14 +167,16 @@ class Maintenance:
         with self._lake.reading() as connection:
             return as_planned(connection, self._lake.catalog, table.table_id, files)
 
-    def flush_inlined_data(
+    def flush_inlined_data(  # noqa: PLR0913 - all have defaults
         self,
         table: TableName | None = None,
         *,
         schema: SchemaName | None = None,
         min_rows: int = 0,
-        info: CommitInfo | None = None,
         dry_run: bool = False,
+        message: str | None = None,
+        author: str | None = None,
+        extra: Mapping[str, JsonValue] | None = None,
     ) -> list[FlushResult]:
         """Move inlined rows and deletes to Parquet files, as one snapshot; return what was moved.
 
@@ -190,6 +194,7 @@ class Maintenance:
             TransactionConflictError: others kept deleting such rows in the meantime; nothing landed.
         """
         self._lake.refuse_unwritable()
+        info = CommitInfo(author, message, extra)
         if schema is not None and self._reads.schema(schema) is None:
             raise SchemaNotFoundError(str(SchemaPath.of(schema)), self._reads.current_snapshot().id)
         rule = FlushRule(
@@ -199,7 +204,7 @@ class Maintenance:
         )
 
         def commit_stages(stages: Sequence[Stage], job_ids: Sequence[str]) -> CommittedSnapshot | None:
-            return self._committer.commit_stages(stages, info or CommitInfo(), job_ids=job_ids)
+            return self._committer.commit_stages(stages, info, job_ids=job_ids)
 
         flush = Flush(self._lake.catalog, self._lake.locate, rule, commit_stages)
         with self._lake.translated():
@@ -243,8 +248,10 @@ class Maintenance:
         at: int | datetime | str,
         schema: SchemaName | None = None,
         dry_run: bool = False,
-        info: CommitInfo | None = None,
-        keyed: KeyedCommit | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        extra: Mapping[str, JsonValue] | None = None,
+        commit_key: Key = None,
     ) -> RestoreResult:
         """Restore a table, a schema or (with neither) the lake to a snapshot, as a new snapshot.
 
@@ -265,8 +272,9 @@ class Maintenance:
         name = None if table is None else QualifiedName.of(table)
         path = None if schema is None else SchemaPath.of(schema)
         request = RestoreRequest(at, name, path, dry_run)
+        info, keyed = CommitInfo(author, message, extra), self._writes.keyed(commit_key)
         with self._lake.translated():
-            return restore(self._lake, self._committer, request, info or CommitInfo(), keyed)
+            return restore(self._lake, self._committer, request, info, keyed)
 
     def migrate(
         self, to_version: str = DEFAULT.value, *, dry_run: bool = False, backup: bool = True
@@ -379,7 +387,7 @@ class Maintenance:
         data_path: str | None = None,
         overwrite: bool = False,
         storage_options: Mapping[str, Any] | None = None,
-        key: CommitKey | None = None,
+        commit_key: CommitKey | None = None,
         starts_over: bool = False,
     ) -> ExportResult:
         """Export a snapshot (id, time or tag; None: the newest) as a frozen lake: a catalog in one file.
@@ -402,7 +410,7 @@ class Maintenance:
         self._lake.refuse_outdated()
         options = self._lake.storage_options if storage_options is None else storage_options
         request = ExportRequest(
-            path, at, format, copy_files, files_path, data_path, overwrite, options, key, starts_over
+            path, at, format, copy_files, files_path, data_path, overwrite, options, commit_key, starts_over
         )
         with self._lake.translated():
             return export(self._lake, request)

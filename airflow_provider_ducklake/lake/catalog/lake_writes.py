@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
 from airflow_provider_ducklake.lake.catalog.database.connect import write_option
@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.catalog.drafting.base_lake import BaseRows
 from airflow_provider_ducklake.lake.catalog.drafting.overwrite import find_earlier_rows, replaced_rows
 from airflow_provider_ducklake.lake.catalog.drafting.rows import changes_of_job, current_targets
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs, tags
+from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, tags
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted
@@ -33,26 +33,25 @@ from airflow_provider_ducklake.lake.spec.tags import check_tag_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from datetime import timedelta
 
     import pyarrow as pa
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
     from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
-    from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob, SubmittedJob
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
     from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
     from airflow_provider_ducklake.lake.planning.writing.overwrite import PartitionValues
-    from airflow_provider_ducklake.lake.planning.writing.write import FoundRows, JobTarget, RowChanges
+    from airflow_provider_ducklake.lake.planning.writing.write import FoundRows, RowChanges
     from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName, TableName
     from airflow_provider_ducklake.lake.spec.snapshots import Consumer, Consumption, JsonValue, SnapshotId
     from airflow_provider_ducklake.lake.spec.tags import TagResult
     from airflow_provider_ducklake.lake.transaction.changes import Change
     from airflow_provider_ducklake.lake.transaction.changes_made import Replay
+
+Key: TypeAlias = "str | CommitKey | KeyedCommit | None"  # a commit key, as a caller gives it
 
 
 class LakeWrites:
@@ -67,6 +66,7 @@ class LakeWrites:
         self,
         key: str,
         value: str | float | bool | Sequence[str],  # noqa: FBT001 - a value, not a switch
+        *,
         schema: SchemaName | None = None,
         table: TableName | None = None,
     ) -> None:
@@ -112,7 +112,7 @@ class LakeWrites:
         replace: bool = False,
         author: str | None = None,
         message: str | None = None,
-        keyed: KeyedCommit | None = None,
+        commit_key: Key = None,
     ) -> TagResult:
         """Name a snapshot (id, aware time or another tag; None: the newest), which does not expire then.
 
@@ -128,9 +128,10 @@ class LakeWrites:
         CommitInfo(author, message)  # which checks them
         request = tags.TagRequest(check_tag_name(name), self._lake.here(at), replace, author, message)
         with self._lake.translated():
+            keyed = self.keyed(commit_key, makes_snapshot=False)
             return tags.tag(self._lake.catalog, request, None if keyed is None else keyed.key)
 
-    def untag(self, name: str, *, keyed: KeyedCommit | None = None) -> TagResult:
+    def untag(self, name: str, *, commit_key: Key = None) -> TagResult:
         """Remove a tag; the next expiry may remove its snapshot. Makes no snapshot.
 
         Raises:
@@ -139,6 +140,7 @@ class LakeWrites:
         """
         self._lake.refuse_unwritable()
         with self._lake.translated():
+            keyed = self.keyed(commit_key, makes_snapshot=False)
             return tags.untag(self._lake.catalog, check_tag_name(name), None if keyed is None else keyed.key)
 
     def transaction(
@@ -146,7 +148,7 @@ class LakeWrites:
         author: str | None = None,
         message: str | None = None,
         extra: Mapping[str, JsonValue] | None = None,
-        commit_key: str | CommitKey | None = None,
+        commit_key: Key = None,
     ) -> LakeTransaction:
         """Return a transaction for a ``with`` block: one snapshot over any number of schemas and tables.
 
@@ -154,11 +156,8 @@ class LakeWrites:
         nothing, and ``committed`` is the first run's snapshot, already when the block begins.
         """
         self._lake.refuse_unwritable()
-        key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
-        keyed = None
-        if key is not None:
-            keyed = self.keyed_commit(key, OnClear.APPEND)
-        return LakeTransaction(self._lake, self._committer, CommitInfo(author, message, extra), keyed)
+        info = CommitInfo(author, message, extra)
+        return LakeTransaction(self._lake, self._committer, info, self.keyed(commit_key))
 
     def add_table(  # noqa: PLR0913 - where the table lies, at what, and how it is read
         self,
@@ -174,7 +173,7 @@ class LakeWrites:
         allowed_paths: Sequence[str] = (),
         message: str | None = None,
         author: str | None = None,
-        commit_key: str | CommitKey | None = None,
+        commit_key: Key = None,
     ) -> CommittedSnapshot | None:
         """Append the data files of an Iceberg or Delta table where they are, as one snapshot; None: no rows.
 
@@ -200,10 +199,10 @@ class LakeWrites:
         self,
         table: TableName,
         rows: pa.Table,
-        message: str | None = None,
         *,
+        message: str | None = None,
         author: str | None = None,
-        commit_key: str | CommitKey | None = None,
+        commit_key: Key = None,
     ) -> CommittedSnapshot | None:
         """Append an Arrow table as one snapshot, without Spark: for small writes.
 
@@ -256,89 +255,6 @@ class LakeWrites:
         with self._lake.translated():
             consumers.note_watermark(self._lake.catalog, watcher, state)
 
-    def register_job(
-        self, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False
-    ) -> None:
-        """Record that a job is about to write files into a directory, and what they are for.
-
-        ``target`` is what they are for, which the commit compares. A database user who may not add columns to
-        the provider's table cannot always record it, and is refused if ``must_note``.
-
-        Raises:
-            UntrustedValueError: the lake may not write there.
-            CatalogRefusedError: it must be recorded, but cannot be; names the statements that help.
-        """
-        self._lake.refuse_unwritable()
-        with self._lake.translated():
-            seal_documents(self._lake)
-            jobs.register(self._lake.catalog, job_id, prefix, target, must_note=must_note)
-
-    def target_of_job(self, job_id: str) -> JobTarget | None:
-        """Look up the target of a job's files, or None if it was not recorded."""
-        with self._lake.reading() as connection:
-            return jobs.target_of(connection, self._lake.catalog, job_id)
-
-    def release_job(self, job_id: str) -> bool:
-        """Release the files of a job, so that they cannot be committed; return whether they could be."""
-        with self._lake.translated():
-            return jobs.release(self._lake.catalog, job_id)
-
-    def registered_jobs(self, job_ids: Collection[str]) -> dict[str, RegisteredJob]:
-        """Return those of the jobs that were registered, by their ids."""
-        with self._lake.reading() as connection:
-            return jobs.registered_jobs(connection, self._lake.catalog, job_ids)
-
-    def check_directory_of_job(self, job: RegisteredJob) -> None:
-        """Refuse a registered job whose directory is not its own, or not the lake's to write to.
-
-        Raises:
-            UntrustedValueError: says which.
-        """
-        jobs.check_directory(self._lake.catalog, job)
-
-    def note_submitted(self, job: SubmittedJob) -> None:
-        """Record a job that outlives its task, in a table of the provider's; makes no snapshot."""
-        self._lake.refuse_unwritable()
-        with self._lake.translated():
-            jobs.note_submitted(self._lake.catalog, job)
-
-    def forget_submitted(self, job_id: str) -> None:
-        """Remove the record of a job that is over."""
-        with self._lake.translated():
-            jobs.forget_submitted(self._lake.catalog, job_id)
-
-    def forget_submitted_of(self, key: CommitKey) -> None:
-        """Remove the records of the jobs of a commit that was made."""
-        with self._lake.translated():
-            jobs.forget_submitted_of(self._lake.catalog, key)
-
-    def submitted_jobs(self, key: CommitKey) -> tuple[SubmittedJob, ...]:
-        """Return the recorded jobs of a commit whose files are neither committed nor discarded.
-
-        Raises:
-            UntrustedValueError: a record names a directory that its job was not registered for.
-        """
-        with self._lake.translated():
-            return jobs.submitted_jobs(self._lake.catalog, key)
-
-    def submitted_job(self, job_id: str) -> SubmittedJob | None:
-        """Return the record of a job; None: its files are committed or discarded, or it never had one."""
-        with self._lake.translated():
-            return jobs.submitted_job(self._lake.catalog, job_id)
-
-    def snapshot_of_job(self, job_id: str) -> SnapshotId | None:
-        """Return the snapshot that added files of a job, 0 where they wait for deletion; None: no files."""
-        with self._lake.reading() as connection:
-            return jobs.snapshot_of_job(connection, self._lake.catalog, job_id)
-
-    def protected_prefixes(self, stage_ttl: timedelta = jobs.STAGE_TTL) -> frozenset[str]:
-        """Return the directories of staged writes that wait for their commit and are not older than that.
-
-        A clean-up of orphaned files must not delete them.
-        """
-        with self._lake.reading() as connection:
-            return jobs.protected_prefixes(connection, self._lake.catalog, stage_ttl)
-
     def replacing_where(
         self, table: TableSnapshot, where: str, found: FoundRows | None = None
     ) -> tuple[Change, ...]:
@@ -383,14 +299,6 @@ class LakeWrites:
         )
         return tuple(changes)
 
-    def planned_on(self, base: SnapshotId) -> AbstractContextManager[None]:
-        """Turn a failure to find something into a conflict if the snapshot that was read has expired.
-
-        Raises:
-            TransactionConflictError: it has.
-        """
-        return self._lake.planned_on(base)
-
     def next_column_id(self, table: TableSnapshot) -> int:
         """Return a column id that the table never had."""
         with self._lake.reading() as connection:
@@ -431,6 +339,13 @@ class LakeWrites:
                 seen = commit_keys.replay(connection, catalog, found, key, on_clear)
         return KeyedCommit(key, on_clear, seen)
 
+    def keyed(self, key: Key, *, makes_snapshot: bool = True) -> KeyedCommit | None:
+        """Look up what was committed under a key that a caller gives; None: no key."""
+        if key is None or isinstance(key, KeyedCommit):
+            return key
+        name = CommitKey((key,)) if isinstance(key, str) else key
+        return self.keyed_commit(name, OnClear.APPEND, makes_snapshot=makes_snapshot)
+
     def replaced_rows(self, replay: Replay, at: SnapshotId) -> tuple[Change, ...]:
         """Return the changes that take the rows of an earlier generation out of the tables of a snapshot.
 
@@ -464,30 +379,3 @@ class LakeWrites:
             targets, newest = current_targets(self._lake.catalog, table, file_ids, changes.inlined)
         stage = changes_of_job(targets, changes, RowScope(table, where), self._lake.locate)
         return replace(stage, newest=newest)
-
-
-def open_documents(lake: OpenLake, key_file: str | None) -> None:
-    """Load the key that seals job documents, if there is one yet.
-
-    Raises:
-        StorageError: the file cannot be read, or has no key.
-    """
-    if not lake.encrypted:
-        return
-    from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy
-
-    if key_file is not None:
-        writing.learn_from_file(lake.data_path, key_file)
-        return
-    with lake.translated():
-        writing.learn(lake.data_path, jobs.document_key(lake.catalog))
-
-
-def seal_documents(lake: OpenLake) -> None:
-    """Seal job documents from now on."""
-    if not lake.encrypted:
-        return
-    from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy
-
-    if writing.file_of(lake.data_path) is None:
-        writing.learn(lake.data_path, jobs.ensure_document_key(lake.catalog, writing.new_key()))

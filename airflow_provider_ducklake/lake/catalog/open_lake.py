@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At, Moment
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName
     from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableSnapshot
-    from airflow_provider_ducklake.lake.spec.versions import SpecVersion
+    from airflow_provider_ducklake.lake.spec.versions import Feature, SpecVersion
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import Change, SchemaRef
     from airflow_provider_ducklake.lake.transaction.lake_draft import SchemaDraft
@@ -141,6 +141,10 @@ class OpenLake:
         """Notify the observer of the tables that committed changes changed."""
         if self.observer is not None and (tables := written_tables(changes)):
             self.observer.has_written(tables)
+
+    def has(self, feature: Feature) -> bool:
+        """Return True if the lake's version has a feature."""
+        return feature in self.catalog.tables.writer.features
 
     @property
     def url(self) -> URL:

@@ -117,8 +117,10 @@ class Compact:
     def find(self, lake: Lake) -> Compaction:
         """Plan the compaction: which files become which."""
         if isinstance(self.rule, RewriteRule):
-            return lake.plan_rewrite(self.table, self.rule)
-        return lake.plan_merge(self.table, self.rule, filter=self.filter, older_than=self.older_than)
+            return lake.maintenance.plan_rewrite(self.table, self.rule)
+        return lake.maintenance.plan_merge(
+            self.table, self.rule, filter=self.filter, older_than=self.older_than
+        )
 
     def _row_order(self, table: TableSnapshot) -> RowOrder:
         """Choose the order of rows in each file: ``zorder_by``, else the table's sort keys, else none."""
@@ -164,7 +166,7 @@ def compact(  # noqa: PLR0913 - the last two have defaults
     staging_ids = [
         one.source.staging_id for one in finished.requests if isinstance(one.source, CompactionSource)
     ]
-    known = lake.registered_jobs([*attempts, *staging_ids])
+    known = lake.jobs.registered([*attempts, *staging_ids])
     committed = list(_left_behind(verb, lake, known.values(), info))
     if finished.error is not None:
         raise finished.error
@@ -193,12 +195,12 @@ def _left_behind(
             table = lake.table_snapshot(verb.table)
             if _is_for(lake, job, table):
                 yield from _commit(verb, lake, table, job.id, info)
-            lake.release_job(job.id)
+            lake.jobs.release(job.id)
 
 
 def _is_for(lake: Lake, job: RegisteredJob, table: TableSnapshot) -> bool:
     """Return True if an earlier try compacted this table: the task may have been given another one since."""
-    noted = lake.target_of_job(job.id)  # an older release noted the directory only
+    noted = lake.jobs.target_of(job.id)  # an older release noted the directory only
     return job.prefix == job_directory(table.root, job.id) and noted in (None, target_of_compaction(table))
 
 
@@ -219,12 +221,12 @@ def _compacted(
             raise
         try:
             list(_commit(verb, lake, table, staging_id, info))
-            lake.release_job(staging_id)
+            lake.jobs.release(staging_id)
         except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
             log.warning("The files written by the job cannot be committed: %s", error)
         raise
     committed = list(_commit(verb, lake, table, staging_id, info))
-    lake.release_job(staging_id)
+    lake.jobs.release(staging_id)
     remove_files(lake, life.request, has_files=False)
     life.end()
     return committed
@@ -281,13 +283,13 @@ def commit_compacted(  # noqa: PLR0913 - the last two have defaults
     the log. ``table`` is the one that was planned, or newer; ``job_id`` is that of the registered job whose
     directory it is. Yields what has landed.
     """
-    records = compaction_io.read_records(directory, lake.storage_options)
+    records = compaction_io.read_records(directory, lake.opened.storage_options)
     for part in _parts(records, commit_every or max(1, len(records))):
         committed = _commit_part(lake, table, part, info, job_id)
         if committed is not None:
             yield committed
         for uri in part:
-            compaction_io.delete_record(uri, lake.storage_options)
+            compaction_io.delete_record(uri, lake.opened.storage_options)
 
 
 def _parts(records: Mapping[str, CompactedFile], size: int) -> Iterator[dict[str, CompactedFile]]:
@@ -310,7 +312,7 @@ def _commit_part(
         if not left:
             break
         try:
-            committed = lake.commit_compacted(table, left, info, job_id)
+            committed = lake.maintenance.commit_compacted(table, left, info, job_id)
         except FilesReleasedError:
             log.warning("A clean-up of orphaned files released %d files of %s", len(left), table.name)
             return None
@@ -329,14 +331,14 @@ def _as_planned(lake: Lake, table: TableSnapshot, files: list[CompactedFile]) ->
     The others are removed, but for those that are the lake's: a try before, which did not hear of its commit,
     made them so.
     """
-    whole = lake.as_planned(table, files)
+    whole = lake.maintenance.as_planned(table, files)
     others = {one.file.path: one for one in files if one not in whole and one.file is not None}
-    known = lake.registered_files(others.keys())  # by now: no other can become so
+    known = lake.reads.registered_files(others.keys())  # by now: no other can become so
     for path, one in others.items():
         if path not in known:
             log.warning(
                 "Discarding %s: rows of one of its %d sources were deleted or moved in the meantime",
                 *(path, len(one.sources)),
             )
-            delete_file(path, lake.storage_options)
+            delete_file(path, lake.opened.storage_options)
     return whole

@@ -105,7 +105,7 @@ class Insert:
             if not self.create_table:
                 raise
         name = QualifiedName.of(self.table)
-        return lake.new_table(name, new_table_uuid(job_id, name), with_schema=True)
+        return lake.reads.new_table(name, new_table_uuid(job_id, name), with_schema=True)
 
     def _overwrite(self, job_id: str, source: OverwriteSource, plan: WritePlan) -> JobRequest:
         """Have the job find the rows that are to be replaced, too."""
@@ -121,7 +121,7 @@ class Insert:
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
         """Return the numbers that the catalog kept."""
         ids = {record.table_id for record in records}
-        names = [str(row.qualified) for row in lake.table_rows() if row.id in ids]
+        names = [str(row.qualified) for row in lake.reads.table_rows() if row.id in ids]
         return {
             "table": names[0] if names else str(QualifiedName.of(self.table)),
             "snapshot_id": int(records[0].snapshot_id),
@@ -168,7 +168,7 @@ class PlannedInsert:
         except TableNotFoundError:
             if not isinstance(self.target, NewTableAndSchema):
                 return None
-            target = lake.new_table(self.target.name, self.target.uuid)
+            target = lake.reads.new_table(self.target.name, self.target.uuid)
             base = target.snapshot.id
             return Write((Stage(base, (*replacing(lake, seen, base), *create_and_append(target, result))),))
         if self.verb.choice.replaces:
@@ -248,9 +248,9 @@ def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | Non
         life.register(job_io.target_of_stage(planned.target), must_note=True)
     try:
         (result,) = life.run().of_plans
-        job_io.complete_results(request, (result,), lake.storage_options)
+        job_io.complete_results(request, (result,), lake.opened.storage_options)
         staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
-        uri = job_io.write_stage(staged, lake.storage_options)
+        uri = job_io.write_stage(staged, lake.opened.storage_options)
     except BaseException:
         life.fail()
         raise
@@ -286,7 +286,7 @@ def plan_into(choice: InsertChoice, lake: Lake, table: TableSnapshot, directory:
     if choice.evolution is SchemaEvolution.STRICT:
         return plan
     evolution = Evolution(
-        next_column_id=lake.next_column_id(table),
+        next_column_id=lake.writes.next_column_id(table),
         widens=choice.evolution is SchemaEvolution.ADD_AND_WIDEN,
         options=table.options,
         fixed=() if plan.where is None else tuple(column_ids(plan.where)),
@@ -296,7 +296,7 @@ def plan_into(choice: InsertChoice, lake: Lake, table: TableSnapshot, directory:
 
 def rows_to_find(choice: InsertChoice, lake: Lake, table: TableSnapshot) -> RowChangeSource | None:
     """Return the rows to be replaced that the job has to find; None: the commit does."""
-    plan = None if choice.where is None else lake.too_large_to_read(table, choice.where)
+    plan = None if choice.where is None else lake.writes.too_large_to_read(table, choice.where)
     if plan is None:
         return None
     return RowChangeSource(plan, not_matched_by_source=(Clause(Action.DELETE),))
@@ -316,7 +316,7 @@ def changes_of(
     if choice.evolution is SchemaEvolution.STRICT:
         adding = append_to_existing(table, result)
     else:
-        adding = evolve_and_append(table, result, lake.next_column_id(table))
+        adding = evolve_and_append(table, result, lake.writes.next_column_id(table))
     changes = (*_replacing(choice, lake, table, result, found), *adding)
     return () if all(isinstance(change, ReadRows) for change in changes) else changes
 
@@ -325,11 +325,13 @@ def _replacing(
     choice: InsertChoice, lake: Lake, table: TableSnapshot, result: WriteResult, found: FoundRows | None
 ) -> tuple[Change, ...]:
     if choice.where is not None:
-        return lake.replacing_where(table, choice.where, found)
+        return lake.writes.replacing_where(table, choice.where, found)
     match choice.mode:
-        case InsertMode.OVERWRITE if result.data_files or lake.has_live_rows(table):
+        case InsertMode.OVERWRITE if result.data_files or lake.writes.has_live_rows(table):
             return (Truncate(table.table_id, table.name),)
         case InsertMode.OVERWRITE_PARTITIONS if result.data_files:
-            return lake.replacing_partitions(table, {file.partition_values for file in result.data_files})
+            return lake.writes.replacing_partitions(
+                table, {file.partition_values for file in result.data_files}
+            )
         case _:
             return ()

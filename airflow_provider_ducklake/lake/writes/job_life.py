@@ -168,15 +168,15 @@ class JobLife:
     def check(self) -> None:
         """Refuse a request whose job would fail, before it is registered."""
         for directory in self.request.directories:
-            self.lake.check_writable(directory)
-        self.submitter.check(self.request, self.lake.storage_options)
+            self.lake.opened.check_writable(directory)
+        self.submitter.check(self.request, self.lake.opened.storage_options)
 
     def register(self, target: JobTarget, *, must_note: bool = False) -> None:
         """Keep a clean-up of orphaned files away from the job's until it is clear what becomes of them."""
         job_id, directory = self.request.job_id, self.request.directory
         if self.serves is not None:
             job_id, directory = self.serves, job_directory(target.root, self.serves)
-        self.lake.register_job(job_id, directory, target, must_note=must_note)
+        self.lake.jobs.register(job_id, directory, target, must_note=must_note)
         self.lake.close()  # no idle connection during the job; the next use opens one again
         self.state = State.REGISTERED
 
@@ -185,7 +185,7 @@ class JobLife:
         try:
             cluster = self.cluster
             if cluster is None:
-                results = self.submitter.run(self.request, self.lake.storage_options)
+                results = self.submitter.run(self.request, self.lake.opened.storage_options)
             else:
                 if self.submitted is None:
                     self._submit(cluster)
@@ -225,7 +225,7 @@ class JobLife:
             attended_by=self.attempt.id,
         )
         if self.serves is not None:
-            self.lake.register_job(request.job_id, request.directory)
+            self.lake.jobs.register(request.job_id, request.directory)
         self._record(self.submitted)
         self.state = State.SUBMITTED
         cluster.start(self)
@@ -245,7 +245,7 @@ class JobLife:
             log.warning("Cannot note that job %s is %s: %s", job.job_id, job.application, error)
 
     def _record(self, job: SubmittedJob) -> None:
-        self.lake.note_submitted(job)
+        self.lake.jobs.note_submitted(job)
         self.lake.close()
 
     def is_held(self) -> bool:
@@ -253,7 +253,7 @@ class JobLife:
         if self.submitted is None or self.attempt is None:
             return True
         try:
-            job = self.lake.submitted_job(self.submitted.job_id)
+            job = self.lake.jobs.submitted(self.submitted.job_id)
             self.lake.close()
         except DuckLakeError as error:
             log.warning("Cannot ask who waits for job %s: %s", self.submitted.job_id, error)
@@ -297,7 +297,7 @@ class JobLife:
         """Release the job, unless its commit did, and have no later try find it."""
         if not is_released and self.serves is None:
             try:
-                self.lake.release_job(self.request.job_id)
+                self.lake.jobs.release(self.request.job_id)
             except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
                 log.warning("Cannot release job %s: %s", self.request.job_id, error)
         self.forget()
@@ -309,8 +309,8 @@ class JobLife:
             return
         try:
             if self.serves is not None:
-                self.lake.release_job(self.request.job_id)
-            self.lake.forget_submitted(self.request.job_id)
+                self.lake.jobs.release(self.request.job_id)
+            self.lake.jobs.forget_submitted(self.request.job_id)
         except Exception as error:  # noqa: BLE001 - see above
             log.warning("Cannot forget job %s: %s", self.request.job_id, error)
 
@@ -319,7 +319,7 @@ class JobLife:
         if not keeps_files:
             remove_files(self.lake, self.request, has_files=False)
         try:
-            self.submitter.tidy_up(self.request, self.lake.storage_options)
+            self.submitter.tidy_up(self.request, self.lake.opened.storage_options)
         except Exception as error:  # noqa: BLE001 - a retry would write the rows again
             log.warning("Cannot remove the job's own files from %s: %s", self.request.directory, error)
 
@@ -327,7 +327,7 @@ class JobLife:
 def remove_files(lake: Lake, request: JobRequest, *, has_files: bool = True) -> None:
     """Remove all that a job wrote: no snapshot names it. A failure is logged, not raised."""
     try:
-        job_io.delete_job_directories(request, lake.storage_options, has_files=has_files)
+        job_io.delete_job_directories(request, lake.opened.storage_options, has_files=has_files)
     except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
         log.warning("Cannot remove %s: %s", request.directory, error)
 
@@ -338,9 +338,9 @@ def release_uncommitted(lake: Lake, job_id: str) -> bool:
     A compaction's or a stream's own documents are not registered. A job that was released long ago may have
     files of the lake.
     """
-    if lake.release_job(job_id):
+    if lake.jobs.release(job_id):
         return True
-    return not lake.registered_jobs([job_id]) and lake.snapshot_of_job(job_id) is None
+    return not lake.jobs.registered([job_id]) and lake.jobs.snapshot_of(job_id) is None
 
 
 def begin(
@@ -351,7 +351,7 @@ def begin(
         planned, base = verb.plan(lake, commit, submitter.resolve), None
     else:
         resumed: tuple[PlannedWrite, JobLife] | None = None
-        for job in reversed(lake.submitted_jobs(commit.attempt.key)):
+        for job in reversed(lake.jobs.submitted_of(commit.attempt.key)):
             again = None if resumed is not None else _resumed(verb, lake, submitter, commit, job)
             if again is None:
                 give_up(lake, submitter, job, "it is not what this try would do")
@@ -426,7 +426,7 @@ def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) ->
     """Wait for the jobs that tries of the task submitted, whose files are committed wherever they ended."""
     finished = Finished()
     if isinstance(submitter, DetachedSubmitter) and attempt is not None:
-        for job in lake.submitted_jobs(attempt.key):
+        for job in lake.jobs.submitted_of(attempt.key):
             request, error = _ended(lake, submitter, job, attempt)
             is_own = job.try_id == attempt.id
             finished = Finished(
@@ -475,7 +475,7 @@ def _application(submitter: DetachedSubmitter, job: SubmittedJob) -> str | None:
 def _request_of(lake: Lake, job: SubmittedJob) -> JobRequest:
     """Read the request of a job that was submitted, and of no other."""
     uri = job_io.request_uri(job.directory)
-    request = job_io.read_request(uri, job.request_digest, lake.storage_options)
+    request = job_io.read_request(uri, job.request_digest, lake.opened.storage_options)
     if request.job_id != job.job_id:
         raise UntrustedValueError(
             uri, f"job {request.job_id}", f"is not job {job.job_id}, which it is noted for"
@@ -483,7 +483,7 @@ def _request_of(lake: Lake, job: SubmittedJob) -> JobRequest:
     for plan in request.plans:
         if not plan.directory.startswith(job_directory(plan.root, job.job_id)):
             raise UntrustedValueError(uri, plan.directory, "is not a directory of the job")
-        lake.check_writable(plan.root)
+        lake.opened.check_writable(plan.root)
     return request
 
 
@@ -500,14 +500,14 @@ def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: st
 def give_up_all(lake: Lake, submitter: Submitter, attempt: Attempt) -> None:
     """Stop the jobs that tries of a task submitted: it is over."""
     if isinstance(submitter, DetachedSubmitter):
-        for job in lake.submitted_jobs(attempt.key):
+        for job in lake.jobs.submitted_of(attempt.key):
             give_up(lake, submitter, job, "its task is over")
 
 
 def forget_committed(lake: Lake, submitter: Submitter, commit: Commit) -> None:
     """Forget the jobs of a commit that was made: a try that died after it did not."""
     if isinstance(submitter, DetachedSubmitter) and commit.attempt is not None:
-        lake.forget_submitted_of(commit.attempt.key)
+        lake.jobs.forget_submitted_of(commit.attempt.key)
 
 
 def remove(lake: Lake, job: SubmittedJob) -> None:
@@ -517,10 +517,10 @@ def remove(lake: Lake, job: SubmittedJob) -> None:
     """
     if release_uncommitted(lake, job.job_id):
         try:
-            if job_io.has_request(job.directory, lake.storage_options):
-                job_io.delete_job_directories(_request_of(lake, job), lake.storage_options)
+            if job_io.has_request(job.directory, lake.opened.storage_options):
+                job_io.delete_job_directories(_request_of(lake, job), lake.opened.storage_options)
             else:  # its try died before the request was whole
-                job_io.delete_own_directory(job.directory, job.job_id, lake.storage_options)
+                job_io.delete_own_directory(job.directory, job.job_id, lake.opened.storage_options)
         except DuckLakeError as error:
             log.warning("Cannot remove what job %s left in %s: %s", job.job_id, job.directory, error)
-    lake.forget_submitted(job.job_id)
+    lake.jobs.forget_submitted(job.job_id)

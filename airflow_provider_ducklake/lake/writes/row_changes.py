@@ -82,7 +82,7 @@ class PlannedRowChange:
         if results.changes is None:
             return None
         table = self.changes.target.table
-        stage = lake.row_changes(table, results.changes, self._where(results.changes))
+        stage = lake.writes.row_changes(table, results.changes, self._where(results.changes))
         if self._reads_target:  # which rows are hit depends on all rows that the target had
             stage = replace(stage, changes=(ReadRows(table.table_id, table.name), *stage.changes))
         return Write((stage,))
@@ -372,7 +372,7 @@ class Merge:
 
     def _source(self, lake: Lake, resolve: Resolve, at: SnapshotId, job_id: str) -> LakeSource | GivenSource:
         if self.source_table is not None:
-            with lake.planned_on(at):
+            with lake.opened.planned_on(at):
                 return _lake_source(lake, self.source_table, at, job_id)
         return self.rows.resolved(resolve)
 

@@ -127,7 +127,7 @@ def _committed_by_another_try(life: JobLife, commit: Commit) -> Sequence[CommitR
     """Look up what another try that goes on with the job, too, has committed: it removes the job's files."""
     if life.cluster is None or commit.keyed is None:
         return ()
-    return life.lake.keyed_commit(commit.keyed.key, commit.keyed.on_clear).seen.done or ()
+    return life.lake.writes.keyed_commit(commit.keyed.key, commit.keyed.on_clear).seen.done or ()
 
 
 def _commit(
@@ -162,7 +162,7 @@ def _committed(
 ) -> CommittedSnapshot | None:
     if write is None:
         return None
-    return lake.commit_stages(
+    return lake.committer.commit_stages(
         write.stages, commit.info, keyed=commit.keyed, job_ids=job_ids, consumed=write.consumed
     )
 
@@ -180,9 +180,9 @@ def announce_replaced(lake: Lake, seen: Replay) -> None:
         )
     _announce_unconfirmed(seen.replaced)
     if seen.replaced:
-        lake.replaced_rows(seen, lake.current_snapshot().id)
+        lake.writes.replaced_rows(seen, lake.current_snapshot().id)
 
 
 def replacing(lake: Lake, seen: Replay, base: SnapshotId) -> tuple[Change, ...]:
     """Return the changes that take out the rows which the new commit replaces."""
-    return lake.replaced_rows(seen, base) if seen.replaced else ()
+    return lake.writes.replaced_rows(seen, base) if seen.replaced else ()

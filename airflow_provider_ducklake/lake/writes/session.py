@@ -117,7 +117,7 @@ class LakeSession:
 
         plan = self._lake.scan(table, at=at, columns=columns, filter=filter)
         self._read.append(plan)
-        return read_table(self._spark, plan, storage_options=self._lake.storage_options)
+        return read_table(self._spark, plan, storage_options=self._lake.opened.storage_options)
 
     def translated(self) -> AbstractContextManager[None]:
         """Raise this package's errors for those of Spark in the context, over what ``read`` returned.
@@ -140,7 +140,7 @@ class LakeSession:
         from airflow_provider_ducklake.lake.spark.read import read_changes  # noqa: PLC0415 - PySpark
 
         plan = self._lake.changes(table, start, end).plan
-        return read_changes(self._spark, plan, storage_options=self._lake.storage_options)
+        return read_changes(self._spark, plan, storage_options=self._lake.opened.storage_options)
 
     def insert(  # noqa: PLR0913 - the operator's, by name
         self,
@@ -231,7 +231,7 @@ class LakeSession:
         sql: str | Sequence[str],
         *,
         sources: Mapping[str, Given] | None = None,
-        schema: str = DEFAULT_SCHEMA,
+        default_schema: str = DEFAULT_SCHEMA,
         at: int | datetime | str | None = None,
         incremental: bool | str | Sequence[str] = False,
         consumer: str | None = None,
@@ -254,7 +254,7 @@ class LakeSession:
             sql=sql,
             sources=others,
             views=tuple(frames),
-            schema=schema,
+            default_schema=default_schema,
             at=at,
             incremental=incremental,
             consumer=None if consumer is None else Consumer(consumer),
@@ -331,12 +331,14 @@ class LakeSession:
         message: str | None = None,
     ) -> list[FlushResult]:
         """Move inlined rows and deletes to Parquet files; see ``Lake.flush_inlined_data``."""
+        info = self._info(message)
         return self._lake.flush_inlined_data(
             table,
             schema=schema,
             min_rows=parse_min_rows(min_rows),
-            info=self._info(message),
             dry_run=parse_flag("dry_run", dry_run),
+            message=info.message,
+            author=info.author,
         )
 
     def _submitter(self, frames: Frames) -> Submitter:
@@ -345,7 +347,7 @@ class LakeSession:
     def _info(self, message: str | None) -> CommitInfo:
         """Build author and message of a snapshot; a lake that requires a message refuses before any work."""
         info = CommitInfo(self._author, message)
-        info.check(self._lake.effective_options())
+        info.check(self._lake.reads.effective_options())
         return info
 
     def _run(
@@ -357,7 +359,7 @@ class LakeSession:
     ) -> CommittedSnapshot | None:
         key = CommitKey((commit_key,)) if isinstance(commit_key, str) else commit_key
         info = self._info(message)
-        keyed = None if key is None else self._lake.keyed_commit(key, OnClear.APPEND)
+        keyed = None if key is None else self._lake.writes.keyed_commit(key, OnClear.APPEND)
         return run(verb, self._lake, self._submitter(frames or {}), Commit(info, keyed)).committed
 
     def _given(

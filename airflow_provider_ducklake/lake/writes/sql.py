@@ -76,7 +76,7 @@ class Sql:
     targets: Mapping[str, str] | None = None
     sources: Mapping[str, Any] | None = None
     views: tuple[str, ...] = ()
-    schema: str = DEFAULT_SCHEMA
+    default_schema: str = DEFAULT_SCHEMA
     at: int | datetime | str | None = None
     incremental: bool | str | Sequence[str] = False
     consumer: Consumer | None = None
@@ -103,7 +103,7 @@ class Sql:
         if replaces:
             announce_replaced(lake, commit.seen)
         head = lake.current_snapshot()
-        with lake.planned_on(head.id):
+        with lake.opened.planned_on(head.id):
             found = {
                 name.folded: find_target(lake, name, mode, head, commit.job_id)
                 for name, mode in modes.items()
@@ -121,7 +121,7 @@ class Sql:
             wanted={one.folded: str(one) for one in map(self._qualified, names_of(self.tables))},
         )
         targets = tuple(target for target in found.values() if target is not None)
-        with lake.planned_on(reads.at.id):
+        with lake.opened.planned_on(reads.at.id):
             statements = self._with_macros(lake, statements, reads)
             plan = PlannedSql(self, statements, head, targets, reads, replaces=replaces)
             return plan.with_request(self._request(lake, plan, resolve, commit.job_id))
@@ -133,7 +133,10 @@ class Sql:
     def _parsed(self, lake: Lake, texts: str | Sequence[str]) -> tuple[SparkStatement, ...]:
         names = (*(self.sources or ()), *self.views)
         return parse_spark_sql(
-            texts, names, SchemaPath.of(self.schema), nested_schemas=lake.has(Feature.NESTED_SCHEMAS)
+            texts,
+            names,
+            SchemaPath.of(self.default_schema),
+            nested_schemas=lake.opened.has(Feature.NESTED_SCHEMAS),
         )
 
     def _with_macros(
@@ -143,7 +146,7 @@ class Sql:
         texts = [self.sql] if isinstance(self.sql, str) else list(self.sql or ())
         if not any(map(may_call_macros, texts)):
             return statements
-        macros = reads.macros(SchemaPath.of(self.schema))
+        macros = reads.macros(SchemaPath.of(self.default_schema))
         return self._parsed(lake, [with_macros(one, macros) for one in split_texts(texts)])
 
     def _modes(self, statements: Sequence[SparkStatement]) -> dict[QualifiedName, WriteMode]:
@@ -169,8 +172,8 @@ class Sql:
         assert self.consumer is not None
         assert commit.keyed is not None
         key = commit.keyed.key
-        known = lake.consumptions(self.consumer, starts_over=key if self.starts_over else None)
-        return Log(known, key, lake.restored_tables())
+        known = lake.writes.consumptions(self.consumer, starts_over=key if self.starts_over else None)
+        return Log(known, key, lake.reads.restored_tables())
 
     def _incremental_tables(self) -> frozenset[FoldedName] | None:
         if self.incremental is True or self.incremental == "True":
@@ -181,7 +184,7 @@ class Sql:
     def _qualified(self, name: str) -> QualifiedName:
         """Return the name of a table; one without a schema lies where those of the statements do."""
         *above, own = split_parts(name)
-        return QualifiedName(SchemaPath.of(tuple(above) or self.schema), own)
+        return QualifiedName(SchemaPath.of(tuple(above) or self.default_schema), own)
 
     def _pinned(self, lake: Lake, head: Snapshot) -> Snapshot:
         at = parse_at(self.at)
@@ -240,7 +243,7 @@ class Sql:
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
         """Return the numbers that the catalog kept."""
-        names = {row.id: str(row.qualified) for row in lake.table_rows()}
+        names = {row.id: str(row.qualified) for row in lake.reads.table_rows()}
         rows = {names.get(one.table_id, "?"): one.row_count for one in records if one.table_id is not None}
         return {
             "table": ", ".join(rows),
@@ -289,7 +292,7 @@ class PlannedSql:
 
     def write(self, lake: Lake, results: Results, seen: Replay) -> Write:
         """Return the results of all queries as one change of the lake; see ``Verb``."""
-        replaced = lake.replaced_rows(seen, self.head.id) if self.replaces else ()
+        replaced = lake.writes.replaced_rows(seen, self.head.id) if self.replaces else ()
         changes = table_changes(self.targets, self._named(results), empties=self.reads.full_refresh)
         read = rows_read(self.targets, self.reads, self.head.id)
         return Write((Stage(self.head.id, (*replaced, *read, *changes)),), self._consumed())

@@ -111,13 +111,13 @@ def find_target(lake: Lake, name: QualifiedName, mode: WriteMode, at: Snapshot, 
     except TableNotFoundError:
         if mode in (WriteMode.APPEND, WriteMode.OVERWRITE):
             raise
-        return Target(lake.new_table(name, new_table_uuid(job_id, name)), mode)
+        return Target(lake.reads.new_table(name, new_table_uuid(job_id, name)), mode)
     if mode is WriteMode.CREATE_IF_MISSING:
         return None
     if mode is WriteMode.CREATE:
         raise AlreadyExistsError("table", str(existing.name))
     if mode is WriteMode.REPLACE:
-        return Target(lake.new_table(name, new_table_uuid(job_id, name)), mode, existing)
+        return Target(lake.reads.new_table(name, new_table_uuid(job_id, name)), mode, existing)
     return Target(existing, mode)
 
 
@@ -168,7 +168,7 @@ class Reads:
         except NotFoundError:
             pass
         try:
-            self.lake.view(name, self.at.id)
+            self.lake.reads.view(name, self.at.id)
         except NotFoundError:
             return None
         return ()
@@ -214,7 +214,7 @@ class Reads:
 
     def _add_view(self, name: QualifiedName, wanted: str) -> None:
         try:
-            found = self.lake.view(name, self.at.id)
+            found = self.lake.reads.view(name, self.at.id)
         except ViewNotFoundError:
             raise TableNotFoundError(str(name), self.at.id) from None
         if found.dialect != "spark":
@@ -222,7 +222,7 @@ class Reads:
                 f"View {name} is written in the dialect {found.dialect!r}, which Spark cannot read. Create "
                 "a view with dialect='spark', or read the view's tables directly."
             )
-        nested = self.lake.has(Feature.NESTED_SCHEMAS)
+        nested = self.lake.opened.has(Feature.NESTED_SCHEMAS)
         text = found.sql
         check_length(name, text)
         if may_call_macros(text):
@@ -272,14 +272,14 @@ class Reads:
         if part.table_id == table.table_id:
             return self.lake.changes_after(name, part.after, self.at.id).plan
         self.of_source.add(name.folded)
-        return self.lake.changes_of_source(name, part.table_id, part.after, part.upto).plan
+        return self.lake.reads.changes_of_source(name, part.table_id, part.after, part.upto).plan
 
     def _next(self, table: TableSnapshot) -> Stretch:
         assert self.log is not None
         if self.full_refresh:
             return Stretch(table.table_id, None, self.at.id, self.at.id)
         return self.log.next(
-            table.table_id, self.at.id, self.lake.is_unchanged, str(table.name), again=self.again
+            table.table_id, self.at.id, self.lake.reads.is_unchanged, str(table.name), again=self.again
         )
 
 

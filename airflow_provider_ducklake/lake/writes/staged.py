@@ -94,8 +94,8 @@ def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
 
 def _read(lake: Lake, uri: str, job: RegisteredJob) -> StagedWrite:
     """Read a staged write; refuse documents that contradict what the catalog recorded of the job."""
-    staged = job_io.read_stage(uri, lake.storage_options)
-    target, noted = staged.target, lake.target_of_job(job.id)
+    staged = job_io.read_stage(uri, lake.opened.storage_options)
+    target, noted = staged.target, lake.jobs.target_of(job.id)
     if noted is None and not _is_table_of(lake, target):
         problem = (
             f"the catalog does not have in this form. An older release registered job {job.id} and did not "
@@ -112,7 +112,7 @@ def _is_table_of(lake: Lake, target: Target) -> bool:
     """Return True if the lake has the very table, by its id, of which a directory is the job's own."""
     if isinstance(target, NewTable):
         return False
-    row = next((one for one in lake.table_rows() if one.id == target.table_id), None)
+    row = next((one for one in lake.reads.table_rows() if one.id == target.table_id), None)
     found = None if row is None else (row.uuid, row.qualified, row.root(lake.data_path))
     return found == (target.table_uuid, target.name, target.root)
 
@@ -120,18 +120,18 @@ def _is_table_of(lake: Lake, target: Target) -> bool:
 def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:
     """Look up the jobs of staged writes; no directory is touched that is not registered for one."""
     ids = [job_io.job_of_stage(uri) for uri in uris]
-    known = lake.registered_jobs(ids)
+    known = lake.jobs.registered(ids)
     for uri, job_id in zip(uris, ids, strict=True):
         if job_id not in known or uri != job_io.stage_uri(known[job_id].prefix):
             raise InvalidInputError(
                 f"{uri} is not a staged write of this lake, whose files are below {lake.data_path}."
             )
-        lake.check_directory_of_job(known[job_id])
+        lake.jobs.check_directory(known[job_id])
     return [known[job_id] for job_id in ids]
 
 
 def _released(lake: Lake, uri: str, job: RegisteredJob) -> InvalidInputError:
-    snapshot_id = lake.snapshot_of_job(job.id)
+    snapshot_id = lake.jobs.snapshot_of(job.id)
     when = f"{job.released_at:%Y-%m-%d %H:%M:%S} UTC"
     if snapshot_id is None:
         done = f"was discarded, or committed without rows, at {when}"
@@ -148,7 +148,7 @@ def tidy_up(lake: Lake, staged: Staged) -> None:
     """Remove what only the commit needed, of the writes among ``staged`` that were committed."""
     uris = uris_of(staged)
     for uri, job in zip(uris, _jobs(lake, uris), strict=True):
-        if job.released_at is not None and exists(uri, lake.storage_options):
+        if job.released_at is not None and exists(uri, lake.opened.storage_options):
             _remove_released(lake, uri, job)
 
 
@@ -161,10 +161,10 @@ def discard(lake: Lake, uris: list[str]) -> list[str]:
     errors: list[DuckLakeError] = []
     for uri, job in zip(uris, _jobs(lake, uris), strict=True):
         try:
-            if lake.release_job(job.id):  # from here on no task can commit it
+            if lake.jobs.release(job.id):  # from here on no task can commit it
                 discarded.append(uri)
-                job_io.delete_stage(uri, lake.storage_options)
-            elif exists(uri, lake.storage_options):
+                job_io.delete_stage(uri, lake.opened.storage_options)
+            elif exists(uri, lake.opened.storage_options):
                 _remove_released(lake, uri, job)
         except (SparkJobError, UntrustedValueError) as error:
             error.add_note(
@@ -188,10 +188,10 @@ def _raise_first(errors: Sequence[DuckLakeError]) -> None:
 
 def _remove_released(lake: Lake, uri: str, job: RegisteredJob) -> None:
     """Finish a clean-up that was broken off: the catalog says whether the data files are the lake's."""
-    if lake.snapshot_of_job(job.id) is None:
-        job_io.delete_stage(uri, lake.storage_options)
+    if lake.jobs.snapshot_of(job.id) is None:
+        job_io.delete_stage(uri, lake.opened.storage_options)
     else:
-        job_io.delete_stage_files(uri, lake.storage_options)
+        job_io.delete_stage_files(uri, lake.opened.storage_options)
 
 
 log = logger(__name__)
@@ -239,12 +239,12 @@ def commit_writes(lake: Lake, staged: Sequence[StagedWrite], commit: Commit) -> 
     stages = [Stage(base, changes) for base, changes in plan_stages(staged, _made_since(lake, staged))]
     if commit.seen.replaced:
         head = lake.current_snapshot().id
-        stages.insert(0, Stage(head, lake.replaced_rows(commit.seen, head)))
+        stages.insert(0, Stage(head, lake.writes.replaced_rows(commit.seen, head)))
     job_ids = tuple(one.job_id for one in staged)
-    committed = lake.commit_stages(stages, commit.info, keyed=commit.keyed, job_ids=job_ids)
+    committed = lake.committer.commit_stages(stages, commit.info, keyed=commit.keyed, job_ids=job_ids)
     if committed is None:
         for job_id in job_ids:
-            lake.release_job(job_id)
+            lake.jobs.release(job_id)
     return committed
 
 
@@ -254,7 +254,7 @@ def _in_schema(lake: Lake, one: StagedWrite) -> StagedWrite:
     if not isinstance(target, NewTableAndSchema):
         return one
     try:
-        found = lake.new_table(target.name, target.uuid)
+        found = lake.reads.new_table(target.name, target.uuid)
     except (AlreadyExistsError, SchemaNotFoundError):
         return one
     return replace(one, target=found)
@@ -277,7 +277,7 @@ def _earlier(lake: Lake, staged: Staged, records: Sequence[CommitRecord]) -> Sum
     _tidy_up(lake, staged)
     ids = {record.table_id for record in records}
     return {
-        "tables": [str(row.qualified) for row in lake.table_rows() if row.id in ids],
+        "tables": [str(row.qualified) for row in lake.reads.table_rows() if row.id in ids],
         "snapshot_id": int(records[0].snapshot_id),
         "rows_added": sum(record.row_count for record in records),
         "files_added": None,

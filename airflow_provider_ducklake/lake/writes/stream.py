@@ -120,7 +120,7 @@ def _commit(verb: Stream, lake: Lake, info: CommitInfo, job_ids: Sequence[str] =
     table, checkpoint = lake.table_snapshot(verb.table), verb.directory
     writing.learn(checkpoint, writing.key_of(table.root), writing.file_of(table.root))
     owner = StreamOwner(str(table.name), table.table_uuid, verb.task)
-    stream_io.claim(checkpoint, owner, lake.storage_options)
+    stream_io.claim(checkpoint, owner, lake.opened.storage_options)
     committed = []
     for one in commit_batches(lake, table, checkpoint, info, job_ids):
         result = one.batch.result
@@ -168,13 +168,13 @@ def commit_batches(
     those after it. At last the jobs with ``job_ids`` are released. Others may still have a driver that runs
     on; a clean-up of orphaned files releases those in time.
     """
-    base, options = table.snapshot.id, lake.storage_options
+    base, options = table.snapshot.id, lake.opened.storage_options
     query_id = stream_io.query_id(checkpoint, options)
     batch_ids = [] if query_id is None else stream_io.batch_ids(checkpoint, query_id, options)
     writers = set[str]()
     for batch_id in batch_ids:
         batch = stream_io.read_batch(checkpoint, str(query_id), batch_id, table.root, options)
-        keyed = lake.keyed_commit(batch.key, OnClear.SKIP)
+        keyed = lake.writes.keyed_commit(batch.key, OnClear.SKIP)
         problem = None if batch.job_id in writers else _why_not_of_stream(lake, table, checkpoint, batch)
         if problem is None:
             writers.add(batch.job_id)
@@ -185,7 +185,7 @@ def commit_batches(
         changes = _changes(table, checkpoint, batch)
         stage = Stage(base, changes)
         try:
-            committed = lake.commit_planned(
+            committed = lake.committer.commit_planned(
                 PlannedCommit((stage,), _info(info, batch), keyed, open_jobs=(batch.job_id,))
             )
         except FilesReleasedError as error:
@@ -215,7 +215,7 @@ def _refuse_known(
     lake: Lake, checkpoint: str, batch: StagedBatch, conflict: TransactionConflictError
 ) -> None:
     """Raise an UntrustedValueError if a conflict came of files that are the lake's already."""
-    for path in sorted(lake.registered_files([file.path for file in batch.result.data_files])):
+    for path in sorted(lake.reads.registered_files([file.path for file in batch.result.data_files])):
         uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)
         problem = "is already a data file of the lake, through another record; remove this record"
         raise UntrustedValueError(uri, path, problem) from conflict
@@ -226,16 +226,16 @@ def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch:
 
     The catalog forgets jobs of batches that were committed long ago.
     """
-    job = lake.registered_jobs([batch.job_id]).get(batch.job_id)
+    job = lake.jobs.registered([batch.job_id]).get(batch.job_id)
     if job is None:
         return "is no job of this catalog"
     if job.prefix != job_directory(table.root, job.id):
         return f"is a job of another table, in {job.prefix}"
-    noted = lake.target_of_job(job.id)
+    noted = lake.jobs.target_of(job.id)
     if noted not in (None, target_of_stream(table, checkpoint)):
         return f"was registered for something other than this stream of {table.name}"
     # An older release noted the directory only: the files there identify its staged writes.
-    if noted is None and exists(job_io.stage_uri(job.prefix), lake.storage_options):
+    if noted is None and exists(job_io.stage_uri(job.prefix), lake.opened.storage_options):
         return "is waiting for the task that will commit it"
     return None
 
@@ -263,8 +263,8 @@ def _tidy_up(
     """Remove records and release jobs. All has landed: a failure is left to the next time."""
     try:
         for batch_id in batch_ids:
-            stream_io.delete_batch(checkpoint, query_id, batch_id, lake.storage_options)
+            stream_io.delete_batch(checkpoint, query_id, batch_id, lake.opened.storage_options)
         for job_id in job_ids:
-            lake.release_job(job_id)
+            lake.jobs.release(job_id)
     except Exception as error:  # noqa: BLE001 - the commits count
         log.warning("Cannot remove the records of committed batches from %s: %s", checkpoint, error)

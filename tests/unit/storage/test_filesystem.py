@@ -200,7 +200,7 @@ def test_another_lake_that_is_opened_in_a_jobs_process_has_its_own_options(monke
         monkeypatch.setenv(name, value)
 
     with Lake.create(f"sqlite:///{tmp_path}/lake.sqlite", "s3://other/lake/") as lake:
-        opened = fsspec_of(open_filesystem("s3://other/lake/x", lake.storage_options))
+        opened = fsspec_of(open_filesystem("s3://other/lake/x", lake.opened.storage_options))
 
     assert (opened.key, opened.endpoint_url) == (None, None)
 
