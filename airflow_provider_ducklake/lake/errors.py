@@ -342,7 +342,7 @@ class SnapshotNotFoundError(NotFoundError):
     def _text(self) -> str:
         made = f", made from {self.made[0]} to {self.made[1]}" if self.made else ""
         return (
-            f"No snapshot found at {self.wanted}; the lake holds snapshots {self.oldest} to {self.newest}"
+            f"There is no snapshot {self.wanted}; the lake holds snapshots {self.oldest} to {self.newest}"
             f"{made} (some in between may have expired)."
         )
 

@@ -184,7 +184,7 @@ def test_a_version_finds_itself_alone(dated):
     assert [dated.snapshot_at(number).id for number in (0, 2, 5)] == [0, 2, 5]
     for missing in (1, 6, -1):
         with pytest.raises(
-            SnapshotNotFoundError, match=f"version {missing}; the lake holds snapshots 0 to 5"
+            SnapshotNotFoundError, match=f"snapshot {missing}; the lake holds snapshots 0 to 5"
         ):
             dated.snapshot_at(missing)
     ends = r"timestamp 2026-03-01T12:00:00\.999997.* 0 to 5, made from 2026-03-01 .* to 2026-03-01"

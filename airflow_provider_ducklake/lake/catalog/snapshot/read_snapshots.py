@@ -210,8 +210,8 @@ def chosen(connection: Connection, tables: CatalogTables, at: Moment, found: Seq
         found = [one for one in found if one.time <= at]
     if not found:
         if isinstance(at, datetime):
-            raise _not_found(connection, tables, f"timestamp {at.isoformat()}", with_times=True)
-        raise _not_found(connection, tables, f"version {at}")
+            raise _not_found(connection, tables, f"at {at.isoformat()}", with_times=True)
+        raise _not_found(connection, tables, str(at))
     return max(found, key=lambda one: (one.time, one.id))
 
 
@@ -233,7 +233,7 @@ def snapshot_from_time(connection: Connection, catalog: Catalog, timestamp: date
     found = [one for one in near if one.time >= timestamp]
     if not found:
         raise _not_found(
-            connection, catalog.tables, f"or after timestamp {timestamp.isoformat()}", with_times=True
+            connection, catalog.tables, f"at or after {timestamp.isoformat()}", with_times=True
         )
     return min(found, key=lambda one: (one.time, one.id))
 
