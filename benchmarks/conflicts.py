@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from commit import new_catalog  # noqa: E402
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage  # noqa: E402
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet  # noqa: E402
 from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: E402
 from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile  # noqa: E402
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, CommitInfo  # noqa: E402
@@ -51,7 +51,7 @@ def file_of(day: date, number: int, keys: list[str]) -> DataFile:
     return DataFile(f"f{number}.parquet", 10, 1000, 100, stats, partition)
 
 
-def plan_overwrites(lake: Lake, keys: list[str], days: range) -> list[Stage]:
+def plan_overwrites(lake: Lake, keys: list[str], days: range) -> list[ChangeSet]:
     """Plan an overwrite of each day."""
     table = lake.table_snapshot("t")
     spec = table.partition_spec
@@ -64,11 +64,11 @@ def plan_overwrites(lake: Lake, keys: list[str], days: range) -> list[Stage]:
             *(None if spec is None else spec.id, table.root),
             is_partitioned=bool(keys),
         )
-        stages.append(Stage(table.snapshot.id, (*replaced, added)))
+        stages.append(ChangeSet(table.snapshot.id, (*replaced, added)))
     return stages
 
 
-def seconds_of(lake: Lake, stages: list[Stage]) -> list[float]:
+def seconds_of(lake: Lake, stages: list[ChangeSet]) -> list[float]:
     took = []
     for stage in stages:
         begin = time.perf_counter()

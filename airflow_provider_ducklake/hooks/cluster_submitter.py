@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.errors import ClusterUnavailableError, Inval
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip
 from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
-from airflow_provider_ducklake.lake.writes.job_life import DetachedSubmitter, JobGoesOn
+from airflow_provider_ducklake.lake.writes.job_life import DetachedSubmitter, JobDeferred
 from airflow_provider_ducklake.lake.writes.verb import Results
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         self.submission.track(self.manager, life, application_id)
         try:
             application = self._ended(application_id, job)
-        except (JobGoesOn, ClusterUnavailableError):
+        except (JobDeferred, ClusterUnavailableError):
             raise
         except BaseException:  # a time-out, say
             self.submission.kill()
@@ -133,7 +133,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         history = history_url(self.connection(), application.spark_id)
         self.submission.url = application.url or history
         self._after_submission()
-        self.operator.log.info("%s: %s %s", application_id, application.state, application.said)
+        self.operator.log.info("%s: %s %s", application_id, application.state, application.diagnostics)
         if application.state in (State.FAILED, State.KILLED):
             raise self._why(life, application_id, application)
         return Results.of(job_io.read_outcome(life.request, life.lake.opened.storage_options))
@@ -145,7 +145,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
             if application.has_ended:
                 return application
             if self._deferrable:
-                raise JobGoesOn(job)
+                raise JobDeferred(job)
             self._pause()
 
     def _answer(self, ask: Callable[[], Answer]) -> Answer:
@@ -166,7 +166,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         time.sleep(max(1, getattr(self.operator, "_status_poll_interval", 1)))
 
     def _why(self, life: JobLife, application_id: str, application: Application) -> Exception:
-        said = f" {application.said}" if application.said else ""
+        said = f" {application.diagnostics}" if application.diagnostics else ""
         killed = " Somebody, or a time-out, ended it." if application.state is State.KILLED else ""
         unknown = f"{application_id} is {application.state}, and left no reason.{said}{killed}"
         return self.failure(life.request, life.lake.opened.storage_options, unknown, is_known=True)

@@ -55,7 +55,7 @@ class Application:
     """
 
     state: State
-    said: str = ""
+    diagnostics: str = ""
     url: str | None = None
     spark_id: str | None = None
 

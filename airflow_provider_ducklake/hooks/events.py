@@ -181,7 +181,7 @@ class Looked:
     found: TableChanges | None
 
     @property
-    def handed_on(self) -> dict[str, Any] | None:
+    def xcom(self) -> dict[str, Any] | None:
         """The XCom of what was found, None if nothing was."""
         if self.found is None:
             return None
@@ -218,7 +218,7 @@ class Watch:
         found = lake.table_changes(str(self.table), start, self.words)
         return Looked(start, found.to_snapshot if found else lake.current_snapshot().id, found)
 
-    def said(self, looked: Looked) -> str:
+    def log_line(self, looked: Looked) -> str:
         """Return the line for the log."""
         changes = looked.found.changes if looked.found else ()
         what = f"Found {' and '.join(changes)}" if changes else f"No {' or '.join(sorted(self.words))}"

@@ -71,17 +71,17 @@ class HookLineage:
 
     def has_read(self, table: QualifiedName) -> None:
         """Report a table that was read."""
-        self._tell("add_input_asset", table, self._read)
+        self._report("add_input_asset", table, self._read)
 
     def has_written(self, tables: Sequence[QualifiedName]) -> None:
         """Report the tables that a snapshot changed."""
         for table in tables:
-            self._tell("add_output_asset", table, self._written)
+            self._report("add_output_asset", table, self._written)
 
-    def _tell(self, how: str, table: QualifiedName, told: set[FoldedName]) -> None:
-        if table.folded in told or len(told) >= _MOST:
+    def _report(self, how: str, table: QualifiedName, reported: set[FoldedName]) -> None:
+        if table.folded in reported or len(reported) >= _MOST:
             return
-        told.add(table.folded)
+        reported.add(table.folded)
         try:
             collector = _collector()
             if collector is not None:

@@ -156,7 +156,7 @@ _CREDENTIALS = re.compile(
 
 def check_submission(settings: SubmitSettings, application: str) -> None:
     """Refuse what Spark cannot submit to Kubernetes; see the settings that its guide asks for."""
-    if settings.has_driver_here or not settings.is_kubernetes or not settings.knows_conf:
+    if settings.has_driver_here or not settings.is_kubernetes or not settings.has_whole_conf:
         return
     if _IMAGE not in settings.conf and "spark.kubernetes.driver.container.image" not in settings.conf:
         raise InvalidInputError(
@@ -231,7 +231,7 @@ def _way(directory: str, settings: SubmitSettings) -> str:
     return "the role of its machine or pod, or variables such as AWS_ACCESS_KEY_ID in its environment"
 
 
-def told_on_the_way(
+def driver_environment(
     directory: str, settings: SubmitSettings, storage_options: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return settings of ours for a driver on another machine: where the store is, and nothing secret."""
@@ -275,7 +275,7 @@ class SubmitSettings:
 
     ``artifacts`` are the versions of what packages and jars bring, ``bundled`` those of Spark's own folder on
     this machine, and ``hadoop`` is its Hadoop's, if the driver runs here. ``is_whole`` is whether such a
-    driver can find no classes but these, ``knows_conf`` whether there are no settings elsewhere.
+    driver can find no classes but these, ``has_whole_conf`` whether there are no settings elsewhere.
     """
 
     master: str
@@ -285,7 +285,7 @@ class SubmitSettings:
     bundled: Mapping[str, str] = field(default_factory=dict)
     hadoop: str | None = None
     is_whole: bool = False
-    knows_conf: bool = False
+    has_whole_conf: bool = False
 
     @property
     def has_driver_here(self) -> bool:
@@ -314,9 +314,9 @@ def submit_settings(operator: SparkSubmitOperator, master: str, deploy_mode: str
     conf = {**(of_file or {}), **{str(name): str(value) for name, value in (operator.conf or {}).items()}}
     named = [*_packages(operator, conf), *map(jar_of, _jars(operator, conf))]
     artifacts = {one[0]: one[1] for one in named if one is not None}
-    knows_conf = of_file is not None and (bool(operator.properties_file) or bool(spark.jars))
+    has_whole_conf = of_file is not None and (bool(operator.properties_file) or bool(spark.jars))
     if deploy_mode != "client":
-        return SubmitSettings(master, deploy_mode, conf, artifacts, knows_conf=knows_conf)
+        return SubmitSettings(master, deploy_mode, conf, artifacts, has_whole_conf=has_whole_conf)
     nothing_else = None not in named and artifacts.keys() <= set(_KNOWN)
     return SubmitSettings(
         master,
@@ -325,8 +325,8 @@ def submit_settings(operator: SparkSubmitOperator, master: str, deploy_mode: str
         artifacts,
         spark.jars,
         spark.hadoop,
-        is_whole=nothing_else and knows_conf and spark.is_whole,
-        knows_conf=knows_conf,
+        is_whole=nothing_else and has_whole_conf and spark.is_whole,
+        has_whole_conf=has_whole_conf,
     )
 
 
@@ -379,7 +379,7 @@ class Submission:
     def parse_line(self, line: str) -> None:
         """Look for the application's id in what a submission, or a driver, says."""
         if self.spark_id is None:
-            self.spark_id = application_said_in(line)
+            self.spark_id = application_id_in(line)
             if self.spark_id is not None and self.manager is None:
                 took = lasting(time.monotonic() - self.began)
                 self.log.info("Spark started in %s: application %s", took, self.spark_id)
@@ -576,7 +576,7 @@ class SparkSubmitter:
         one.application_args = arguments
         one.py_files = ",".join(filter(None, [zip_file, one.py_files]))
         settings = self.settings()
-        given = told_on_the_way(request.directory, settings, storage_options)
+        given = driver_environment(request.directory, settings, storage_options)
         one.conf = {"spark.log.level": "WARN", **given, **(one.conf or {})}
         one._hook = None  # noqa: SLF001 - the hook of an earlier job would submit that one
         submission.job_log, submission.log = JobLog(), one.log
@@ -690,7 +690,7 @@ class SparkApplicationLink(BaseOperatorLink):
         return getattr(getattr(operator, "done", None), "application_url", None) or ""
 
 
-def application_said_in(line: str) -> str | None:
+def application_id_in(line: str) -> str | None:
     """Return the id of the application where a line of the driver's log says it."""
     found = _SAID.search(line.rstrip())
     return None if found is None else found[1]

@@ -177,11 +177,11 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _execute(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_ducklake.lake.writes.job_life import JobGoesOn  # noqa: PLC0415 - not for DAG files
+        from airflow_provider_ducklake.lake.writes.job_life import JobDeferred  # noqa: PLC0415 - not for DAG files
 
         try:
             return self._run_and_announce(context)
-        except JobGoesOn as goes_on:
+        except JobDeferred as goes_on:
             raise self._deferred(goes_on.job) from None
 
     def _deferred(self, job: SubmittedJob) -> TaskDeferred:

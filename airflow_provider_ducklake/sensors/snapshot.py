@@ -110,7 +110,7 @@ class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
         """
         if event["status"] == "error":
             raise (AirflowFailException if event["is_incurable"] else AirflowException)(event["message"])
-        found: dict[str, Any] = event["handed_on"]
+        found: dict[str, Any] = event["xcom"]
         return found
 
     @no_retry_on_user_errors()
@@ -119,8 +119,8 @@ class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
         watch = self._watch(context)
         with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
             looked = watch.look(lake)
-        self.log.info("%s", watch.said(looked))
-        return PokeReturnValue(is_done=looked.found is not None, xcom_value=looked.handed_on)
+        self.log.info("%s", watch.log_line(looked))
+        return PokeReturnValue(is_done=looked.found is not None, xcom_value=looked.xcom)
 
     def _watch(self, context: Context) -> Watch:
         return Watch.of(self.table, self.changes, self.since, lambda: _start_of_run(context))

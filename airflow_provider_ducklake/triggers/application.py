@@ -99,7 +99,11 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
             await asyncio.sleep(wait * random.uniform(1 - _JITTER, 1 + _JITTER))
 
     def _event(self, found: Application) -> dict[str, Any]:
-        return {"application": self.application, "state": State(found.state).value, "said": found.said}
+        return {
+            "application": self.application,
+            "state": State(found.state).value,
+            "diagnostics": found.diagnostics,
+        }
 
     async def on_kill(self) -> None:
         """Stop the application and remove what it wrote: a person has ended the task."""

@@ -103,8 +103,8 @@ class DuckLakeSnapshotTrigger(LogsInLines, BaseEventTrigger):
             looked = await self._wait(poller)
         except DuckLakeError as error:
             return {"status": "error", "message": explained(error), "is_incurable": is_incurable(error)}
-        self.log.info("%s", self.watch.said(looked))
-        return {"status": "success", "handed_on": looked.handed_on}
+        self.log.info("%s", self.watch.log_line(looked))
+        return {"status": "success", "xcom": looked.xcom}
 
     async def _wait(self, poller: LakePoller) -> Looked:
         """Wait for a change; raise errors that waiting does not cure."""
@@ -207,17 +207,17 @@ class Trouble:
 
     def __init__(self, trigger: DuckLakeSnapshotTrigger) -> None:
         self._trigger = trigger
-        self._said: str | None = None
+        self._logged: str | None = None
 
     def note(self, error: Exception | None) -> None:
         """Take note of how a poll went."""
-        said, now = self._said, None if error is None else explained(error)
+        said, now = self._logged, None if error is None else explained(error)
         conn_id, log = self._trigger.ducklake_conn_id, self._trigger.log
         if now is not None and now != said:
             log.warning("Waiting for the lake of %s: %s", conn_id, now)
         if now is None and said is not None:
             log.info("The lake of %s answers again", conn_id)
-        self._said = now
+        self._logged = now
 
 
 class Presence:

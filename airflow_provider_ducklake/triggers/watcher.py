@@ -146,7 +146,7 @@ class Polled:
         """Return the snapshots after one, as far as they are kept."""
         return self.newer[bisect_right(self.newer, snapshot_id, key=lambda one: int(one.id)) :]
 
-    def told(self, news: News) -> Polled:
+    def updated(self, news: News) -> Polled:
         """Return the state after a successful poll."""
         newer = (*self.newer, *news.newer)[-_KEPT:]
         dropped = len(self.newer) + len(news.newer) - len(newer)
@@ -312,10 +312,10 @@ class LakePoller:
     async def _poll(self) -> Polled:
         try:
             since = self.known.head if self.known.head >= 0 else None
-            return self.known.told(await self._asked(lambda lake: lake.reads.news(since)))
+            return self.known.updated(await self._asked(lambda lake: lake.reads.news(since)))
         except (TransactionConflictError, CatalogMigratedError):
             self._lake, self.known = None, self.known.of_another_lake()
-            return self.known.told(await self._asked(lambda lake: lake.reads.news(None)))
+            return self.known.updated(await self._asked(lambda lake: lake.reads.news(None)))
 
     async def _sleep(self, failures: int) -> None:
         interval = min(self._intervals.values(), default=0.0)

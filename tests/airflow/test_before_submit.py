@@ -6,9 +6,9 @@ from airflow_provider_ducklake.hooks import spark_submit
 from airflow_provider_ducklake.hooks.spark_submit import (
     SubmitSettings,
     check_submission,
+    driver_environment,
     needs_of_driver,
     secrets_of_upload,
-    told_on_the_way,
 )
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 
@@ -92,7 +92,7 @@ def test_a_mounted_directory_needs_its_user_alone():
     ],
 )
 def test_settings_that_kubernetes_needs_are_asked_for(conf, application, missing):
-    settings = SubmitSettings(KUBERNETES, "cluster", conf, knows_conf=True)
+    settings = SubmitSettings(KUBERNETES, "cluster", conf, has_whole_conf=True)
 
     if missing is None:
         check_submission(settings, application)
@@ -121,13 +121,13 @@ ADDRESS = "endpoint_url=http%3A%2F%2Fminio%3A9000&client_kwargs.region_name=eu-w
     ],
 )
 def test_a_driver_elsewhere_is_told_where_the_store_is(directory, master, mode, given):
-    assert told_on_the_way(directory, SubmitSettings(master, mode), PLACE) == given
+    assert driver_environment(directory, SubmitSettings(master, mode), PLACE) == given
 
 
 def test_an_address_with_a_password_is_told_to_nobody():
     options = {"endpoint_url": "http://user:hunter2@minio:9000"}
 
-    assert told_on_the_way(S3, SubmitSettings(YARN, "cluster"), options) == {}
+    assert driver_environment(S3, SubmitSettings(YARN, "cluster"), options) == {}
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_states_of_a_yarn_application(answers, app, state):
     found = Yarn(answers.url).look(APPLICATION)
 
     assert found.state is state
-    assert found.said == app.get("diagnostics", "")
+    assert found.diagnostics == app.get("diagnostics", "")
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ from airflow_provider_ducklake.lake.writes import job_life, staged
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from airflow_provider_ducklake.lake.writes.insert import Insert
-from airflow_provider_ducklake.lake.writes.job_life import DetachedSubmitter, JobGoesOn, JobLife
+from airflow_provider_ducklake.lake.writes.job_life import DetachedSubmitter, JobDeferred, JobLife
 from airflow_provider_ducklake.lake.writes.run import run
 from airflow_provider_ducklake.lake.writes.verb import Attempt, Commit, Results
 from tests.concurrency.arrow_jobs import ArrowSubmitter, done
@@ -142,7 +142,7 @@ class Cluster(ArrowSubmitter, DetachedSubmitter):
         job = life.submitted
         assert job is not None
         if self.goes_on:
-            raise JobGoesOn(job)
+            raise JobDeferred(job)
         assert job.application is not None
         self.manager.look(job.application)
         return Results.of(job_io.read_outcome(life.request, life.lake.opened.storage_options))
@@ -295,7 +295,7 @@ def made(folder: Path, server: Server, kind: str) -> Scene:
         consume(lake)
         ensure_document_key(lake.opened.catalog, writing.new_key())
         scene.staged_uri = job_io.stage_uri(stage(lake, "o", rows_of(5)).directory)
-        with pytest.raises(JobGoesOn) as going:
+        with pytest.raises(JobDeferred) as going:
             insert(lake, scene, replace(scene.cluster, goes_on=True), "try 1")
         scene.job_id = server.job_id = going.value.job.job_id
         lake.delete_orphaned_files(older_than=timedelta(0), sole_owner=True)

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.spark_submit import application_said_in
+from airflow_provider_ducklake.hooks.spark_submit import application_id_in
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import FakeTaskInstance
 from tests.airflow.spark_submit import stand_in
@@ -23,7 +23,7 @@ from tests.airflow.spark_submit import stand_in
     ],
 )
 def test_the_driver_says_its_application(line, found):
-    assert application_said_in(line) == found
+    assert application_id_in(line) == found
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe

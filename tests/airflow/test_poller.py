@@ -159,4 +159,4 @@ def test_a_catalog_that_is_away_is_waited_for(postgres_catalog, set_connection):
         async with asyncio.timeout(60):
             return await waiting
 
-    assert asyncio.run(waited())["handed_on"]["changes"] == ["schema"]
+    assert asyncio.run(waited())["xcom"]["changes"] == ["schema"]

@@ -97,7 +97,7 @@ async def followed(
         assert not waiting.done()
         expected = await asyncio.to_thread(step)
         if expected is not None:
-            assert await waiting == {"status": "success", "handed_on": expected}
+            assert await waiting == {"status": "success", "xcom": expected}
             return waiting.result()
     raise AssertionError("no step was anything to hand on")
 
@@ -116,7 +116,7 @@ def test_a_deferred_sensor_waits_for_what_comes_after_a_tag(sqlite_catalog, conn
         return sensor_of(**arguments).poke(context).xcom_value
 
     event = asyncio.run(followed(trigger, [committed]))
-    assert (event["handed_on"]["from_snapshot"], event["handed_on"]["to_snapshot"]) == (before, before + 1)
+    assert (event["xcom"]["from_snapshot"], event["xcom"]["to_snapshot"]) == (before, before + 1)
 
 
 @pytest.mark.drawn(one_in=4)

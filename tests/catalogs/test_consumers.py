@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.lake.errors import ChangesExpiredError, TransactionConflictError
@@ -48,7 +48,7 @@ def test_marks_move_with_and_without_a_snapshot(lake):
     add_snapshot(lake)
     second = next_range(lake)
     table = lake.table_snapshot("t")
-    stage = Stage(table.snapshot.id, (Truncate(table.table_id, table.name),))
+    stage = ChangeSet(table.snapshot.id, (Truncate(table.table_id, table.name),))
 
     committed = lake.committer.commit_stages([stage], CommitInfo(), consumed=second)
 
@@ -62,7 +62,7 @@ def test_what_was_consumed_meanwhile_is_a_conflict_and_nothing_lands(lake):
     ours, theirs = next_range(lake), next_range(lake, CommitKey(("other",)))
     lake.committer.commit_stages([], CommitInfo(), consumed=theirs)
     before, table = lake.current_snapshot(), lake.table_snapshot("t")
-    stage = Stage(before.id, (Truncate(table.table_id, table.name),))
+    stage = ChangeSet(before.id, (Truncate(table.table_id, table.name),))
 
     for stages in ([stage], []):
         with pytest.raises(TransactionConflictError, match="counts"):
@@ -77,7 +77,7 @@ def test_a_commit_that_does_not_land_moves_no_mark(lake):
     with lake.transaction() as tx:
         tx.drop_table("t")
 
-    stage = Stage(table.snapshot.id, (Truncate(table.table_id, table.name),))
+    stage = ChangeSet(table.snapshot.id, (Truncate(table.table_id, table.name),))
     with pytest.raises(TransactionConflictError):
         lake.committer.commit_stages([stage], CommitInfo(), consumed=planned)
 

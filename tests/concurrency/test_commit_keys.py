@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, KeyedCommit
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger import commit_keys
 from airflow_provider_ducklake.lake.errors import (
@@ -391,7 +391,7 @@ def test_rows_that_the_same_commit_updated_stay(catalog, lake):
     file = target.files[0]
     updated = pa.table({"i": [1098], ROW_ID_COLUMN: [file.row_id_start]})
     stage = lake.writes.row_changes(target, row_changes(lake, target, {file.id: [0]}, updated=updated))
-    lake.committer.commit_stages([Stage(stage.base, (*stage.changes, *added))], INFO, keyed=keyed)
+    lake.committer.commit_stages([ChangeSet(stage.base, (*stage.changes, *added))], INFO, keyed=keyed)
     assert values(catalog) == [10, 11, 12, 99, 1098]
 
     run(lake, 2, 20)

@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.writes.arguments import GivenRows, InsertCho
 from airflow_provider_ducklake.lake.writes.insert import Insert, stage
 from airflow_provider_ducklake.lake.writes.job_life import (
     DetachedSubmitter,
-    JobGoesOn,
+    JobDeferred,
     JobLife,
     release_uncommitted,
 )
@@ -103,7 +103,7 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         assert job is not None
         assert self.runs_of[job.application or ""] == life.request.job_id
         if not self.waits:
-            raise JobGoesOn(job)
+            raise JobDeferred(job)
         self._reach("ended")
         if self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None
@@ -321,7 +321,7 @@ def test_a_try_that_was_given_up_ends_no_job_that_a_later_one_waits_for(catalog,
             assert first.life is not None
             held.append(first.life.is_held())
             task.submitter = second
-            with pytest.raises(JobGoesOn):
+            with pytest.raises(JobDeferred):
                 task.execute(other)
             held.append(first.life.is_held())
             raise TimedOutError
@@ -390,7 +390,7 @@ def test_a_job_that_goes_on_is_taken_by_the_same_try(catalog, rows, tmp_path):
     submitter.waits = False
     with new_lake(catalog) as lake:
         task = Task(Insert("t", GivenRows(source=rows)), submitter)
-        with pytest.raises(JobGoesOn) as left:
+        with pytest.raises(JobDeferred) as left:
             task.execute(lake)
         assert left.value.job.application == "application_1"
         submitter.waits = True

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.committing import overlap
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
@@ -122,7 +122,7 @@ def made_of(where: str) -> Callable[[Lake, Act], None]:
             CommentOnTable(other.table_id, other.name, "made"),
         )
         theirs(lake)
-        lake.committer.commit_stages([Stage(table.snapshot.id, changes)], CommitInfo())
+        lake.committer.commit_stages([ChangeSet(table.snapshot.id, changes)], CommitInfo())
 
     return ours
 
@@ -135,7 +135,7 @@ def of_partition(part: str | None) -> Callable[[Lake, Act], None]:
         changes = lake.writes.replacing_partitions(table, {(part,)})
         theirs(lake)
         comment = CommentOnTable(other.table_id, other.name, "made")
-        lake.committer.commit_stages([Stage(table.snapshot.id, (*changes, comment))], CommitInfo())
+        lake.committer.commit_stages([ChangeSet(table.snapshot.id, (*changes, comment))], CommitInfo())
 
     return ours
 
@@ -429,7 +429,7 @@ def _replace(lake: Lake, wanted: tuple[str | None, ...], given: pa.Table) -> Non
     changes = lake.writes.replacing_partitions(table, {wanted})
     lake.append_arrow("t", given)
     comment = CommentOnTable(other.table_id, other.name, "made")
-    lake.committer.commit_stages([Stage(table.snapshot.id, (*changes, comment))], CommitInfo())
+    lake.committer.commit_stages([ChangeSet(table.snapshot.id, (*changes, comment))], CommitInfo())
 
 
 FITS = {

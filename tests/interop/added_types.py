@@ -5,7 +5,7 @@ import struct
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, Kind, Struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, ModuleKind, Struct
 from tests.interop.footers import (
     BYTE_ARRAY,
     INT32,
@@ -28,7 +28,7 @@ POINTS = [struct.pack("<BIdd", 1, 1, x, x) for x in (1.0, 5.0)]
 
 
 def logical(number: int, **fields: Field) -> Struct:
-    return {number: Field(Kind.STRUCT, {int(key[1:]): one for key, one in fields.items()})}
+    return {number: Field(ModuleKind.STRUCT, {int(key[1:]): one for key, one in fields.items()})}
 
 
 def of(values: list, type_: pa.DataType, physical: int, **says: object) -> bytes:
@@ -41,9 +41,11 @@ def of(values: list, type_: pa.DataType, physical: int, **says: object) -> bytes
 def geoparquet(geo: object, values: list = POINTS, type_: pa.DataType | None = None) -> bytes:
     """Return a file with GeoParquet's metadata, of a column ``a`` that has no logical type of its own."""
     said = geo if isinstance(geo, str) else json.dumps(geo)
-    pair = {1: Field(Kind.BINARY, b"geo"), 2: Field(Kind.BINARY, said.encode())}
+    pair = {1: Field(ModuleKind.BINARY, b"geo"), 2: Field(ModuleKind.BINARY, said.encode())}
     data = parquet({"a": pa.array(values, type_ or pa.binary())})
-    return edited(data, lambda footer: footer.update({KEYS: Field(Kind.LIST, Items(Kind.STRUCT, [pair]))}))
+    return edited(
+        data, lambda footer: footer.update({KEYS: Field(ModuleKind.LIST, Items(ModuleKind.STRUCT, [pair]))})
+    )
 
 
 def geo(**says: object) -> dict:
@@ -64,8 +66,8 @@ def _enums_in_a_list() -> bytes:
 
 
 _BYTES = [None if one is None else one.encode() for one in TEXTS]
-_DECIMAL = {"f1": Field(Kind.I32, 2), "f2": Field(Kind.I32, 5)}
-_SYSTEM = logical(17, f1=Field(Kind.BINARY, b"srid:5070"))
+_DECIMAL = {"f1": Field(ModuleKind.I32, 2), "f2": Field(ModuleKind.I32, 5)}
+_SYSTEM = logical(17, f1=Field(ModuleKind.BINARY, b"srid:5070"))
 FILES = {
     "enum": of(_BYTES, pa.binary(), BYTE_ARRAY, converted=ENUM),
     "enums in a list": _enums_in_a_list(),
@@ -91,7 +93,7 @@ FILES = {
         [1, -1],
         pa.int32(),
         INT32,
-        logical=logical(10, f1=Field(Kind.BYTE, 32), f2=Field(Kind.FALSE, False)),  # noqa: FBT003
+        logical=logical(10, f1=Field(ModuleKind.BYTE, 32), f2=Field(ModuleKind.FALSE, False)),  # noqa: FBT003
     ),
 }
 TAKEN = [

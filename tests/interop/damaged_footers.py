@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, Kind, write_struct
+from airflow_provider_ducklake.lake.storage.parquet.modules import Field, Items, ModuleKind, write_struct
 from tests.interop.footers import footer_of, with_footer
 from tests.interop.odd import Verb, outcome_in
 
@@ -74,9 +74,9 @@ def changed(footer: dict[int, Field], draw: random.Random) -> bytes:
         else:
             one = holder[key]
             one.value = changed_value(one.value, draw)
-            if one.kind is Kind.DOUBLE:
+            if one.kind is ModuleKind.DOUBLE:
                 one.value = one.value[:8].ljust(8, b"\0")
-            elif one.kind is Kind.BYTE:
+            elif one.kind is ModuleKind.BYTE:
                 one.value &= 0xFF
     return write_struct(footer)
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from airflow_provider_ducklake.lake.storage.parquet.modules import (
     Field,
     Items,
-    Kind,
+    ModuleKind,
     Struct,
     read_struct,
     write_struct,
@@ -61,7 +61,7 @@ def chunks_of(footer: Struct) -> list[Struct]:
 
 
 def numbers(*values: int) -> Field:
-    return Field(Kind.LIST, Items(Kind.I32, list(values)))
+    return Field(ModuleKind.LIST, Items(ModuleKind.I32, list(values)))
 
 
 def element(
@@ -73,12 +73,12 @@ def element(
     logical: Struct | None = None,
 ) -> Struct:
     """Return a field of a schema, with ``below`` fields in it; ``logical`` is a LogicalType, a union."""
-    found = {3: Field(Kind.I32, repetition), 4: Field(Kind.BINARY, name.encode())}
+    found = {3: Field(ModuleKind.I32, repetition), 4: Field(ModuleKind.BINARY, name.encode())}
     for number, value in ((1, type_), (5, below or None), (6, converted)):
         if value is not None:
-            found[number] = Field(Kind.I32, value)
+            found[number] = Field(ModuleKind.I32, value)
     if logical is not None:
-        found[10] = Field(Kind.STRUCT, logical)
+        found[10] = Field(ModuleKind.STRUCT, logical)
     return found
 
 
@@ -91,10 +91,10 @@ def with_schema(data: bytes, elements: Sequence[Struct], paths: Sequence[str]) -
         for one in elements:  # in depth-first order
             top += left == 0
             left += one[5].value - (left > 0) if 5 in one else -(left > 0)
-        root[5] = Field(Kind.I32, top)
+        root[5] = Field(ModuleKind.I32, top)
         footer[SCHEMA].value.values = [root, *elements]
         for place, chunk in enumerate(chunks_of(footer)):
             path = [one.encode() for one in paths[place % len(paths)].split(".")]
-            chunk[PATH] = Field(Kind.LIST, Items(Kind.BINARY, path))
+            chunk[PATH] = Field(ModuleKind.LIST, Items(ModuleKind.BINARY, path))
 
     return edited(data, change)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.upkeep import cleanup, expiry, orphans
@@ -198,7 +198,7 @@ class Play:
             else:
                 assert write.staged is not None
                 changes = append_to_existing(write.staged.target, write.staged.result)
-                stages = [Stage(write.staged.base, changes)]
+                stages = [ChangeSet(write.staged.base, changes)]
                 self.lake.committer.commit_stages(stages, CommitInfo(), job_ids=[write.staged.job_id])
         except (FilesReleasedError, TransactionConflictError):
             assert self.lake.current_snapshot().id == before  # t was dropped, or the job given up

@@ -75,7 +75,7 @@ def _mend(lake: Lake, found: list[Finding]) -> None:
 
     result = lake.repair(found)
 
-    assert (result.mended, result.left, result.snapshot_id) == (tuple(found), (), planned.snapshot_id)
+    assert (result.repaired, result.left, result.snapshot_id) == (tuple(found), (), planned.snapshot_id)
     assert lake.current_snapshot().id == (result.snapshot_id or before)
     assert lake.verify() == []
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_mended_stays(whole, tmp_path, name):
         found = [one for one in opened.verify() if one.code is corruption.code]
         result = opened.repair(found)
 
-        assert (result.mended, result.left, result.snapshot_id) == ((), tuple(found), None)
+        assert (result.repaired, result.left, result.snapshot_id) == ((), tuple(found), None)
         assert [one for one in opened.verify() if one.code is corruption.code] == found
 
 

@@ -9,9 +9,9 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     Field,
-    Kind,
     ListType,
     MapType,
+    ScalarKind,
     ScalarType,
     StructType,
 )
@@ -36,7 +36,11 @@ names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 decimals = st.integers(1, 38).flatmap(
     lambda precision: st.builds(DecimalType, st.just(precision), st.integers(0, precision))
 )
-_NO_TEXTS = {Kind.NULL, Kind.GEOMETRY, Kind.VARIANT}  # whose values the catalog does not spell
+_NO_TEXTS = {
+    ScalarKind.NULL,
+    ScalarKind.GEOMETRY,
+    ScalarKind.VARIANT,
+}  # whose values the catalog does not spell
 with_values = {name for name in SCALARS.keys() - NOT_STORABLE if SCALARS[name].kind not in _NO_TEXTS}
 without_order = {name for name in with_values if not SCALARS[name].comparable}
 storable_scalars = st.sampled_from(sorted(with_values)).map(ScalarType) | decimals

@@ -39,7 +39,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     TransformSource,
     job_directory,
 )
-from airflow_provider_ducklake.lake.spark.job.results import Done, Part, Stage
+from airflow_provider_ducklake.lake.spark.job.results import Done, Part, StagedWriteDocument
 from airflow_provider_ducklake.lake.spec.options import Options
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.geometry import Box
@@ -158,7 +158,7 @@ def test_a_request_of_each_kind_comes_back(sqlite_catalog):
         plan, evolution=Evolution(9, Options({"version": "1.1"}), widens=True, fixed=(1,)), where=scan.where
     )
     for source in sources:
-        request = JobRequest(JOB_ID, source, (plan, plan), "sql", "arrow")
+        request = JobRequest(JOB_ID, source, (plan, plan), "sql")
 
         assert decode(loads(dumps(encode(request, JobRequest)), "a request"), JobRequest) == request
 
@@ -224,13 +224,18 @@ ODD_PLACES = {
     ),
     "results[0].partition_fields: 7 is not a list": ("done", Done, ("results", 0, "partition_fields"), 7),
     "target.name: ['main'] is not read: a name without a schema": (
-        *("stage of a table that is new", Stage, ("target", "name"), ["main"]),
+        *("stage of a table that is new", StagedWriteDocument, ("target", "name"), ["main"]),
     ),
     "target: 'odd' is not one of new, new with its schema, existing": (
-        *("stage of a table that is new", Stage, ("target", "kind"), "odd"),
+        *("stage of a table that is new", StagedWriteDocument, ("target", "kind"), "odd"),
     ),
     "target.options['parquet_compression']: 3 is not a string": (
-        *("stage of a table that is new", Stage, ("target", "options", "parquet_compression"), 3),
+        *(
+            "stage of a table that is new",
+            StagedWriteDocument,
+            ("target", "options", "parquet_compression"),
+            3,
+        ),
     ),
 }
 

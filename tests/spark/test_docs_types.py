@@ -10,9 +10,9 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
     INTERVAL,
-    presented,
     read_type,
     scalar_of_spark,
+    to_insertable,
 )
 from airflow_provider_ducklake.lake.spark.writing.assignment import _fits
 from airflow_provider_ducklake.lake.spec.schema import Column
@@ -90,7 +90,7 @@ def test_new_tables_get_these_types():
 def test_columns_that_are_read_have_these_types(spark):
     rows = table("type of a column")
     columns = [Column(ColumnId(1), name, parse_type(name)) for name in rows]
-    values = [presented(f.lit(None).cast(read_type(one)), one).alias(one.name) for one in columns]
+    values = [to_insertable(f.lit(None).cast(read_type(one)), one).alias(one.name) for one in columns]
 
     found = spark.range(1).select(values).schema
 

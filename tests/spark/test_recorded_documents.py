@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.spark.job.results import (
     Done,
     Part,
     RowChangesDone,
-    Stage,
+    StagedWriteDocument,
     Written,
     summary,
 )
@@ -131,8 +131,8 @@ DOCUMENTS = {
         RowChangesDone(JOB_ID, (written(), written(1)), ("deletes-00000.json",), MATCHING),
         RowChangesDone,
     ),
-    "stage of a table that is existing": (Stage.of(STAGED[0]), Stage),
-    "stage of a table that is new": (Stage.of(STAGED[1]), Stage),
+    "stage of a table that is existing": (StagedWriteDocument.of(STAGED[0]), StagedWriteDocument),
+    "stage of a table that is new": (StagedWriteDocument.of(STAGED[1]), StagedWriteDocument),
     "batch": (
         Batch(
             **summary(result(1)),
@@ -174,7 +174,7 @@ def test_a_document_is_written_and_read_as_it_was(name):
 
 @pytest.mark.parametrize("staged", STAGED, ids=["existing", "new"])
 def test_a_staged_write_comes_back_from_its_record(staged):
-    assert Stage.of(staged).staged(staged.result) == staged
+    assert StagedWriteDocument.of(staged).staged(staged.result) == staged
 
 
 def test_a_staged_write_is_for_the_target_that_an_older_release_registered():

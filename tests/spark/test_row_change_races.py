@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.planning.writing.write import plan_write
@@ -36,7 +36,7 @@ def lake(sqlite_catalog: CatalogDatabase) -> Iterator[Lake]:
         yield lake
 
 
-def merge(spark, lake: Lake, rows: SqlSource = SOURCE, matched: tuple[Clause, ...] = (RAISE,)) -> Stage:
+def merge(spark, lake: Lake, rows: SqlSource = SOURCE, matched: tuple[Clause, ...] = (RAISE,)) -> ChangeSet:
     """Plan a merge on the lake's snapshot and run its job; nothing is committed."""
     plan, job_id = lake.scan("t", stats_of=["id"]), str(uuid.uuid4())
     directory = job_directory(plan.table.root, job_id)
@@ -49,7 +49,7 @@ def merge(spark, lake: Lake, rows: SqlSource = SOURCE, matched: tuple[Clause, ..
     )
 
 
-def commit(lake: Lake, stage: Stage) -> None:
+def commit(lake: Lake, stage: ChangeSet) -> None:
     lake.committer.commit_stages([stage], CommitInfo("test", "merge"))
 
 

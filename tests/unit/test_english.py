@@ -14,31 +14,6 @@ ROOT = PACKAGE.parent
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 OF_FILES = {"tell"}  # a method of Python's files
 
-# Files whose names still break the list. Take an entry out with its last word.
-IN_NAMES = (
-    "hooks/clusters.py",
-    "hooks/events.py",
-    "hooks/lineage.py",
-    "hooks/spark_submit.py",
-    "lake/catalog/effects/restore.py",
-    "lake/catalog/ledger/restores.py",
-    "lake/catalog/open_lake.py",
-    "lake/catalog/restoring/plan.py",
-    "lake/catalog/verify/repair.py",
-    "lake/catalog/verify/statistics.py",
-    "lake/planning/writing/overwrite.py",
-    "lake/spark/output/log.py",
-    "lake/spark/sources.py",
-    "lake/spec/snapshots.py",
-    "lake/storage/foreign/files.py",
-    "lake/storage/moving/flush_files.py",
-    "lake/storage/parquet/encrypted.py",
-    "lake/storage/parquet/footer.py",
-    "lake/storage/parquet/rows.py",
-    "triggers/snapshot.py",
-    "triggers/watcher.py",
-)
-
 _QUOTED = re.compile(r'```.*?```|``[^`]*``|`[^`]*`|"[^"\n]*"|“[^”]*”', re.DOTALL)
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
@@ -102,13 +77,6 @@ def may_have(text: str, words: list[str]) -> bool:
     return bool(there) and re.search(rf"(?<![a-zA-Z])(?i:{'|'.join(there)})(?![a-z])", text) is not None
 
 
-def without(found: dict[str, list[str]], excepted: tuple[str, ...]) -> dict[str, list[str]]:
-    """Drop the excepted files; an exception that no file needs any more is a finding, too."""
-    stale = [entry for entry in excepted if not any(file.startswith(entry) for file in found)]
-    left = {file: lines for file, lines in found.items() if not file.startswith(excepted)}
-    return left | ({"no longer needed": stale} if stale else {})
-
-
 def test_the_list_is_read():
     assert {"somebody", "Return what", '"""Whether'} <= set(refused())
     assert pattern_of(refused()).findall("Nobody knows. We return what we got.") == ["Nobody", "knows"]
@@ -133,7 +101,7 @@ def test_no_refused_word_is_in_the_package():
                 in_names.setdefault(file, []).append(f"{line}: {name}")
 
     assert in_prose == {}
-    assert without(in_names, IN_NAMES) == {}
+    assert in_names == {}
 
 
 def test_no_refused_word_is_in_the_docs():

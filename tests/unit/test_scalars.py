@@ -10,7 +10,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import INLIN
 from airflow_provider_ducklake.lake.spark.types.spark_types import SPARK_SCALARS
 from airflow_provider_ducklake.lake.spec import defaults
 from airflow_provider_ducklake.lake.spec.types import values
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, ScalarKind
 from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS
 
 PACKAGE = Path(values.__file__).parents[2]
@@ -21,7 +21,9 @@ TABLES = {
     "catalog/snapshot/inlined_tables.py": INLINED_SCALARS,
 }
 STORABLE = [
-    name for name, row in SCALARS.items() if row.storable and row.comparable and row.kind is not Kind.NULL
+    name
+    for name, row in SCALARS.items()
+    if row.storable and row.comparable and row.kind is not ScalarKind.NULL
 ]
 
 
@@ -31,7 +33,7 @@ def test_a_table_has_exactly_the_rows_of_the_scalar_types(path):
 
 
 def test_every_kind_has_its_texts():
-    assert set(values._CODECS) == set(Kind)
+    assert set(values._CODECS) == set(ScalarKind)
 
 
 @pytest.mark.parametrize("name", STORABLE)

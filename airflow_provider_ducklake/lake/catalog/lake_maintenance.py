@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, PlannedCommit
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import STAGE_TTL
 from airflow_provider_ducklake.lake.catalog.migrations.migrate import Files, MigrationResult, migrate
@@ -155,7 +155,7 @@ class Maintenance:
                 raise TransactionConflictError(
                     "compact files of it", "changed or moved rows of them", str(table.name), head.id
                 )
-        stage = Stage(head.id, (compaction_change(table, files),))
+        stage = ChangeSet(head.id, (compaction_change(table, files),))
         open_jobs = () if job_id is None else (job_id,)
         planned = PlannedCommit((stage,), info, open_jobs=open_jobs, demands_message=True)
         return self._committer.commit_planned(planned)
@@ -203,7 +203,7 @@ class Maintenance:
             min_rows,
         )
 
-        def commit_stages(stages: Sequence[Stage], job_ids: Sequence[str]) -> CommittedSnapshot | None:
+        def commit_stages(stages: Sequence[ChangeSet], job_ids: Sequence[str]) -> CommittedSnapshot | None:
             return self._committer.commit_stages(stages, info, job_ids=job_ids)
 
         flush = Flush(self._lake.catalog, self._lake.locate, rule, commit_stages)

@@ -291,7 +291,7 @@ class LakeReads:
         from airflow_provider_ducklake.lake.storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
 
         plan = self.plan_read(table, at, Wanted(columns, filter), staged)
-        self._lake.tell_read(plan.table.name)
+        self._lake.report_read(plan.table.name)
         return in_fewest_digits(read_rows(plan, self._lake.locate))
 
     def scan(
@@ -317,7 +317,7 @@ class LakeReads:
     ) -> ScanPlan:
         """Plan a read of the wanted rows, which may depend on the table's columns; see ``scan``."""
         plan = self.plan_read(table, at, wanted)
-        self._lake.tell_read(plan.table.name)
+        self._lake.report_read(plan.table.name)
         return plan
 
     def read_spark(
@@ -403,7 +403,7 @@ class LakeReads:
         with self._lake.reading() as connection:
             found = self._table(connection, table, at)
             known, rest = count_rows(connection, self._lake.catalog, found)
-        self._lake.tell_read(found.name)
+        self._lake.report_read(found.name)
         if not rest.files:
             return known
         from airflow_provider_ducklake.lake.storage.rows.table_reader import count_live_rows  # noqa: PLC0415 - heavy
@@ -424,7 +424,7 @@ class LakeReads:
         with self._lake.reading() as connection:
             found = self._table(connection, table, at)
             bounds = column_bounds(connection, self._lake.catalog, found, column)
-        self._lake.tell_read(found.name)
+        self._lake.report_read(found.name)
         return bounds
 
     def changes(self, table: TableName, start: int | datetime | str, end: int | datetime | str) -> ChangeFeed:
@@ -443,7 +443,7 @@ class LakeReads:
             first = self._first_snapshot(connection, start)
             last = self._lake.snapshot(connection, end)
             plan = find_changes(connection, self._lake.catalog, QualifiedName.of(table), first.id, last)
-        self._lake.tell_read(plan.table.name)
+        self._lake.report_read(plan.table.name)
         return ChangeFeed(plan, self._lake.locate)
 
     def changes_after(self, table: TableName, after: int | str, at: At = None) -> ChangeFeed:
@@ -454,7 +454,7 @@ class LakeReads:
             TableNotFoundError, SchemaNotFoundError: there is no such table at the end.
         """
         plan = self._plan_after(table, self._after(after), at)
-        self._lake.tell_read(plan.table.name)
+        self._lake.report_read(plan.table.name)
         return ChangeFeed(plan, self._lake.locate)
 
     def _after(self, after: int | str) -> int:
@@ -483,7 +483,7 @@ class LakeReads:
             rows = read.table_rows(connection, tables, last.id)
             name = next(row.qualified for row in rows if row.id == source_id)
             plan = find_changes(connection, self._lake.catalog, name, after + 1, last)
-        self._lake.tell_read(name)
+        self._lake.report_read(name)
         return ChangeFeed(plan, self._lake.locate)
 
     def is_unchanged(self, table_id: TableId, after: SnapshotId, upto: SnapshotId) -> bool:

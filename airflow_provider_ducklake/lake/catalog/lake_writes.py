@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, KeyedCommit
 from airflow_provider_ducklake.lake.catalog.database.connect import write_option
 from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import create_indexes
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import in_transaction
@@ -360,7 +360,7 @@ class LakeWrites:
             found = find_earlier_rows(connection, self._lake.catalog, snapshot, replay.replaced)
         return tuple(change for one in found for change in replaced_rows(one, self._lake.locate))
 
-    def row_changes(self, table: TableSnapshot, changes: RowChanges, where: Predicate = ALWAYS) -> Stage:
+    def row_changes(self, table: TableSnapshot, changes: RowChanges, where: Predicate = ALWAYS) -> ChangeSet:
         """Return the changes of a job that changed rows of a table, as it read the table.
 
         ``where`` is true for all rows that the job may have changed; what others do with other rows is no

@@ -132,12 +132,12 @@ class OpenLake:
         """Close the connections to the catalog."""
         self.catalog.dialect.engine.dispose()
 
-    def tell_read(self, table: QualifiedName) -> None:
+    def report_read(self, table: QualifiedName) -> None:
         """Notify the observer of a table whose rows were read."""
         if self.observer is not None:
             self.observer.has_read(table)
 
-    def tell_written(self, changes: Iterable[Change]) -> None:
+    def report_written(self, changes: Iterable[Change]) -> None:
         """Notify the observer of the tables that committed changes changed."""
         if self.observer is not None and (tables := written_tables(changes)):
             self.observer.has_written(tables)

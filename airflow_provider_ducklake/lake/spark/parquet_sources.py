@@ -36,13 +36,13 @@ from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
     TYPE_KEY,
     carrier_type,
-    presented,
     read_type,
+    to_insertable,
 )
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, Kind, ScalarType
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, ScalarKind, ScalarType
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
@@ -115,7 +115,7 @@ def as_in_table(type_: pa.DataType, column: Column | None) -> pa.DataType:
         return type_
     if type_ == INT96:
         facts = column.type.facts
-        return _INSTANT if facts.kind is Kind.TIMESTAMP and facts.zoned else type_
+        return _INSTANT if facts.kind is ScalarKind.TIMESTAMP and facts.zoned else type_
     fields = children_of_field(type_)
     columns: Sequence[Column | None] = column.children
     if pa.types.is_struct(type_) or len(columns) != len(fields):
@@ -583,7 +583,7 @@ def _by_arrow(
     read = from_tasks(spark, documents, rows, schema) if documents else spark.createDataFrame([], schema)
     return read.select(
         *(
-            presented(f.col(quoted(one.name)), one).alias(one.name, metadata={TYPE_KEY: str(one.type)})
+            to_insertable(f.col(quoted(one.name)), one).alias(one.name, metadata={TYPE_KEY: str(one.type)})
             for one in columns
         ),
         *(f.col(quoted(one.name)).cast(one.dataType).alias(one.name) for one in folders),

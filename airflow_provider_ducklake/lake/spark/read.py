@@ -28,7 +28,7 @@ from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading
 from airflow_provider_ducklake.lake.spark.types.frames import renamed, select
 from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import is_converted, presented, read_type
+from airflow_provider_ducklake.lake.spark.types.spark_types import is_converted, read_type, to_insertable
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.storage.parquet.readable import undecodable
 from airflow_provider_ducklake.lake.storage.parquet.reader import file_footer, unreadable
@@ -98,7 +98,7 @@ def read_table(  # noqa: PLR0913 - callers name them
 
 def _shown(column: Column) -> Expression:
     if is_converted(column):
-        return presented(f.col(quoted(column.name)), column).alias(column.name)
+        return to_insertable(f.col(quoted(column.name)), column).alias(column.name)
     return quoted(column.name)
 
 

@@ -278,23 +278,23 @@ def of_source(
     first = error.__cause__ if isinstance(error, SparkJobError) else error
     if not isinstance(first, Exception) or isinstance(first, DuckLakeError) or cause_of(first) is not None:
         return None
-    said = java_exceptions(first)
-    found = next((match for one in said if (match := _READING.match(one)) is not None), None)
+    causes = java_exceptions(first)
+    found = next((match for one in causes if (match := _READING.match(one)) is not None), None)
     if found is None:
-        return _of_only_dataset(source, first, said)
-    if _PASSING.match(said[-1]):
+        return _of_only_dataset(source, first, causes)
+    if _PASSING.match(causes[-1]):
         return None
     path = own_path(found[1])
     for name, dataset in datasets_of(source).items():
         if dataset.path is not None and _is_of(dataset.path, path):
             typed_by = target if name == "source" else None
             return InvalidInputError(
-                f"{name} cannot be read: {path}{_problem(spark, dataset, typed_by, path, said)}"
+                f"{name} cannot be read: {path}{_problem(spark, dataset, typed_by, path, causes)}"
             )
     return None
 
 
-def _of_only_dataset(source: Source, error: Exception, said: Sequence[str]) -> DuckLakeError | None:
+def _of_only_dataset(source: Source, error: Exception, causes: Sequence[str]) -> DuckLakeError | None:
     """Return the error where Spark's Parquet reader names no file, but has read one dataset alone."""
     datasets = datasets_of(source)
     if len(datasets) != 1 or isinstance(source, LakeSource | RowChangeSource):
@@ -304,7 +304,7 @@ def _of_only_dataset(source: Source, error: Exception, said: Sequence[str]) -> D
     ((name, dataset),) = datasets.items()
     return InvalidInputError(
         f"{name} cannot be read: Spark's Parquet reader failed in a file of {dataset.path}, which "
-        f"{_harm(said)}. Replace it by a sound one, or leave it out."
+        f"{_harm(causes)}. Replace it by a sound one, or leave it out."
     )
 
 
@@ -316,24 +316,24 @@ def _is_of(given: str, path: str) -> bool:
 
 
 def _problem(
-    spark: SparkSession, dataset: Dataset, target: TableSchema | None, path: str, said: Sequence[str]
+    spark: SparkSession, dataset: Dataset, target: TableSchema | None, path: str, causes: Sequence[str]
 ) -> str:
-    header = next((match for one in said if (match := _HEADER.match(one)) is not None), None)
+    header = next((match for one in causes if (match := _HEADER.match(one)) is not None), None)
     if header is not None:
         return (
             f" has {header[2]!r} in its header where others have {header[1]!r}. Make it a source of its own."
         )
-    if any(map(_MALFORMED.match, said)) and dataset.format in TEXT_FORMATS:
+    if any(map(_MALFORMED.match, causes)) and dataset.format in TEXT_FORMATS:
         with suppress(Exception):  # the error of the first read is enough
             return _bad_record(spark, dataset, target, path)
-        return f": {_root(said)}. Correct the file."
-    return f" {_harm(said)}. Replace the file by a sound one, or leave it out."
+        return f": {_root(causes)}. Correct the file."
+    return f" {_harm(causes)}. Replace the file by a sound one, or leave it out."
 
 
-def _root(said: Sequence[str]) -> str:
+def _root(causes: Sequence[str]) -> str:
     """Return the text of the last cause, after the one that names a column of a Parquet file."""
-    named = [one for one in said[:-1] if " in col [" in one][-1:]
-    return ", ".join(_without_classes(one) for one in [*named, said[-1]] if _without_classes(one))
+    named = [one for one in causes[:-1] if " in col [" in one][-1:]
+    return ", ".join(_without_classes(one) for one in [*named, causes[-1]] if _without_classes(one))
 
 
 # What a reader of damaged bytes stumbles over; their own words are of its code.
@@ -356,14 +356,14 @@ _STUMBLES = (
 _CLASS = re.compile(r"\b(?:[a-z]\w*\.){2,}([A-Z]\w*)(?:\$\w+)*(?:@[0-9a-f]+)?")
 
 
-def _harm(said: Sequence[str]) -> str:
+def _harm(causes: Sequence[str]) -> str:
     """Return the end of a sentence on a file: that it is damaged, and what of it cannot be read."""
-    stumble = next((words for pattern, words in _STUMBLES if pattern.match(said[-1])), None)
-    column = next((found[1] for one in reversed(said) if (found := _IN_COLUMN.search(one))), None)
+    stumble = next((words for pattern, words in _STUMBLES if pattern.match(causes[-1])), None)
+    column = next((found[1] for one in reversed(causes) if (found := _IN_COLUMN.search(one))), None)
     of_column = "" if column is None else f", at column {column}"
     if stumble is not None:
         return f"is damaged{of_column}: {stumble}"
-    return f"is damaged: {_root(said).rstrip('.') or 'it cannot be decoded'}"
+    return f"is damaged: {_root(causes).rstrip('.') or 'it cannot be decoded'}"
 
 
 _IN_COLUMN = re.compile(r" in col \[([^\]]*)\]")

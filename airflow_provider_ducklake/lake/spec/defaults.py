@@ -25,8 +25,8 @@ from airflow_provider_ducklake.lake.spec.schema import NO_DEFAULT, Column, Defau
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
-    Kind,
     Scalar,
+    ScalarKind,
     ScalarType,
     children_of,
 )
@@ -136,7 +136,7 @@ def literal_physical(type_: DuckLakeType, value: Literal) -> Physical:
         ValueError, OverflowError: says what is expected instead.
     """
     row = type_.facts
-    if row.kind is Kind.NESTED:
+    if row.kind is ScalarKind.NESTED:
         raise ValueError(f"{type_} is an unknown type")
     read = _READERS.get(row.kind)
     if read is None or not row.storable:
@@ -268,11 +268,11 @@ def _spelling(row: Scalar) -> tuple[re.Pattern[str], str]:
     clock = rf"{_MINUTE}:[0-5]\d" + (rf"(?:\.\d{{1,{digits}}})?" if digits else "")
     fraction = _MOST_FRACTION[: digits + 1] if digits else ""
     pattern, example = {
-        Kind.DATE: (_DATE, "2024-01-31"),
-        Kind.TIME: (clock, "10:30:00"),
-        Kind.TIMESTAMP: (rf"{_DATE}(?:[ T]{clock})?", f"2024-01-31 10:30:00{fraction}"),
+        ScalarKind.DATE: (_DATE, "2024-01-31"),
+        ScalarKind.TIME: (clock, "10:30:00"),
+        ScalarKind.TIMESTAMP: (rf"{_DATE}(?:[ T]{clock})?", f"2024-01-31 10:30:00{fraction}"),
     }[row.kind]
-    if row.zoned and row.kind is Kind.TIME:
+    if row.zoned and row.kind is ScalarKind.TIME:
         pattern, example = rf"{clock}{_ZONE}", "10:30:00+00"
     elif row.zoned:
         pattern, example = rf"{_DATE}[ T]{clock}{_ZONE}", "2024-01-31 10:30:00+00"
@@ -283,7 +283,7 @@ def _moment(type_: DuckLakeType, value: Literal) -> int:
     row, text = type_.facts, _moment_text(type_, value)
     pattern, example = _spelling(row)
     found = pattern.fullmatch(text)
-    if found is None and (row.kind is Kind.TIME or text not in _INFINITE):
+    if found is None and (row.kind is ScalarKind.TIME or text not in _INFINITE):
         raise ValueError(f"write it like {example!r}")
     day = found.groupdict().get("date") if found else None
     if day is not None and format_date(int(parse_physical(ScalarType("date"), day))) != day:
@@ -298,28 +298,28 @@ def _moment_text(type_: DuckLakeType, value: Literal) -> str:
     match value, type_.facts.kind:
         case str(), _:
             return value
-        case datetime(), Kind.TIMESTAMP:
+        case datetime(), ScalarKind.TIMESTAMP:
             if (value.tzinfo is None) == type_.facts.zoned:
                 raise ValueError("a timestamptz has a time zone, the other timestamps have none")
             return value.isoformat(sep=" ")
-        case date(), Kind.DATE if not isinstance(value, datetime):
+        case date(), ScalarKind.DATE if not isinstance(value, datetime):
             return value.isoformat()
-        case time(), Kind.TIME if value.tzinfo is None:
+        case time(), ScalarKind.TIME if value.tzinfo is None:
             return value.isoformat()
         case _:
             raise _unfit(type_, value)
 
 
-_READERS: dict[Kind, Callable[[DuckLakeType, Literal], Physical]] = {
-    Kind.BOOLEAN: _boolean,
-    Kind.INTEGER: _integer,
-    Kind.DECIMAL: _decimal,
-    Kind.FLOAT: _float,
-    Kind.STRING: _string,
-    Kind.JSON: _json,
-    Kind.BLOB: _blob,
-    Kind.UUID: _uuid,
-    Kind.DATE: _moment,
-    Kind.TIME: _moment,
-    Kind.TIMESTAMP: _moment,
+_READERS: dict[ScalarKind, Callable[[DuckLakeType, Literal], Physical]] = {
+    ScalarKind.BOOLEAN: _boolean,
+    ScalarKind.INTEGER: _integer,
+    ScalarKind.DECIMAL: _decimal,
+    ScalarKind.FLOAT: _float,
+    ScalarKind.STRING: _string,
+    ScalarKind.JSON: _json,
+    ScalarKind.BLOB: _blob,
+    ScalarKind.UUID: _uuid,
+    ScalarKind.DATE: _moment,
+    ScalarKind.TIME: _moment,
+    ScalarKind.TIMESTAMP: _moment,
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import CatalogError, InvalidTypeError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, parse_type
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, parse_type
 from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.lake.spec.types.values import OrderKey, order_key
 
@@ -276,7 +276,9 @@ def _extreme(
 
 
 _Bound: TypeAlias = tuple[str | None, bool | None]  # the text, and whether it is a value
-_CUT = frozenset({Kind.STRING, Kind.JSON, Kind.BLOB, Kind.UUID})  # what the format does not compare by value
+_CUT = frozenset(
+    {ScalarKind.STRING, ScalarKind.JSON, ScalarKind.BLOB, ScalarKind.UUID}
+)  # what the format does not compare by value
 STRING_BOUND_BYTES = 256  # longer strings are cut to a bound of this length
 
 
@@ -350,7 +352,7 @@ class TableColumnStats:
     @classmethod
     def of_file(cls, stats: ColumnStats, type_: DuckLakeType) -> TableColumnStats | None:
         """Turn one file's statistics into the table's, or None if they are not enough for a row."""
-        if stats.bounds_unknown and type_.facts.kind is not Kind.VARIANT:
+        if stats.bounds_unknown and type_.facts.kind is not ScalarKind.VARIANT:
             return None
         return cls(
             stats.column_id,
@@ -389,9 +391,9 @@ class TableColumnStats:
 
 def _extra(type_: DuckLakeType, left: str | None, right: str | None) -> str | None:
     """Merge statistics of geometries or variants; None if one side has none."""
-    if type_.facts.kind is Kind.VARIANT:
+    if type_.facts.kind is ScalarKind.VARIANT:
         return merge_path_stats(left, right)
-    if type_.facts.kind is not Kind.GEOMETRY:
+    if type_.facts.kind is not ScalarKind.GEOMETRY:
         return None
     one, other = GeometryStats.of_text(left), GeometryStats.of_text(right)
     return None if one is None or other is None else one.merge(other).text
@@ -550,7 +552,7 @@ class InlinedForm:
     """
 
     max_columns: int
-    native: frozenset[Kind]
+    native: frozenset[ScalarKind]
     has_decimals: bool
     nested_nul: bool
     finest_clock: int = 10**9

@@ -23,8 +23,8 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     Hashed,
-    Kind,
     Scalar,
+    ScalarKind,
     children_of,
 )
 from airflow_provider_ducklake.lake.spec.types.values import (
@@ -156,7 +156,7 @@ def _parse_transform(word: str, argument: str | None, expression: str) -> Transf
 
 
 def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> None:
-    if children_of(type_) or type_.facts.kind in (Kind.VARIANT, Kind.INTERVAL):
+    if children_of(type_) or type_.facts.kind in (ScalarKind.VARIANT, ScalarKind.INTERVAL):
         raise InvalidPartitionError(f"{expression!r}: a column of type {type_} cannot be a partition key.")
     if not _has_part(transform.kind, type_.facts):
         allowed = ", ".join(row.name for row in SCALARS.values() if _has_part(transform.kind, row))
@@ -293,7 +293,7 @@ def _calendar_part(kind: TransformKind, type_: DuckLakeType, unit: int) -> str:
         case TransformKind.DAY:
             return str(civil_from_days(unit)[2])
         case _:  # a time of day may be 24:00:00
-            return str(unit if type_.facts.kind is Kind.TIME else unit % 24)
+            return str(unit if type_.facts.kind is ScalarKind.TIME else unit % 24)
 
 
 _DAY_SECONDS = 86_400
@@ -397,9 +397,9 @@ _HIVE_INTEGER = re.compile(r"[+-]?[0-9]+")
 def hive_value(type_: DuckLakeType, text: str) -> Physical:
     """Return the physical form of a folder's value."""
     row = type_.facts
-    if children_of(type_) or not (row.has_stats and row.comparable) or row.kind is Kind.BLOB:
+    if children_of(type_) or not (row.has_stats and row.comparable) or row.kind is ScalarKind.BLOB:
         raise ValueError(str(type_))
-    if row.kind is Kind.INTEGER:
+    if row.kind is ScalarKind.INTEGER:
         low, high = row.physical_range
         if not (_HIVE_INTEGER.fullmatch(text) and low <= int(text) <= high):
             raise ValueError(text)
@@ -412,7 +412,7 @@ def hive_value(type_: DuckLakeType, text: str) -> Physical:
     return value
 
 
-_FREE_TEXT = TEXTS | {Kind.UUID, Kind.FLOAT}
+_FREE_TEXT = TEXTS | {ScalarKind.UUID, ScalarKind.FLOAT}
 
 
 def escape(text: str) -> str:

@@ -148,12 +148,12 @@ class CommitKey:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
-    def said(self) -> dict[str, JsonValue]:
-        """The part of ``commit_extra_info`` that says which commit a snapshot is; see ``is_said_in``."""
+    def extra(self) -> dict[str, JsonValue]:
+        """The part of ``commit_extra_info`` that says which commit a snapshot is; see ``is_claimed_in``."""
         return {_KEY: list(self.names), _GENERATION: self.generation}
 
 
-def is_said_in(extra: str | None, digest: str, generation: int) -> bool:
+def is_claimed_in(extra: str | None, digest: str, generation: int) -> bool:
     """Return True if ``commit_extra_info`` claims to be the commit of a key in a generation.
 
     Any client may write anything there. A generation below the first had another number when it committed.
@@ -163,14 +163,14 @@ def is_said_in(extra: str | None, digest: str, generation: int) -> bool:
     [True, False]
     """
     try:
-        names, said = _said_by(json.loads(extra or "null"))
+        names, claimed = _claim_of(json.loads(extra or "null"))
         is_key = CommitKey(tuple(names)).digest == digest
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return False
-    return is_key and (said in (None, generation) or generation < FIRST_GENERATION)
+    return is_key and (claimed in (None, generation) or generation < FIRST_GENERATION)
 
 
-def _said_by(extra: Any) -> tuple[list[str | int], int | None]:  # noqa: ANN401 - JSON of any client
+def _claim_of(extra: Any) -> tuple[list[str | int], int | None]:  # noqa: ANN401 - JSON of any client
     """Return names and generation, which older commits say in other places."""
     if _KEY in extra:
         return extra[_KEY], extra.get(_GENERATION)

@@ -44,9 +44,13 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
 )
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.lake.spec.sql.tokens import Kind, Token, line_and_column, without_comments
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind as ScalarKind
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, StructType, parse_type
+from airflow_provider_ducklake.lake.spec.sql.tokens import Token, TokenKind, line_and_column, without_comments
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    ScalarKind,
+    ScalarType,
+    StructType,
+    parse_type,
+)
 from airflow_provider_ducklake.lake.sql.duckdb.cursor import split_statements
 from airflow_provider_ducklake.lake.sql.duckdb.types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS, read_number
 
@@ -118,7 +122,7 @@ def _tokens(text: str) -> tuple[Token, ...]:
 def _check_signs(text: str, tokens: tuple[Token, ...]) -> None:
     """Refuse symbols that filters do not have, before sqlglot makes something of them."""
     for sign in tokens:
-        if sign.kind is Kind.SYMBOL and sign.text not in _COMPARISON_SIGNS | _OTHER_SYMBOLS:
+        if sign.kind is TokenKind.SYMBOL and sign.text not in _COMPARISON_SIGNS | _OTHER_SYMBOLS:
             raise _error(text, sign.start, sign.text, f"filters do not support this character. {_ALLOWED}")
 
 
@@ -150,7 +154,7 @@ class _Reader:
     text: str
     schema: TableSchema
     table: str
-    found: Counter[tuple[Kind, str]] = field(default_factory=Counter)
+    found: Counter[tuple[TokenKind, str]] = field(default_factory=Counter)
 
     def refuse(self, node: Node, problem: str) -> InvalidPredicateError:
         shown = node.sql("duckdb")
@@ -310,7 +314,7 @@ class _Reader:
         if type(part).__name__ != "Identifier":
             raise self.refuse(part, "expected the name of a column.")
         quoted = bool(part.args.get("quoted"))
-        self.found[(Kind.QUOTED, "") if quoted else (Kind.WORD, part.name.upper())] += 1
+        self.found[(TokenKind.QUOTED, "") if quoted else (TokenKind.WORD, part.name.upper())] += 1
         return str(part.name)
 
     def value(self, node: Node) -> Value:
@@ -335,9 +339,9 @@ class _Reader:
 
     def literal(self, node: Node) -> Value:
         if node.is_string:
-            self.found[Kind.STRING, ""] += 1
+            self.found[TokenKind.STRING, ""] += 1
             return str(node.this)
-        self.found[Kind.NUMBER, ""] += 1
+        self.found[TokenKind.NUMBER, ""] += 1
         number = read_number(str(node.this))
         return TypedValue(_DOUBLE, number) if isinstance(number, float) else number
 
@@ -366,15 +370,15 @@ class _Reader:
             value = TypedValue(type_, literal_physical(type_, literal))
         except (ValueError, OverflowError) as error:
             raise self.refuse(node, f"{literal!r} is not a valid value of this type: {error}.") from error
-        self.found.update((Kind.NUMBER, "") for one in to.walk() if type(one).__name__ == "Literal")
+        self.found.update((TokenKind.NUMBER, "") for one in to.walk() if type(one).__name__ == "Literal")
         return value
 
     def check_all_read(self, tokens: tuple[Token, ...]) -> None:
         """Refuse what sqlglot dropped, or read otherwise than as the name or value that it is written as."""
         written = Counter(
-            (one.kind, one.text.upper() if one.kind is Kind.WORD else "")
+            (one.kind, one.text.upper() if one.kind is TokenKind.WORD else "")
             for one in tokens
-            if one.kind is not Kind.SYMBOL
+            if one.kind is not TokenKind.SYMBOL
         )
         for (kind, word), count in written.items():
             if word not in _KEYWORDS and self.found[kind, word] != count:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.transaction.declared import (
+    CommitPhase,
     FlushedLayout,
     NewSchemaRef,
     NewTableRef,
     NewViewRef,
     SchemaRef,
-    Stage,
     TableRef,
     ViewRef,
 )
@@ -128,15 +128,15 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     Existing tables come before new ones and by id, and delete files last, as the reference numbers files.
     What was only read has no effect and is left out.
     """
-    changes = [change for change in changes if change.stage is not Stage.READ]
+    changes = [change for change in changes if change.stage is not CommitPhase.READ]
     if len({change.is_upkeep for change in changes}) > 1:
         raise UnsupportedFeatureError("Maintenance needs its own snapshot. Commit other changes separately.")
-    return tuple(sorted(_appended_once(changes), key=lambda change: (change.stage, change.place)))
+    return tuple(sorted(_appended_once(changes), key=lambda change: (change.stage, change.sort_key)))
 
 
 def written_tables(changes: Iterable[Change]) -> tuple[QualifiedName, ...]:
     """Return the tables whose rows or definition are changed, each once; upkeep and drops are left out."""
-    names = (change.written for change in changes)
+    names = (change.affected_table for change in changes)
     return tuple({name.folded: name for name in names if name is not None}.values())
 
 
@@ -154,7 +154,7 @@ def _appended_once(changes: Iterable[Change]) -> Iterator[Change]:
 
 def changes_definitions(changes: Iterable[Change]) -> bool:
     """Return True if a change is one of what names mean, not of rows."""
-    return any(change.makes_snapshot and change.stage <= Stage.LAYOUT for change in changes)
+    return any(change.makes_snapshot and change.stage <= CommitPhase.LAYOUT for change in changes)
 
 
 def changes_catalog(changes: Collection[Change], facts: LockedFacts) -> bool:

@@ -126,7 +126,7 @@ class LockedFacts:
         return TransactionConflictError(ours, theirs, str(name), self.head)
 
 
-class Stage(IntEnum):
+class CommitPhase(IntEnum):
     """When a commit applies a change: as the reference numbers objects and files."""
 
     READ = auto()  # never: it has no effect
@@ -142,7 +142,7 @@ class Stage(IntEnum):
     DELETE_FILES = auto()
 
 
-class Declared(ABC):
+class ChangeBase(ABC):
     """A change of any kind; ``changes.Change`` is the union of all of them.
 
     A kind that forgets what is abstract here cannot be made: neither mypy nor Python lets it.
@@ -152,7 +152,7 @@ class Declared(ABC):
 
     @property
     @abstractmethod
-    def stage(self) -> Stage:
+    def stage(self) -> CommitPhase:
         """When it is applied."""
 
     @property
@@ -161,7 +161,7 @@ class Declared(ABC):
         """What it does, for conflicts; None if only the same transaction has the object."""
 
     @property
-    def place(self) -> tuple[int, ...]:
+    def sort_key(self) -> tuple[int, ...]:
         """Where it stands within its stage; equal ones keep their order."""
         return ()
 
@@ -186,7 +186,7 @@ class Declared(ABC):
         return False
 
     @property
-    def written(self) -> QualifiedName | None:
+    def affected_table(self) -> QualifiedName | None:
         """The table whose rows or definition it changes, by its name afterwards; None: there is none."""
         return None
 
@@ -204,7 +204,7 @@ class Declared(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class OfTable(Declared):
+class OfTable(ChangeBase):
     """A change of a table that existed before."""
 
     table_id: TableId
@@ -216,7 +216,7 @@ class OfTable(Declared):
         """What it does to the table, for conflicts."""
 
     @property
-    def written(self) -> QualifiedName | None:
+    def affected_table(self) -> QualifiedName | None:
         return self.name if self.makes_snapshot and not self.is_upkeep else None
 
     @property
@@ -228,7 +228,7 @@ class OfTable(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class OfAnyTable(Declared):
+class OfAnyTable(ChangeBase):
     """A change of a table that may be one of the same transaction."""
 
     table: TableRef
@@ -240,7 +240,7 @@ class OfAnyTable(Declared):
         """What it does to the table, for conflicts."""
 
     @property
-    def written(self) -> QualifiedName | None:
+    def affected_table(self) -> QualifiedName | None:
         return self.name if self.makes_snapshot else None
 
     @property

@@ -37,7 +37,7 @@ from airflow_provider_ducklake.lake.spec.schema import (
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DuckLakeType,
     Field,
-    Kind,
+    ScalarKind,
     StructType,
     can_promote,
 )
@@ -461,7 +461,7 @@ class TableDraft:
         )
 
 
-_WITHOUT_BOUNDS = frozenset({Kind.VARIANT, Kind.GEOMETRY, Kind.OTHER})
+_WITHOUT_BOUNDS = frozenset({ScalarKind.VARIANT, ScalarKind.GEOMETRY, ScalarKind.OTHER})
 
 
 def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:
@@ -470,5 +470,5 @@ def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:
 
 def _same_sign(old: DuckLakeType, new: DuckLakeType) -> bool:
     """Return True if partition values, buckets too, are the same for both types."""
-    integers = old.facts.kind is new.facts.kind is Kind.INTEGER
+    integers = old.facts.kind is new.facts.kind is ScalarKind.INTEGER
     return integers and old.facts.signed == new.facts.signed

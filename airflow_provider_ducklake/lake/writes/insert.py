@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.drafting.rows import unused_files
 from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
@@ -146,7 +146,7 @@ class PlannedInsert:
         if isinstance(self.target, NewTable):
             base = self.target.snapshot.id
             changes = (*replacing(lake, seen, base), *create_and_append(self.target, result))
-            return Write((Stage(base, changes),))
+            return Write((ChangeSet(base, changes),))
         choice = self.verb.choice
         found = None if results.changes is None else found_rows(self.request, results.changes)
         target = _current(lake, self.target) if seen.replaced and not choice.replaces else self.target
@@ -154,7 +154,7 @@ class PlannedInsert:
         replaced = () if choice.replaces else replacing(lake, seen, base)
         changes = (*replaced, *changes_of(choice, lake, target, result, found))
         unused = unused_files(changes, () if found is None else found.deletes)
-        return Write((Stage(base, changes, unused),))
+        return Write((ChangeSet(base, changes, unused),))
 
     def write_again(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
         """Plan the files as those of a table that another writer created, or compacted, in the meantime."""
@@ -170,7 +170,9 @@ class PlannedInsert:
                 return None
             target = lake.reads.new_table(self.target.name, self.target.uuid)
             base = target.snapshot.id
-            return Write((Stage(base, (*replacing(lake, seen, base), *create_and_append(target, result))),))
+            return Write(
+                (ChangeSet(base, (*replacing(lake, seen, base), *create_and_append(target, result))),)
+            )
         if self.verb.choice.replaces:
             changes = changes_of(
                 replace(self.verb.choice, evolution=SchemaEvolution.STRICT), lake, existing, result
@@ -180,7 +182,7 @@ class PlannedInsert:
         else:
             changes = append_to_existing(existing, result)
         base = existing.snapshot.id
-        return Write((Stage(base, (*replacing(lake, seen, base), *changes)),))
+        return Write((ChangeSet(base, (*replacing(lake, seen, base), *changes)),))
 
     def _on_newest(self, planned: TableSnapshot, lake: Lake, results: Results, seen: Replay) -> Write | None:
         """Return the files on the newest snapshot, where the table has the columns and keys of the plan.
@@ -198,7 +200,7 @@ class PlannedInsert:
         reads = [one for stage in again.stages for one in stage.changes if isinstance(one, ReadRows)]
         if self.verb.choice.mode is InsertMode.OVERWRITE:
             reads = [ReadRows(planned.table_id, planned.name, counts_gone=False)]
-        as_planned = [Stage(planned.snapshot.id, reads)] if reads else []
+        as_planned = [ChangeSet(planned.snapshot.id, reads)] if reads else []
         return Write((*as_planned, *again.stages))
 
     def summary(

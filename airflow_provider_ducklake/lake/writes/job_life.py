@@ -121,7 +121,7 @@ class DetachedSubmitter(Submitter, ABC):
         """Stop an application if it still runs."""
 
 
-class JobGoesOn(Exception):  # noqa: N818 - nothing is wrong
+class JobDeferred(Exception):  # noqa: N818 - nothing is wrong
     """The job runs and this try does not wait: the operator runs the verb again when the job has ended."""
 
     def __init__(self, job: SubmittedJob) -> None:
@@ -190,7 +190,7 @@ class JobLife:
                 if self.submitted is None:
                     self._submit(cluster)
                 results = self.outcome()
-        except (JobGoesOn, ClusterUnavailableError):
+        except (JobDeferred, ClusterUnavailableError):
             self.state = State.LEFT
             raise
         except BaseException:

@@ -394,7 +394,7 @@ class LakeSession:
         """
         from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of  # noqa: PLC0415 - PySpark
 
-        if not kind_of(self._spark).has_made(df):
+        if not kind_of(self._spark).owns(df):
             raise InvalidInputError(
                 "The DataFrame belongs to another SparkSession. Create it with this session's."
             )

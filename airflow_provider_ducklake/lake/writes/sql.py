@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.scan import Log, changed
+from airflow_provider_ducklake.lake.planning.reading.scan import ConsumptionHistory, changed
 from airflow_provider_ducklake.lake.spark.job.request import (
     Dataset,
     JobRequest,
@@ -32,7 +32,7 @@ from airflow_provider_ducklake.lake.writes.arguments import names_of, parse_at, 
 from airflow_provider_ducklake.lake.writes.run import announce_replaced
 from airflow_provider_ducklake.lake.writes.sql_plan import (
     Reads,
-    Target,
+    SqlTarget,
     find_target,
     rows_read,
     steps_of,
@@ -166,14 +166,14 @@ class Sql:
             )
         return modes
 
-    def _log(self, lake: Lake, commit: Commit) -> Log | None:
+    def _log(self, lake: Lake, commit: Commit) -> ConsumptionHistory | None:
         if self.incremental is False or self.incremental == "False":
             return None
         assert self.consumer is not None
         assert commit.keyed is not None
         key = commit.keyed.key
         known = lake.writes.consumptions(self.consumer, starts_over=key if self.starts_over else None)
-        return Log(known, key, lake.reads.restored_tables())
+        return ConsumptionHistory(known, key, lake.reads.restored_tables())
 
     def _incremental_tables(self) -> frozenset[FoldedName] | None:
         if self.incremental is True or self.incremental == "True":
@@ -268,7 +268,7 @@ class PlannedSql:
     verb: Sql
     statements: tuple[SparkStatement, ...]
     head: Snapshot
-    targets: tuple[Target, ...]
+    targets: tuple[SqlTarget, ...]
     reads: Reads
     request: JobRequest | None = None
     replaces: bool = False
@@ -295,7 +295,7 @@ class PlannedSql:
         replaced = lake.writes.replaced_rows(seen, self.head.id) if self.replaces else ()
         changes = table_changes(self.targets, self._named(results), empties=self.reads.full_refresh)
         read = rows_read(self.targets, self.reads, self.head.id)
-        return Write((Stage(self.head.id, (*replaced, *read, *changes)),), self._consumed())
+        return Write((ChangeSet(self.head.id, (*replaced, *read, *changes)),), self._consumed())
 
     def _consumed(self) -> Consumed | None:
         if self.reads.log is None or self.verb.consumer is None:
@@ -336,7 +336,7 @@ class PlannedSql:
         return summary
 
 
-def _repeats(consumed: Log | None, commit: Commit) -> bool:
+def _repeats(consumed: ConsumptionHistory | None, commit: Commit) -> bool:
     """Return True if the task consumes again the changes that its earlier generation consumed."""
     replaces = commit.keyed is not None and commit.keyed.on_clear is OnClear.REPLACE
     return consumed is not None and replaces and bool(consumed.earlier)

@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.errors import (
     ViewNotFoundError,
 )
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, AllOf, AnyOf
-from airflow_provider_ducklake.lake.planning.reading.scan import Stretch
+from airflow_provider_ducklake.lake.planning.reading.scan import ChangeRange
 from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.planning.writing.write import (
     NewTable,
@@ -41,7 +41,11 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, Log, ScanPlan
+    from airflow_provider_ducklake.lake.planning.reading.scan import (
+        ChangeFeedPlan,
+        ConsumptionHistory,
+        ScanPlan,
+    )
     from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName, SchemaPath
     from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableSnapshot
@@ -62,7 +66,7 @@ _MOST_READS = 500  # of tables by one view, through all views below it: Spark pl
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SqlTarget:
     """A table that a task writes; ``base`` is it as it was planned, or what it is to become."""
 
     base: TableSnapshot | NewTable
@@ -104,21 +108,23 @@ class Target:
             yield from append_to_existing(self.base, result)
 
 
-def find_target(lake: Lake, name: QualifiedName, mode: WriteMode, at: Snapshot, job_id: str) -> Target | None:
+def find_target(
+    lake: Lake, name: QualifiedName, mode: WriteMode, at: Snapshot, job_id: str
+) -> SqlTarget | None:
     """Return a table to be written; None: it exists, and was to be made only if it did not."""
     try:
         existing = lake.table_snapshot(name, at.id)
     except TableNotFoundError:
         if mode in (WriteMode.APPEND, WriteMode.OVERWRITE):
             raise
-        return Target(lake.reads.new_table(name, new_table_uuid(job_id, name)), mode)
+        return SqlTarget(lake.reads.new_table(name, new_table_uuid(job_id, name)), mode)
     if mode is WriteMode.CREATE_IF_MISSING:
         return None
     if mode is WriteMode.CREATE:
         raise AlreadyExistsError("table", str(existing.name))
     if mode is WriteMode.REPLACE:
-        return Target(lake.reads.new_table(name, new_table_uuid(job_id, name)), mode, existing)
-    return Target(existing, mode)
+        return SqlTarget(lake.reads.new_table(name, new_table_uuid(job_id, name)), mode, existing)
+    return SqlTarget(existing, mode)
 
 
 @dataclass
@@ -134,7 +140,7 @@ class Reads:
     job_id: str
     at: Snapshot
     incremental: Collection[FoldedName] | None = ()
-    log: Log | None = None
+    log: ConsumptionHistory | None = None
     again: bool = False
     full_refresh: bool = False
     targets: frozenset[FoldedName] = frozenset()
@@ -274,10 +280,10 @@ class Reads:
         self.of_source.add(name.folded)
         return self.lake.reads.changes_of_source(name, part.table_id, part.after, part.upto).plan
 
-    def _next(self, table: TableSnapshot) -> Stretch:
+    def _next(self, table: TableSnapshot) -> ChangeRange:
         assert self.log is not None
         if self.full_refresh:
-            return Stretch(table.table_id, None, self.at.id, self.at.id)
+            return ChangeRange(table.table_id, None, self.at.id, self.at.id)
         return self.log.next(
             table.table_id, self.at.id, self.lake.reads.is_unchanged, str(table.name), again=self.again
         )
@@ -286,7 +292,7 @@ class Reads:
 def steps_of(
     statements: Sequence[SparkStatement],
     reads: Reads,
-    targets: dict[FoldedName, Target],
+    targets: dict[FoldedName, SqlTarget],
     job_id: str,
 ) -> tuple[list[Step], list[WritePlan]]:
     """Plan the steps of the job, and the write of each result; statements without a target are left out."""
@@ -304,13 +310,13 @@ def steps_of(
     return [*reads.steps, *steps], plans
 
 
-def _columns(statement: WriteStatement, target: Target) -> tuple[str, ...] | None:
+def _columns(statement: WriteStatement, target: SqlTarget) -> tuple[str, ...] | None:
     if statement.by_name:
         return None
     return statement.columns or target.columns
 
 
-def rows_read(targets: Sequence[Target], reads: Reads, base: SnapshotId) -> Iterator[ReadRows]:
+def rows_read(targets: Sequence[SqlTarget], reads: Reads, base: SnapshotId) -> Iterator[ReadRows]:
     """Yield which tables are read and written: rows that came or went since would change what is written.
 
     ``base`` is the newest snapshot when the statements were planned. An earlier one that they read, and no
@@ -341,7 +347,7 @@ def _filter(table: TableSnapshot, condition: RowCondition | None) -> Predicate:
 
 
 def table_changes(
-    targets: Sequence[Target], written: Sequence[tuple[QualifiedName, WriteResult]], *, empties: bool
+    targets: Sequence[SqlTarget], written: Sequence[tuple[QualifiedName, WriteResult]], *, empties: bool
 ) -> tuple[Change, ...]:
     """Return the changes of all targets; ``written`` are the results with the tables they are for."""
     return tuple(

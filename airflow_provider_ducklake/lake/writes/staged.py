@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     DuckLakeError,
@@ -236,10 +236,10 @@ def commit_writes(lake: Lake, staged: Sequence[StagedWrite], commit: Commit) -> 
     jobs are released nevertheless, as by a commit.
     """
     staged = [_in_schema(lake, one) for one in staged]
-    stages = [Stage(base, changes) for base, changes in plan_stages(staged, _made_since(lake, staged))]
+    stages = [ChangeSet(base, changes) for base, changes in plan_stages(staged, _made_since(lake, staged))]
     if commit.seen.replaced:
         head = lake.current_snapshot().id
-        stages.insert(0, Stage(head, lake.writes.replaced_rows(commit.seen, head)))
+        stages.insert(0, ChangeSet(head, lake.writes.replaced_rows(commit.seen, head)))
     job_ids = tuple(one.job_id for one in staged)
     committed = lake.committer.commit_stages(stages, commit.info, keyed=commit.keyed, job_ids=job_ids)
     if committed is None:

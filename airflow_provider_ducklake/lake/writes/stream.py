@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, PlannedCommit
 from airflow_provider_ducklake.lake.errors import (
     FilesReleasedError,
     InvalidInputError,
@@ -183,7 +183,7 @@ def commit_batches(
         _refuse(checkpoint, batch, problem)
         stream_io.check_files(checkpoint, batch, options)
         changes = _changes(table, checkpoint, batch)
-        stage = Stage(base, changes)
+        stage = ChangeSet(base, changes)
         try:
             committed = lake.committer.commit_planned(
                 PlannedCommit((stage,), _info(info, batch), keyed, open_jobs=(batch.job_id,))

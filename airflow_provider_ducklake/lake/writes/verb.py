@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.transaction.changes_made import Replay
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit, Stage
+    from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, KeyedCommit
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
     from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
@@ -110,7 +110,7 @@ class Commit:
 class Write:
     """What is to be committed: changes with their base snapshots, and what was consumed for them."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[ChangeSet, ...]
     consumed: Consumed | None = None
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import ChangesUndoneError
-from airflow_provider_ducklake.lake.planning.reading.scan import Log, Stretch
+from airflow_provider_ducklake.lake.planning.reading.scan import ChangeRange, ConsumptionHistory
 from airflow_provider_ducklake.lake.spec.snapshots import (
     CommitKey,
     Consumption,
@@ -32,9 +32,9 @@ def next_of(table_id, entries, restores, changed=(), *, again=False):
         assert after <= upto
         return not any(one == of and after < snapshot <= upto for one, snapshot in changed)
 
-    log = Log(tuple(entries), KEY, tuple(restores))
+    log = ConsumptionHistory(tuple(entries), KEY, tuple(restores))
     found = log.next(TableId(table_id), HEAD, is_unchanged, "s.t", again=again)
-    assert isinstance(found, Stretch)
+    assert isinstance(found, ChangeRange)
     return found.table_id, found.after, found.upto, found.marked_at
 
 
@@ -87,6 +87,6 @@ def test_a_cleared_task_consumes_the_same_of_the_older_table_again():
     later = consumed(40, 9, after=20)
 
     assert next_of(9, [mine, later], ONE, [(5, 13)], again=False) == (9, 40, 99, 99)
-    log = Log((mine, later), CommitKey(KEY.names, 2), tuple(ONE))
+    log = ConsumptionHistory((mine, later), CommitKey(KEY.names, 2), tuple(ONE))
     found = log.next(TableId(9), log.again(), lambda *_: False, "s.t", again=True)
     assert (found.table_id, found.after, found.upto, found.marked_at) == (5, 12, 15, 20)

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from airflow_provider_ducklake.lake.catalog.verify.repair import MENDINGS
+from airflow_provider_ducklake.lake.catalog.verify.repair import REPAIRS
 from airflow_provider_ducklake.lake.catalog.verify.verification import CHECKS
 from airflow_provider_ducklake.lake.planning.upkeep.findings import MENDABLE, NOTES, Finding, FindingCode
 
@@ -21,7 +21,7 @@ def test_the_guide_lists_each_kind_and_whether_it_is_mended():
 
     assert [code for code, _ in rows] == [code.value for code in FindingCode]
     assert {code for code, mended in rows if mended == "yes"} == {code.value for code in MENDABLE}
-    assert {code for code, mended in rows if mended} == {code.value for code in MENDINGS}
+    assert {code for code, mended in rows if mended} == {code.value for code in REPAIRS}
 
 
 def test_each_kind_that_the_catalog_shows_has_a_check():

@@ -1,7 +1,7 @@
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.writing.write import FileLoss, plan_row_deletes
+from airflow_provider_ducklake.lake.planning.writing.write import LostRows, plan_row_deletes
 from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
 from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, DeleteFileId, SnapshotId
 from airflow_provider_ducklake.lake.transaction.changes import PositionsFile
@@ -9,11 +9,11 @@ from airflow_provider_ducklake.lake.transaction.changes import PositionsFile
 DELETE_FILE = LiveDeleteFile(DeleteFileId(9), "/d", "parquet", 5, 1, SnapshotId(2), None)
 
 
-def loss(count: int, dead: int = 0, *, in_file: bool = False, marks: bool = False) -> FileLoss:
+def loss(count: int, dead: int = 0, *, in_file: bool = False, marks: bool = False) -> LostRows:
     """Return what a file of 20 rows loses."""
     delete_file = DELETE_FILE if in_file else None
     file = LiveDataFile(DataFileId(1), "/f", 20, 1, None, 0, SnapshotId(1), delete_file=delete_file)
-    return FileLoss(file, PositionsFile("/p", count, 1, 1), dead, has_marks=marks)
+    return LostRows(file, PositionsFile("/p", count, 1, 1), dead, has_marks=marks)
 
 
 @pytest.mark.parametrize(

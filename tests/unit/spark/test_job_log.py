@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ducklake.lake.spark.output.log import OF_EXCEPTIONS, JobLog, told_by
+from airflow_provider_ducklake.lake.spark.output.log import OF_EXCEPTIONS, JobLog, cause_in
 
 RECORDS = Path(__file__).parents[2] / "spark" / "failed_logs"
 TOLD = {
@@ -249,7 +249,7 @@ VALUE = (
 )
 def test_a_cause_is_told_by_the_class_of_an_exception_and_by_no_value(text, told):
     for whole in (text, OF_TASK + text):
-        cause = told_by(["java.lang.RuntimeException: x", whole], OF_EXCEPTIONS)
+        cause = cause_in(["java.lang.RuntimeException: x", whole], OF_EXCEPTIONS)
 
         assert cause is None if told is None else told in cause
 

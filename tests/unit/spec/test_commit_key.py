@@ -4,22 +4,22 @@ import json
 
 import pytest
 
-from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, is_said_in
+from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, is_claimed_in
 
 KEY = CommitKey(("dag", 1), 2)
 
 
 def test_what_a_key_says_is_said_of_its_generation_and_of_those_before_the_first():
-    extra = json.dumps(KEY.said)
+    extra = json.dumps(KEY.extra)
 
-    assert [is_said_in(extra, KEY.digest, one) for one in (1, 2, 3, 0, -7)] == [
+    assert [is_claimed_in(extra, KEY.digest, one) for one in (1, 2, 3, 0, -7)] == [
         False,
         True,
         False,
         True,
         True,
     ]
-    assert not is_said_in(extra, CommitKey(("dag", "1")).digest, 2)
+    assert not is_claimed_in(extra, CommitKey(("dag", "1")).digest, 2)
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_what_a_key_says_is_said_of_its_generation_and_of_those_before_the_first
     ],
 )
 def test_what_says_something_else_says_nothing_of_the_key(extra):
-    assert not is_said_in(extra, KEY.digest, 2)
+    assert not is_claimed_in(extra, KEY.digest, 2)

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.spec.files import read_path_stats
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, is_said_in
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, is_claimed_in
 from airflow_provider_ducklake.lake.spec.sorting import SortField, parse_sort_by
 from airflow_provider_ducklake.lake.spec.sql.computed import computed
 from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
@@ -292,7 +292,7 @@ DEEP = f"{'[' * 100_000}{']' * 100_000}"
 NOTES = {
     "of a restore": (RestoreNote.of, '{"restored": %s}'),
     "of a frozen lake": (FrozenMark.parse, '{"lake_id": %s}'),
-    "of a commit": (lambda text: is_said_in(text, "x", 1) or None, '{"commit_key": %s}'),
+    "of a commit": (lambda text: is_claimed_in(text, "x", 1) or None, '{"commit_key": %s}'),
     "of paths in variants": (lambda text: read_path_stats(text) or None, "%s"),
     "of geometries": (GeometryStats.of_text, '{"bbox": %s}'),
 }

@@ -36,7 +36,7 @@ from airflow_provider_ducklake.lake.transaction.conflicts import (
     claim_of_new,
     rule_of,
 )
-from airflow_provider_ducklake.lake.transaction.declared import Declared, Needs, Stage
+from airflow_provider_ducklake.lake.transaction.declared import ChangeBase, CommitPhase, Needs
 
 NAME = QualifiedName.of(("main", "t"))
 
@@ -44,7 +44,9 @@ NAME = QualifiedName.of(("main", "t"))
 def declared_kinds() -> set[type]:
     modules = [import_module(f"{kinds.__name__}.{one.name}") for one in pkgutil.iter_modules(kinds.__path__)]
     classes = [(module, one) for module in modules for _, one in inspect.getmembers(module, inspect.isclass)]
-    return {one for module, one in classes if issubclass(one, Declared) and one.__module__ == module.__name__}
+    return {
+        one for module, one in classes if issubclass(one, ChangeBase) and one.__module__ == module.__name__
+    }
 
 
 def matched(function) -> set[str]:
@@ -69,8 +71,8 @@ def test_every_kind_has_effects():
 
 def test_a_kind_that_does_not_say_what_it_does_cannot_be_made():
     @dataclass(frozen=True, slots=True)
-    class Forgetful(Declared):
-        stage: ClassVar[Stage] = Stage.DEFINE
+    class Forgetful(ChangeBase):
+        stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     with pytest.raises(TypeError, match="claim"):
         Forgetful()

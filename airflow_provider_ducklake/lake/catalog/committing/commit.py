@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.catalog.committing.delete_writer import (
     DeleteWriter,
     OtherSnapshotError,
     remove_unused,
-    with_marks_in_files,
+    with_flushed_deletes,
 )
 from airflow_provider_ducklake.lake.catalog.committing.locked_facts import locked_facts, questions_of
 from airflow_provider_ducklake.lake.catalog.committing.overlap import check_overlap
@@ -85,7 +85,7 @@ class KeyedCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ChangeSet:
     """Changes that were planned on snapshot ``base``: they conflict with what came after it.
 
     ``unused`` are files (absolute paths) that are no longer needed once the changes are committed. ``newest``
@@ -107,7 +107,7 @@ class PlannedCommit:
     messages refuses a snapshot without one.
     """
 
-    stages: Sequence[Stage]
+    stages: Sequence[ChangeSet]
     info: CommitInfo
     keyed: KeyedCommit | None = None
     releases: Sequence[str] = ()
@@ -125,7 +125,7 @@ class PlannedCommit:
         """What ``commit_extra_info`` gets: the author's values, and the key of a commit that is made once."""
         if self.keyed is None:
             return self.info.extra
-        return {**(self.info.extra or {}), **self.keyed.key.said}
+        return {**(self.info.extra or {}), **self.keyed.key.extra}
 
     @property
     def newest(self) -> SnapshotId | None:
@@ -158,7 +158,7 @@ def commit(
     """
     if not planned.makes_snapshot:
         return _note(catalog, planned, retry) if planned.changes or planned.consumed is not None else None
-    planned = replace(planned, stages=[with_marks_in_files(catalog, stage) for stage in planned.stages])
+    planned = replace(planned, stages=[with_flushed_deletes(catalog, stage) for stage in planned.stages])
     added = (path for change in planned.changes if isinstance(change, AppendFiles) for path in change.paths)
     sync_added(added, catalog.data_path)
     deletes = DeleteWriter(planned.changes, locate, catalog.check_writable)
@@ -291,7 +291,7 @@ def _attempt_locked(
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
 
 
-def check_stage(catalog: Catalog, stage: Stage) -> None:
+def check_change_set(catalog: Catalog, stage: ChangeSet) -> None:
     """Check a stage as its commit would do now; by the commit itself it may be another matter."""
     planned = PlannedCommit((stage,), CommitInfo())
     with catalog.dialect.reading() as connection:
@@ -365,7 +365,7 @@ def _begin(
     return CommitState(head, _now(progress), facts, catalog_changes=changes_catalog(changes, facts))
 
 
-def _check_since(stage: Stage, head: Snapshot, since: Collection[RecordedSnapshot]) -> None:
+def _check_since(stage: ChangeSet, head: Snapshot, since: Collection[RecordedSnapshot]) -> None:
     ours = [change.claim for change in stage.changes if change.claim is not None]
     check_conflicts(ours, ((one.id, record) for one in since for record in one.changes))
     if len(since) != head.id - stage.base:
@@ -445,12 +445,12 @@ class Committer:
         keyed: KeyedCommit | None = None,
     ) -> CommittedSnapshot | None:
         """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``."""
-        planned = PlannedCommit((Stage(base, tuple(changes)),), info, keyed, demands_message=True)
+        planned = PlannedCommit((ChangeSet(base, tuple(changes)),), info, keyed, demands_message=True)
         return self.commit_planned(planned, retry)
 
     def commit_stages(
         self,
-        stages: Sequence[Stage],
+        stages: Sequence[ChangeSet],
         info: CommitInfo,
         *,
         keyed: KeyedCommit | None = None,
@@ -480,5 +480,5 @@ class Committer:
         with self._lake.translated():
             committed = commit(self._lake.catalog, planned, self._lake.locate, retry)
         if committed is not None:
-            self._lake.tell_written(planned.changes)
+            self._lake.report_written(planned.changes)
         return committed

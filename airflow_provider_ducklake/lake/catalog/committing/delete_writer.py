@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+    from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
     from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, SnapshotId
@@ -157,7 +157,7 @@ def remove_unused(paths: Iterable[str], locate: Callable[[str], Location]) -> No
 Ending: TypeAlias = EndFiles | Truncate | RewriteDeletes
 
 
-def with_marks_in_files(catalog: Catalog, stage: Stage) -> Stage:
+def with_flushed_deletes(catalog: Catalog, stage: ChangeSet) -> ChangeSet:
     """Return a stage that writes the marks of the files that it ends."""
     ending = [change for change in stage.changes if isinstance(change, EndFiles | Truncate | RewriteDeletes)]
     if not ending:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Table
 
-    from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+    from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import Condition
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
@@ -47,7 +47,7 @@ _GONE = frozenset({ChangeKind.DELETED_FROM_TABLE, ChangeKind.INLINED_DELETE})
 def check_overlap(
     connection: Connection,
     catalog: Catalog,
-    stage: Stage,
+    stage: ChangeSet,
     head: Snapshot,
     since: Collection[RecordedSnapshot],
 ) -> None:

@@ -51,7 +51,7 @@ from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, 
 from airflow_provider_ducklake.lake.catalog.dialects.sqlite import locked
 from airflow_provider_ducklake.lake.errors import CatalogUnavailableError, UntrustedValueError
 from airflow_provider_ducklake.lake.spec.limits import CONNECT_TIMEOUT_SECONDS
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, holds_variants
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, holds_variants
 from airflow_provider_ducklake.lake.spec.types.literals import format_literal, parse_cast
 
 if TYPE_CHECKING:
@@ -296,9 +296,9 @@ def _advice_on_file(error: DBAPIError) -> str | None:
 
 
 def _cell(cell: ColumnElement[Any], type_: DuckLakeType) -> ColumnElement[Any]:
-    if type_.facts.kind is Kind.BLOB:
+    if type_.facts.kind is ScalarKind.BLOB:
         return type_coerce(cell, LargeBinary)
     untyped = type_coerce(cell, NullType())
-    if type_.facts.kind is Kind.VARIANT:
+    if type_.facts.kind is ScalarKind.VARIANT:
         return case((untyped.is_not(None), func.variant_to_parquet_variant(untyped)))
-    return untyped if type_.facts.kind is Kind.STRING else cast(untyped, VARCHAR)
+    return untyped if type_.facts.kind is ScalarKind.STRING else cast(untyped, VARCHAR)

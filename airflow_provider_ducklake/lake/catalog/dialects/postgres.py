@@ -46,7 +46,7 @@ from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, 
 from airflow_provider_ducklake.lake.catalog.dialects.grants import postgres_grants
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.files import InlinedForm
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import BYTES, Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import BYTES, ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -212,7 +212,7 @@ class PostgresDialect(CatalogDialect):
     compares_decimals = True
     inlined_form = InlinedForm(
         max_columns=1600,
-        native=BYTES | {Kind.BOOLEAN, Kind.FLOAT},
+        native=BYTES | {ScalarKind.BOOLEAN, ScalarKind.FLOAT},
         has_decimals=True,
         nested_nul=False,
         finest_clock=10**6,

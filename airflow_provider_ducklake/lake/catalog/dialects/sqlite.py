@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.spec.files import InlinedForm
 from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,7 +193,7 @@ class SqliteDialect(CatalogDialect):
 
     inlined_form = InlinedForm(
         max_columns=2000,
-        native=frozenset({Kind.BLOB}),
+        native=frozenset({ScalarKind.BLOB}),
         has_decimals=False,
         nested_nul=True,
     )

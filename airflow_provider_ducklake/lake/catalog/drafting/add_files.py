@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, hive
 from airflow_provider_ducklake.lake.storage.deletes.deletes import write_first_deletes
 from airflow_provider_ducklake.lake.storage.files.listing import expand
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.foreign.files import Target, data_file
+from airflow_provider_ducklake.lake.storage.foreign.files import AddTarget, data_file
 from airflow_provider_ducklake.lake.storage.parquet.foreign_files import inspect_file, partition_values
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def source_files(
     ``added`` are files of the same transaction. Nothing is written.
     """
     columns = matched(source, draft.columns, str(draft.name))
-    target = Target(
+    target = AddTarget(
         str(draft.name), draft.columns, columns, draft.partition_by, other_defaults(columns, draft.columns)
     )
     live = [one for one in source.files if _has_live_rows(one)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import true
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
 from airflow_provider_ducklake.lake.catalog.snapshot import read_files
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.lake.planning.writing.write import (
-    FileLoss,
+    LostRows,
     append_to_existing,
     plan_row_deletes,
 )
@@ -171,7 +171,7 @@ def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:
         )
 
 
-def changes_of_job(targets: Targets, changes: RowChanges, scope: RowScope, locate: Locate) -> Stage:
+def changes_of_job(targets: Targets, changes: RowChanges, scope: RowScope, locate: Locate) -> ChangeSet:
     """Build the change set of a job's row changes, based on the snapshot that it read.
 
     ``scope`` are the rows among which it looked for those to change.
@@ -187,7 +187,7 @@ def changes_of_job(targets: Targets, changes: RowChanges, scope: RowScope, locat
         *append_to_existing(table, changes.updated),
         *append_to_existing(table, changes.inserted),
     ]
-    return Stage(table.snapshot.id, tuple(made), unused_files(made, changes.deletes))
+    return ChangeSet(table.snapshot.id, tuple(made), unused_files(made, changes.deletes))
 
 
 def positions_files(deletes: Iterable[NewDeletes]) -> dict[DataFileId, PositionsFile]:
@@ -233,10 +233,10 @@ def delete_changes(
     _check_present(targets, positions)
     from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
-    def loss(file_id: DataFileId) -> FileLoss:
+    def loss(file_id: DataFileId) -> LostRows:
         file, chosen = targets.files[file_id], positions[file_id]
         dead_count = _dead_count(targets, file, chosen, locate)
-        return FileLoss(file, chosen, dead_count, has_marks=file_id in targets.marks)
+        return LostRows(file, chosen, dead_count, has_marks=file_id in targets.marks)
 
     plan = plan_row_deletes(in_threads(loss, positions), mark_limit=targets.mark_limit)
     table_id, name = targets.table.table_id, targets.table.name
@@ -269,7 +269,7 @@ def _dead_count(targets: Targets, file: LiveDataFile, positions: RowPositions, l
     return len(deleted_before(file.delete_file, marks, row_count_of(file, locate), locate))
 
 
-def _file_deletes(targets: Targets, loss: FileLoss) -> FileDeletes | UnwrittenDeletes:
+def _file_deletes(targets: Targets, loss: LostRows) -> FileDeletes | UnwrittenDeletes:
     """Return a delete file of the first deletes as the job wrote it; any other is still to be written."""
     file, positions, root = loss.file, loss.positions, targets.table.root
     options = targets.table.options
@@ -297,7 +297,7 @@ def _file_deletes(targets: Targets, loss: FileLoss) -> FileDeletes | UnwrittenDe
     )
 
 
-def _places(loss: FileLoss, locate: Locate) -> tuple[int, ...]:
+def _places(loss: LostRows, locate: Locate) -> tuple[int, ...]:
     from airflow_provider_ducklake.lake.storage.deletes.deletes import read_positions  # noqa: PLC0415 - heavy
 
     return tuple(read_positions(loss.positions, locate).to_pylist())

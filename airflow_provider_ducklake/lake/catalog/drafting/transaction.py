@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import PlannedCommit, Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, PlannedCommit
 from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
 from airflow_provider_ducklake.lake.catalog.drafting.base_lake import (
     CatalogBase,
@@ -113,7 +113,7 @@ class LakeTransaction:
     ) -> None:
         if kind is not None or self.committed is not None:
             if kind is None:
-                self._lake.tell_written(self._draft.changes)
+                self._lake.report_written(self._draft.changes)
             self._remove(self._new_files)
             return
         try:
@@ -132,7 +132,7 @@ class LakeTransaction:
         self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
 
     def _commit(self) -> CommittedSnapshot | None:
-        stage = Stage(self._base.snapshot_id, tuple(self._draft.changes))
+        stage = ChangeSet(self._base.snapshot_id, tuple(self._draft.changes))
         planned = PlannedCommit((stage,), self._info, self._keyed)
         if planned.makes_snapshot:
             self._info.check(self._base.lake_options)
@@ -280,7 +280,7 @@ class LakeTransaction:
             )
         with self._lake.planned_on(base.snapshot.id), self._lake.translated():
             plan = find_scan(self._lake.catalog, base.name, base.snapshot.id, Wanted((), filter))
-        self._lake.tell_read(base.name)
+        self._lake.report_read(base.name)
         given_rows.check_size(plan, max_bytes)
         chosen = given_rows.matching_positions(plan, self._lake.locate)
         row_ids = given_rows.matching_row_ids(plan)

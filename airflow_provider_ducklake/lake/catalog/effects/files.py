@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.spec.files import (
 )
 from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.lake.spec.partitioning import check_partition_values
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, is_float
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, is_float
 from airflow_provider_ducklake.lake.transaction.changes import FileDeletes
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
 
@@ -159,7 +159,7 @@ def _widened(
             columns[column_id] = existing
             continue
         addition = incoming.get(column_id)
-        is_known = types[column_id].facts.kind is Kind.VARIANT or not (
+        is_known = types[column_id].facts.kind is ScalarKind.VARIANT or not (
             _bounds_are_nan(existing, types[column_id]) or _existing_is_unknown(existing, table_id, state)
         )
         if addition is None or not is_known:

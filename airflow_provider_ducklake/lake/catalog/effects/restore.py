@@ -106,8 +106,8 @@ def _partition_id(one: RestoredFile, table_id: TableId, state: CommitState) -> P
 def _statistics(
     change: RestoreRows, table_id: TableId, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
-    said = _said_of(change)
-    yield from add_to_stats(table_id, change.schema, 0, _size_of(change), said, state, tables)
+    stats = _stats_of(change)
+    yield from add_to_stats(table_id, change.schema, 0, _size_of(change), stats, state, tables)
 
 
 def _first_statistics(
@@ -117,18 +117,18 @@ def _first_statistics(
     row_count = sum(one.file.record_count for one in change.files)
     counts = TableStats(row_count, max(row_count, change.next_row_id), _size_of(change))
     if counts.next_row_id:
-        yield from begin_stats(table_id, counts, _said_of(change), state, tables)
+        yield from begin_stats(table_id, counts, _stats_of(change), state, tables)
 
 
 def _size_of(change: RestoreRows) -> int:
     return sum(one.file.file_size_bytes for one in change.files)
 
 
-def _said_of(change: RestoreRows) -> dict[ColumnId, TableColumnStats | None]:
+def _stats_of(change: RestoreRows) -> dict[ColumnId, TableColumnStats | None]:
     types = change.schema.leaf_types()
     of_files = merge_files((one.file.column_stats for one in change.files), types)
-    said = merge_known([*([of_files] if change.files else []), *change.column_stats], types)
-    return {**said, **dict.fromkeys(change.retyped)}
+    stats = merge_known([*([of_files] if change.files else []), *change.column_stats], types)
+    return {**stats, **dict.fromkeys(change.retyped)}
 
 
 def _forget_bounds(

@@ -23,7 +23,7 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
     CommitRecord,
     SnapshotId,
     TableId,
-    is_said_in,
+    is_claimed_in,
 )
 from airflow_provider_ducklake.lake.transaction.changes_made import Replay, replay_of
 
@@ -94,7 +94,7 @@ def _confirmed(row: Row[Any]) -> CommitRecord:
     """Return a record; one of a snapshot that is there, or was never made, needs that to say the same."""
     record = _record(row)
     has_expired = row.found_id is None and 0 < row.snapshot_id < row.newest_id
-    if has_expired or is_said_in(row.commit_extra_info, row.commit_key, row.generation):
+    if has_expired or is_claimed_in(row.commit_extra_info, row.commit_key, row.generation):
         return record
     problem = (
         "was never made"

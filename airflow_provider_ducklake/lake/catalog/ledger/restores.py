@@ -53,13 +53,13 @@ class RestoreNote:
 
     def to_json(self) -> dict[str, JsonValue]:
         """Build the note for ``commit_extra_info``."""
-        said: dict[str, JsonValue] = {
+        note: dict[str, JsonValue] = {
             "as_of": int(self.as_of),
             "table_ids": [int(one) for one in sorted(self.table_ids)],
         }
         if self.heirs:
-            said["new_tables"] = {str(one): uuid for one, uuid in sorted(self.heirs.items())}
-        return {_NOTE: said}
+            note["new_tables"] = {str(one): uuid for one, uuid in sorted(self.heirs.items())}
+        return {_NOTE: note}
 
     @classmethod
     def of(cls, extra: str | None) -> RestoreNote | None:

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.planning.upkeep.restore import (
     FileActions,
-    NewTable,
+    RecreatedTable,
     RestoreAction,
     TableRestoration,
     check_writable,
@@ -85,11 +85,11 @@ if TYPE_CHECKING:
 # Which tables a restore may skip, because earlier restores recorded that they are unchanged.
 
 
-def doubtful_part(
-    connection: Connection, tables: CatalogTables, scope: Scope, then: Snapshot, head: Snapshot
+def tables_to_restore(
+    connection: Connection, tables: CatalogTables, scope: Scope, target: Snapshot, head: Snapshot
 ) -> Scope:
     """Drop the tables that are already known to match the target snapshot from a scope."""
-    since = _Since(read_snapshots.which_newer(tables, then.id).ask(connection), then, head)
+    since = _Since(read_snapshots.which_newer(tables, target.id).ask(connection), target, head)
     heirs = dict(_unchanged_heirs(scope, since))
     return replace(
         scope,
@@ -99,42 +99,42 @@ def doubtful_part(
 
 def _unchanged_heirs(scope: Scope, since: _Since) -> Iterator[tuple[TableId, TableId]]:
     """Yield tables that a restore recreated and that are unchanged since, each with its original."""
-    old = {pair.then.id: pair.then for pair in scope.tables if pair.then is not None}
+    old = {pair.target.id: pair.target for pair in scope.tables if pair.target is not None}
     for pair in scope.tables:
-        if pair.then is None and pair.now is not None:
-            heir_of = since.unchanged_heir_of(pair.now)
+        if pair.target is None and pair.current is not None:
+            heir_of = since.unchanged_heir_of(pair.current)
             was = None if heir_of is None else old.get(heir_of)
-            if was is not None and _has_place(pair.now, scope.homes[was.schema.id], was.name):
-                yield pair.now.id, was.id
+            if was is not None and _has_place(pair.current, scope.homes[was.schema.id], was.name):
+                yield pair.current.id, was.id
 
 
-def _has_place(row: TableRow, home: Home, name: str) -> bool:
+def _has_place(row: TableRow, home: TargetSchema, name: str) -> bool:
     return row.schema.id == home.ref and row.name == name
 
 
 def _is_known(pair: Pair[TableRow], heirs: Mapping[TableId, TableId], since: _Since) -> bool:
-    if pair.then is None:
-        return pair.now is not None and pair.now.id in heirs
-    if pair.now is None:
-        return pair.then.id in heirs.values()
-    return pair.now.qualified == pair.then.qualified and since.is_as_it_was(pair.then.id)
+    if pair.target is None:
+        return pair.current is not None and pair.current.id in heirs
+    if pair.current is None:
+        return pair.target.id in heirs.values()
+    return pair.current.qualified == pair.target.qualified and since.is_as_it_was(pair.target.id)
 
 
 @dataclass(frozen=True, slots=True)
 class _Since:
-    """The snapshots that there are of those after ``then``, up to ``head``."""
+    """The snapshots that there are of those after ``target``, up to ``head``."""
 
     newer: Sequence[RecordedSnapshot]
-    then: Snapshot
+    target: Snapshot
     head: Snapshot
 
     def is_as_it_was(self, table_id: TableId) -> bool:
         """Return True if nothing changed a table, or the last that did restored it to this very snapshot."""
         last = max(
-            (one.id for one in self.newer if changes_table(one.changes, table_id)), default=self.then.id
+            (one.id for one in self.newer if changes_table(one.changes, table_id)), default=self.target.id
         )
         made = next((note for snapshot_id, note in self._restores() if snapshot_id == last), None)
-        return self._knows_all_after(last) and (last == self.then.id or _restored(made, table_id))
+        return self._has_all_after(last) and (last == self.target.id or _restored(made, table_id))
 
     def unchanged_heir_of(self, row: TableRow) -> TableId | None:
         """Return the original of a recreated table that is unchanged since; None: it has none."""
@@ -144,17 +144,17 @@ class _Since:
                 last = max(
                     (one.id for one in self.newer if changes_table(one.changes, row.id)), default=made_by
                 )
-                return was if last <= made_by and self._knows_all_after(made_by) else None
+                return was if last <= made_by and self._has_all_after(made_by) else None
         return None
 
     def _restores(self) -> Iterator[tuple[SnapshotId, RestoreNote]]:
         """Yield the snapshots that restored something to this very one."""
         for one in self.newer:
             note = RestoreNote.of(one.extra)
-            if note is not None and note.as_of == self.then.id:
+            if note is not None and note.as_of == self.target.id:
                 yield one.id, note
 
-    def _knows_all_after(self, snapshot_id: int) -> bool:
+    def _has_all_after(self, snapshot_id: int) -> bool:
         """Return True if no snapshot has expired since: the changes of an expired one are unknown."""
         return sum(one.id > snapshot_id for one in self.newer) == self.head.id - snapshot_id
 
@@ -173,8 +173,8 @@ Thing = TypeVar("Thing")
 class Pair(Generic[Thing]):
     """One object as it was then and as it is now; None: it was not there, or is not."""
 
-    then: Thing | None
-    now: Thing | None
+    target: Thing | None
+    current: Thing | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class PlacedMacro:
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class TargetSchema:
     """The schema that has, or gets, what lay in one then: itself, or another one of its name."""
 
     ref: SchemaRef
@@ -211,7 +211,7 @@ class Scope:
     """The objects to restore; ``homes`` are the target schemas of the schemas at that snapshot."""
 
     tables: tuple[Pair[TableRow], ...]
-    homes: Mapping[SchemaId, Home]
+    homes: Mapping[SchemaId, TargetSchema]
     views: tuple[Pair[ViewRow], ...] = ()
     macros: tuple[Pair[PlacedMacro], ...] = ()
     schemas: tuple[CreateSchema | DropSchema, ...] = ()
@@ -222,40 +222,44 @@ class Scope:
 
 
 def scope_of_table(
-    connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, name: QualifiedName
+    connection: Connection, tables: CatalogTables, target: Snapshot, current: Snapshot, name: QualifiedName
 ) -> Scope:
     """Find the table that had a name at the target snapshot, or else has it now.
 
     A table that took the name of one that was dropped since is dropped for it, as by CREATE OR REPLACE. Its
     schema is created if none of its name exists.
     """
-    was = _table_then(connection, tables, then, now, name)
-    living = read.table_rows(connection, tables, now.id)
+    was = _table_then(connection, tables, target, current, name)
+    living = read.table_rows(connection, tables, current.id)
     live = next((row for row in living if row.id == was.id), None)
-    homes, created = _homes(connection, tables, [was.schema], then, now, alike=attrgetter("folded"))
+    homes, created = _homes(connection, tables, [was.schema], target, current, alike=attrgetter("folded"))
     others = [row for row in living if row.qualified.folded == was.qualified.folded and row.id != was.id]
     if others and live is not None:
         raise AlreadyExistsError("table", str(was.qualified))
-    if read.find_view(connection, tables, now.id, was.qualified) is not None:
+    if read.find_view(connection, tables, current.id, was.qualified) is not None:
         raise AlreadyExistsError("view", str(was.qualified))
     replaced = tuple(Pair(None, other) for other in others)
     return Scope((Pair(was, live), *replaced), homes, schemas=created)
 
 
 def _table_then(
-    connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, name: QualifiedName
+    connection: Connection, tables: CatalogTables, target: Snapshot, current: Snapshot, name: QualifiedName
 ) -> TableRow:
-    if named := read.table_rows(connection, tables, then.id, name):
+    if named := read.table_rows(connection, tables, target.id, name):
         return named[0]
-    for row in read.table_rows(connection, tables, now.id, name):
-        for was in read.table_rows(connection, tables, then.id):
+    for row in read.table_rows(connection, tables, current.id, name):
+        for was in read.table_rows(connection, tables, target.id):
             if was.id == row.id:
                 return was
-    raise TableNotFoundError(str(name), then.id)
+    raise TableNotFoundError(str(name), target.id)
 
 
 def scope_of_schemas(
-    connection: Connection, tables: CatalogTables, then: Snapshot, now: Snapshot, schema: SchemaPath | None
+    connection: Connection,
+    tables: CatalogTables,
+    target: Snapshot,
+    current: Snapshot,
+    schema: SchemaPath | None,
 ) -> Scope:
     """Return all that lay in a schema then, or lies in it now, schemas as well; in any schema (None)."""
 
@@ -263,26 +267,26 @@ def scope_of_schemas(
         found = read.schemas(connection, tables, at.id)
         return [one for one in found if schema is None or one.name.is_below(schema)]
 
-    old, new = chosen(then), chosen(now)
+    old, new = chosen(target), chosen(current)
     if schema is not None and not old:
-        raise SchemaNotFoundError(str(schema), then.id)
-    homes, created = _homes(connection, tables, old, then, now, alike=attrgetter("parts"))
+        raise SchemaNotFoundError(str(schema), target.id)
+    homes, created = _homes(connection, tables, old, target, current, alike=attrgetter("parts"))
     kept = {home.ref for home in homes.values()}
     dropped = [DropSchema(one.id, one.name) for one in new if one.id not in kept]
     ids_then, ids_now = {one.id for one in old}, {one.id for one in new}
     of_tables = _pairs(
-        _tables_in(connection, tables, then, ids_then),
-        _tables_in(connection, tables, now, ids_now),
+        _tables_in(connection, tables, target, ids_then),
+        _tables_in(connection, tables, current, ids_now),
         lambda row: row.id,
     )
     of_views = _pairs(
-        _views_in(connection, tables, then, ids_then),
-        _views_in(connection, tables, now, ids_now),
+        _views_in(connection, tables, target, ids_then),
+        _views_in(connection, tables, current, ids_now),
         lambda row: row.id,
     )
     of_macros = _pairs(
-        _macros_in(connection, tables, then, old),
-        _macros_in(connection, tables, now, new),
+        _macros_in(connection, tables, target, old),
+        _macros_in(connection, tables, current, new),
         lambda one: one.row.id,
     )
     return Scope(of_tables, homes, of_views, of_macros, (*dropped, *created))
@@ -292,31 +296,31 @@ def _homes(  # noqa: PLR0913 - which schemas, of when, and what makes them the s
     connection: Connection,
     tables: CatalogTables,
     old: Iterable[SchemaRow],
-    then: Snapshot,
-    now: Snapshot,
+    target: Snapshot,
+    current: Snapshot,
     *,
     alike: Callable[[SchemaPath], Hashable],
-) -> tuple[dict[SchemaId, Home], tuple[CreateSchema, ...]]:
+) -> tuple[dict[SchemaId, TargetSchema], tuple[CreateSchema, ...]]:
     """Find the schema that restored objects of each one go to: itself, one of its name, or one to be created.
 
     Names are equal if ``alike`` maps them to the same value. Outer schemas are included.
     """
-    were = {one.id: one for one in read.schemas(connection, tables, then.id)}
-    living = read.schemas(connection, tables, now.id)
+    were = {one.id: one for one in read.schemas(connection, tables, target.id)}
+    living = read.schemas(connection, tables, current.id)
     by_id, by_name = {one.id: one for one in living}, {alike(one.name): one for one in living}
-    uuids = _uuids(connection, tables, then)
-    homes: dict[SchemaId, Home] = {}
+    uuids = _uuids(connection, tables, target)
+    homes: dict[SchemaId, TargetSchema] = {}
     created: list[CreateSchema] = []
     for one in _outermost_first(old, were):
         found = by_id.get(one.id) or by_name.get(alike(one.name))
         if found is not None:
-            homes[one.id] = Home(found.id, found.name, found.path)
+            homes[one.id] = TargetSchema(found.id, found.name, found.path)
             continue
         above = None if one.parent is None else homes[one.parent]
         name = SchemaPath((*(above.name.parts if above else ()), one.name.name))
         ref, parent = NewSchemaRef(len(created)), above.ref if above else None
         created.append(CreateSchema(ref, name, uuids[one.id], parent, one.path, heir_of=one.id))
-        homes[one.id] = Home(ref, name, one.path)
+        homes[one.id] = TargetSchema(ref, name, one.path)
     return homes, tuple(created)
 
 
@@ -340,9 +344,9 @@ def _uuids(connection: Connection, tables: CatalogTables, at: Snapshot) -> dict[
 
 
 def _pairs(
-    then: Iterable[Thing], now: Iterable[Thing], id_of: Callable[[Thing], Hashable]
+    target: Iterable[Thing], current: Iterable[Thing], id_of: Callable[[Thing], Hashable]
 ) -> tuple[Pair[Thing], ...]:
-    old, new = {id_of(one): one for one in then}, {id_of(one): one for one in now}
+    old, new = {id_of(one): one for one in target}, {id_of(one): one for one in current}
     return tuple(Pair(old.get(one), new.get(one)) for one in {**old, **new})
 
 
@@ -381,48 +385,52 @@ def _macros_in(
 
 
 def view_changes(
-    connection: Connection, tables: CatalogTables, scope: Scope, then: Snapshot, now: Snapshot
+    connection: Connection, tables: CatalogTables, scope: Scope, target: Snapshot, current: Snapshot
 ) -> Iterator[Change]:
     """Yield what brings views back, with their names and comments, and what drops those made since."""
     numbers = count()
     for pair in scope.views:
-        if pair.then is None:
-            assert pair.now is not None
-            yield DropView(pair.now.id, pair.now.name)
+        if pair.target is None:
+            assert pair.current is not None
+            yield DropView(pair.current.id, pair.current.name)
             continue
-        text = comment(connection, tables, then.id, pair.then.id)
+        text = comment(connection, tables, target.id, pair.target.id)
         ref: ViewRef
-        if pair.now is None:
+        if pair.current is None:
             ref = NewViewRef(next(numbers))
-            home = scope.homes[pair.then.schema_id].ref
-            yield CreateView(ref, home, pair.then.name, pair.then.uuid, pair.then.definition, pair.then.id)
+            home = scope.homes[pair.target.schema_id].ref
+            yield CreateView(
+                ref, home, pair.target.name, pair.target.uuid, pair.target.definition, pair.target.id
+            )
             before = None
         else:
-            ref = pair.then.id
-            yield from _renamed(pair.then, pair.now)
-            before = comment(connection, tables, now.id, pair.then.id)
+            ref = pair.target.id
+            yield from _renamed(pair.target, pair.current)
+            before = comment(connection, tables, current.id, pair.target.id)
         if text != before:
-            yield CommentOnView(ref, pair.then.name, text)
-        was = read.view_comments(connection, tables, then.id, pair.then.id)
-        are = {} if pair.now is None else read.view_comments(connection, tables, now.id, pair.then.id)
+            yield CommentOnView(ref, pair.target.name, text)
+        was = read.view_comments(connection, tables, target.id, pair.target.id)
+        are = (
+            {} if pair.current is None else read.view_comments(connection, tables, current.id, pair.target.id)
+        )
         for column in {**was, **are}:
             if was.get(column) != are.get(column):
-                yield CommentOnViewColumn(ref, pair.then.name, column, was.get(column))
+                yield CommentOnViewColumn(ref, pair.target.name, column, was.get(column))
 
 
-def _renamed(then: ViewRow, now: ViewRow) -> Iterator[Change]:
-    if then.name != now.name:
-        yield RenameView(now.id, now.name, then.name)
+def _renamed(target: ViewRow, current: ViewRow) -> Iterator[Change]:
+    if target.name != current.name:
+        yield RenameView(current.id, current.name, target.name)
 
 
 def macro_changes(scope: Scope) -> Iterator[Change]:
     """Yield what brings macros back, and what drops those made since."""
     for pair in scope.macros:
-        if pair.then is None and pair.now is not None:
-            yield DropMacro(pair.now.row.id, pair.now.name, pair.now.row.is_table_macro)
-        elif pair.now is None and pair.then is not None:
-            home = scope.homes[pair.then.schema_id].ref
-            yield RestoreMacro(pair.then.row.id, home, pair.then.name, pair.then.row.is_table_macro)
+        if pair.target is None and pair.current is not None:
+            yield DropMacro(pair.current.row.id, pair.current.name, pair.current.row.is_table_macro)
+        elif pair.current is None and pair.target is not None:
+            home = scope.homes[pair.target.schema_id].ref
+            yield RestoreMacro(pair.target.row.id, home, pair.target.name, pair.target.row.is_table_macro)
 
 
 def in_words(change: Change) -> str:  # noqa: PLR0911 - a sentence for each kind
@@ -494,12 +502,12 @@ class PlannedTable:
     restoring: Restoring
     files: FileActions
     definition: tuple[Change, ...]
-    new: NewTable | None = None
+    new: RecreatedTable | None = None
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Return True if the table matches the target snapshot after all."""
-        return self.files.is_nothing and not self.history.inlined and not self.definition
+        return self.files.is_empty and not self.history.inlined and not self.definition
 
     @property
     def ref(self) -> TableRef:
@@ -511,8 +519,8 @@ class PlannedTable:
         """Its name before the restore, or the one that it is created with."""
         if self.new is not None:
             return self.new.name
-        now = self.history.now
-        return self.history.then.table.name if now is None else now.table.name
+        current = self.history.current
+        return self.history.target.table.name if current is None else current.table.name
 
     @property
     def makes_files(self) -> bool:
@@ -528,18 +536,18 @@ class PlannedTable:
     @property
     def root(self) -> str:
         """Its directory."""
-        return self.history.then.table.root if self.new is None else self.new.root
+        return self.history.target.table.root if self.new is None else self.new.root
 
     @property
     def summary(self) -> TableRestoration:
         """The action on the table, for the result."""
-        now = self.history.now
-        action = RestoreAction.RECREATED if now is None else RestoreAction.CHANGED
-        said = TableRestoration.of(self.history.then.table, action, self.files, self.history.inlined)
+        current = self.history.current
+        action = RestoreAction.RECREATED if current is None else RestoreAction.CHANGED
+        said = TableRestoration.of(self.history.target.table, action, self.files, self.history.inlined)
         if self.new is not None:
             to_files = sum(len(part.rows) for part in self.history.returning)
             said = replace(said, rows_returned=said.rows_returned + to_files)
-        words = described(self.definition, None if now is None else now.table)
+        words = described(self.definition, None if current is None else current.table)
         return replace(said, definition=tuple(words))
 
 
@@ -550,7 +558,7 @@ class Planned:
     ``unchanged`` are the tables that are what they were already.
     """
 
-    then: Snapshot
+    target: Snapshot
     head: Snapshot
     tables: tuple[PlannedTable, ...] = ()
     others: tuple[Change, ...] = ()
@@ -567,13 +575,13 @@ class Planned:
         """The record of the restore in its snapshot, as JSON."""
         table_ids = frozenset(one.history.row.id for one in self.tables)
         heirs = {one.history.row.id: one.new.uuid for one in self.tables if one.new is not None}
-        return RestoreNote(self.then.id, table_ids, heirs).to_json()
+        return RestoreNote(self.target.id, table_ids, heirs).to_json()
 
     def result(self, *, dry_run: bool = False) -> RestoreResult:
         """Summarize the plan, without a commit."""
         gone = (TableRestoration(str(row.qualified), RestoreAction.DROPPED) for row in self.dropped)
         tables = (*(one.summary for one in self.tables), *gone)
-        return RestoreResult(self.then.id, tables, tuple(map(in_words, self.others)), dry_run=dry_run)
+        return RestoreResult(self.target.id, tables, tuple(map(in_words, self.others)), dry_run=dry_run)
 
 
 def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> Planned:
@@ -583,26 +591,26 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
 
     with catalog.dialect.reading() as connection:
         head = read_snapshots.head(connection, catalog.tables)
-        then = _snapshot(connection, catalog, request.at)
-        if then.id == head.id:
-            return Planned(then, head)
-        scope = _scope(connection, catalog, request, then, head)
-        doubtful = doubtful_part(connection, catalog.tables, scope, then, head)
-        unchanged = [*_as_they_were(scope.tables, doubtful.tables, then)]
+        target = _snapshot(connection, catalog, request.at)
+        if target.id == head.id:
+            return Planned(target, head)
+        scope = _scope(connection, catalog, request, target, head)
+        doubtful = tables_to_restore(connection, catalog.tables, scope, target, head)
+        unchanged = [*_as_they_were(scope.tables, doubtful.tables, target)]
         scope = doubtful
         histories = [
-            read_history(connection, catalog, pair, then, head, is_moved=scope.moves(pair.then))
+            read_history(connection, catalog, pair, target, head, is_moved=scope.moves(pair.target))
             for pair in scope.tables
-            if pair.then is not None
+            if pair.target is not None
         ]
         others = (
             *scope.schemas,
-            *view_changes(connection, catalog.tables, scope, then, head),
+            *view_changes(connection, catalog.tables, scope, target, head),
             *macro_changes(scope),
         )
     planned = []
     for number, history in enumerate(histories):
-        restoring = Restoring(history.then, history.now, locate)
+        restoring = Restoring(history.target, history.current, locate)
         files = plan_files(history.files, in_threads(restoring.look, history.files.doubtful))
         home = scope.homes[history.row.schema.id]
         if history.counters is not None:
@@ -611,23 +619,23 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
         else:
             one = PlannedTable(history, restoring, files, tuple(_definition(history, files, home.ref)))
         if one.writes_rows:
-            check_writable(history.then.table)
-        if one.is_nothing:
-            unchanged.append(NoteRestored(history.row.id, history.row.qualified, then.id))
+            check_writable(history.target.table)
+        if one.is_empty:
+            unchanged.append(NoteRestored(history.row.id, history.row.qualified, target.id))
         else:
             planned.append(one)
-    dropped = tuple(pair.now for pair in scope.tables if pair.then is None and pair.now is not None)
-    return Planned(then, head, tuple(planned), others, tuple(unchanged), dropped)
+    dropped = tuple(pair.current for pair in scope.tables if pair.target is None and pair.current is not None)
+    return Planned(target, head, tuple(planned), others, tuple(unchanged), dropped)
 
 
 def _as_they_were(
-    pairs: Iterable[Pair[TableRow]], doubtful: Collection[Pair[TableRow]], then: Snapshot
+    pairs: Iterable[Pair[TableRow]], doubtful: Collection[Pair[TableRow]], target: Snapshot
 ) -> Iterator[NoteRestored]:
     """Yield the tables that are known to match; a recreated one, as of the snapshot that recreated it."""
     for pair in pairs:
-        if pair.now is not None and pair not in doubtful:
-            as_of = then.id if pair.then is not None else pair.now.begin_snapshot
-            yield NoteRestored(pair.now.id, pair.now.qualified, as_of)
+        if pair.current is not None and pair not in doubtful:
+            as_of = target.id if pair.target is not None else pair.current.begin_snapshot
+            yield NoteRestored(pair.current.id, pair.current.qualified, as_of)
 
 
 def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime | str) -> Snapshot:
@@ -635,42 +643,44 @@ def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime | str
         return read_snapshots.snapshot_at(connection, catalog, at)
     if at.tzinfo is None:
         raise InvalidInputError(f"The time {at} has no time zone; give an aware datetime.")
-    now = catalog.dialect.server_time(connection)
-    if at > now + _TOLERANCE:
+    current = catalog.dialect.server_time(connection)
+    if at > current + _TOLERANCE:
         raise InvalidInputError(
-            f"at={at} is in the future: the catalog's clock shows {now:%Y-%m-%d %H:%M} UTC."
+            f"at={at} is in the future: the catalog's clock shows {current:%Y-%m-%d %H:%M} UTC."
         )
     return read_snapshots.snapshot_at(connection, catalog, at)
 
 
 def _scope(
-    connection: Connection, catalog: Catalog, request: RestoreRequest, then: Snapshot, head: Snapshot
+    connection: Connection, catalog: Catalog, request: RestoreRequest, target: Snapshot, head: Snapshot
 ) -> Scope:
     if request.table is not None:
-        return scope_of_table(connection, catalog.tables, then, head, request.table)
-    return scope_of_schemas(connection, catalog.tables, then, head, request.schema)
+        return scope_of_table(connection, catalog.tables, target, head, request.table)
+    return scope_of_schemas(connection, catalog.tables, target, head, request.schema)
 
 
-def _new_table(ref: NewTableRef, row: TableRow, counters: Counters, home: Home, catalog: Catalog) -> NewTable:
+def _new_table(
+    ref: NewTableRef, row: TableRow, counters: Counters, home: TargetSchema, catalog: Catalog
+) -> RecreatedTable:
     uuid = str(uuid7())
     directory = directory_name(row.name, uuid)
     root = home.path.below(catalog.data_path) + directory
     name = QualifiedName(home.name, row.name)
-    return NewTable(ref, home.ref, name, uuid, directory, root, counters)
+    return RecreatedTable(ref, home.ref, name, uuid, directory, root, counters)
 
 
 def _recreated(
-    history: TableHistory, restoring: Restoring, files: FileActions, new: NewTable
+    history: TableHistory, restoring: Restoring, files: FileActions, new: RecreatedTable
 ) -> PlannedTable:
-    own = in_own_partitions(files, history.then.table.partition_spec)
+    own = in_own_partitions(files, history.target.table.partition_spec)
     return PlannedTable(
-        history, restoring, own, tuple(creation(history.then.table, history.definition_then, new)), new
+        history, restoring, own, tuple(creation(history.target.table, history.definition_then, new)), new
     )
 
 
 def _definition(history: TableHistory, files: FileActions, home: SchemaRef) -> Iterator[Change]:
-    table, row = history.then.table, history.row
-    if history.now is not None:
+    table, row = history.target.table, history.row
+    if history.current is not None:
         outdated = outdated_columns(files.copied, table, history.since)
         yield from definition_changes(
             table.table_id, history.definition_now, history.definition_then, outdated=outdated

@@ -65,8 +65,8 @@ class TableHistory:
     """
 
     row: TableRow
-    then: ScanPlan
-    now: ScanPlan | None
+    target: ScanPlan
+    current: ScanPlan | None
     definition_then: Definition
     definition_now: Definition | None
     files: FileComparison
@@ -82,16 +82,16 @@ def read_history(  # noqa: PLR0913 - what is restored, from when to when
     connection: Connection,
     catalog: Catalog,
     pair: Pair[TableRow],
-    then: Snapshot,
+    target: Snapshot,
     head: Snapshot,
     *,
     is_moved: bool = False,
 ) -> TableHistory:
     """Read the history of a table of the target snapshot; ``is_moved``: its schema was dropped."""
-    history = _history(connection, catalog, pair, then, head)
+    history = _history(connection, catalog, pair, target, head)
     if not is_moved:
         return history
-    old = history.then.table
+    old = history.target.table
     return replace(
         history,
         inlined=(),
@@ -107,13 +107,13 @@ def _counters(connection: Connection, tables: CatalogTables, table_id: TableId) 
 
 
 def _history(
-    connection: Connection, catalog: Catalog, pair: Pair[TableRow], then: Snapshot, head: Snapshot
+    connection: Connection, catalog: Catalog, pair: Pair[TableRow], target: Snapshot, head: Snapshot
 ) -> TableHistory:
-    assert pair.then is not None
-    old = _with_files(connection, catalog, then, pair.then)
-    new = None if pair.now is None else _with_files(connection, catalog, head, pair.now)
-    marks_then = inlined_delete_marks(connection, catalog, pair.then.id, then.id)
-    marks_now = inlined_delete_marks(connection, catalog, pair.then.id, head.id)
+    assert pair.target is not None
+    old = _with_files(connection, catalog, target, pair.target)
+    new = None if pair.current is None else _with_files(connection, catalog, head, pair.current)
+    marks_then = inlined_delete_marks(connection, catalog, pair.target.id, target.id)
+    marks_now = inlined_delete_marks(connection, catalog, pair.target.id, head.id)
     definition_then = _definition(connection, catalog.tables, old)
     definition_now = None if new is None else _definition(connection, catalog.tables, new)
     if definition_now is not None:
@@ -121,13 +121,13 @@ def _history(
     inlined = tuple(_inlined(connection, catalog, old))
     is_returning = any(part.returning for part in inlined)
     return TableHistory(
-        pair.then,
+        pair.target,
         ScanPlan(old, old.files or (), (), inlined_deletes=marks_then),
         None if new is None else ScanPlan(new, new.files or (), (), inlined_deletes=marks_now),
         definition_then,
         definition_now,
         compare_files(old, new, marks_then, marks_now),
-        which_columns(catalog.tables, old.table_id).ask(connection).since(then.id),
+        which_columns(catalog.tables, old.table_id).ask(connection).since(target.id),
         inlined,
         inlined_ended_since(connection, catalog, old) if is_returning else (),
         _retyped(connection, catalog.tables, old),
@@ -156,14 +156,14 @@ def _definition(connection: Connection, tables: CatalogTables, found: TableSnaps
     return replace(Definition.of(found), comments={one: texts[one] for one in ids if one in texts})
 
 
-def _without_later_comments(then: Definition, now: Definition) -> Definition:
+def _without_later_comments(target: Definition, current: Definition) -> Definition:
     """Return a definition that takes away the comments that came since."""
     comments = {
-        one: then.comments.get(one)
-        for one in (None, *(column.id for column in then.columns.walk()))
-        if one in then.comments or one in now.comments
+        one: target.comments.get(one)
+        for one in (None, *(column.id for column in target.columns.walk()))
+        if one in target.comments or one in current.comments
     }
-    return replace(then, comments=comments)
+    return replace(target, comments=comments)
 
 
 def comment(connection: Connection, tables: CatalogTables, at: int, object_id: int) -> str | None:
@@ -175,9 +175,9 @@ def comment(connection: Connection, tables: CatalogTables, at: int, object_id: i
     return connection.execute(query).scalars().first()
 
 
-def _inlined(connection: Connection, catalog: Catalog, then: TableSnapshot) -> Iterable[RestoredRows]:
+def _inlined(connection: Connection, catalog: Catalog, target: TableSnapshot) -> Iterable[RestoredRows]:
     """Yield the catalog tables with rows that came since, or went."""
-    inlined, at = inlined_of(connection, catalog, then), then.snapshot.id
+    inlined, at = inlined_of(connection, catalog, target), target.snapshot.id
     for layout in inlined.layouts:
         rows = bare_table(layout.name, catalog.tables)
         begin, end = rows.c.begin_snapshot, rows.c.end_snapshot
@@ -191,36 +191,38 @@ def _inlined(connection: Connection, catalog: Catalog, then: TableSnapshot) -> I
             yield RestoredRows(rows.name, tuple(names), returning, leaving)
 
 
-def _retyped(connection: Connection, tables: CatalogTables, then: TableSnapshot) -> tuple[ColumnId, ...]:
-    found = _other_types(connection, tables, then, after=then.snapshot.id)
+def _retyped(connection: Connection, tables: CatalogTables, target: TableSnapshot) -> tuple[ColumnId, ...]:
+    found = _other_types(connection, tables, target, after=target.snapshot.id)
     return tuple(sorted({column_id for column_id, _ in found}))
 
 
-def _ever_retyped(connection: Connection, tables: CatalogTables, then: TableSnapshot) -> tuple[ColumnId, ...]:
+def _ever_retyped(
+    connection: Connection, tables: CatalogTables, target: TableSnapshot
+) -> tuple[ColumnId, ...]:
     """Return the leaf columns that ever had another type; bounds of narrower integers are bounds of wider."""
-    types = {leaf.id: leaf.catalog_type for leaf in then.schema.leaves()}
-    found = _other_types(connection, tables, then, after=-1)
+    types = {leaf.id: leaf.catalog_type for leaf in target.schema.leaves()}
+    found = _other_types(connection, tables, target, after=-1)
     return tuple(sorted({one for one, other in found if not INTEGERS.issuperset((other, types[one]))}))
 
 
 def _other_types(
-    connection: Connection, tables: CatalogTables, then: TableSnapshot, *, after: int
+    connection: Connection, tables: CatalogTables, target: TableSnapshot, *, after: int
 ) -> set[tuple[ColumnId, str]]:
-    """Return leaf columns with types that they had after a snapshot, and lack in that of ``then``."""
+    """Return leaf columns with types that they had after a snapshot, and lack in that of ``target``."""
     column_ = tables["column"]
     query = select(column_.c.column_id, column_.c.column_type).where(
-        column_.c.table_id == then.table_id, column_.c.begin_snapshot > after
+        column_.c.table_id == target.table_id, column_.c.begin_snapshot > after
     )
-    types = {leaf.id: leaf.catalog_type for leaf in then.schema.leaves()}
+    types = {leaf.id: leaf.catalog_type for leaf in target.schema.leaves()}
     had = {(ColumnId(row.column_id), str(row.column_type)) for row in connection.execute(query)}
     return {(one, type_) for one, type_ in had if types.get(one, type_) != type_}
 
 
-def _has_layout(connection: Connection, tables: CatalogTables, then: TableSnapshot) -> bool:
-    newest = which_newest_layouts(tables, [then.table_id]).ask(connection).get(then.table_id)
+def _has_layout(connection: Connection, tables: CatalogTables, target: TableSnapshot) -> bool:
+    newest = which_newest_layouts(tables, [target.table_id]).ask(connection).get(target.table_id)
     if newest is None:
         return False
-    return same_layout(layout_schema(connection, tables, then.table_id, newest), then.schema)
+    return same_layout(layout_schema(connection, tables, target.table_id, newest), target.schema)
 
 
 def with_statistics(

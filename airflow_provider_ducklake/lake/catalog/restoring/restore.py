@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
 from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
 from airflow_provider_ducklake.lake.catalog.drafting.rows import (
     delete_changes,
@@ -83,10 +83,10 @@ class _Work:
     paths: list[str] = field(default_factory=list)
     job_ids: list[str] = field(default_factory=list)
 
-    def stage(self, planned: Planned) -> Stage:
+    def stage(self, planned: Planned) -> ChangeSet:
         """Write what has to be written, and return what is to be committed."""
         try:
-            return Stage(planned.head.id, tuple(self._changes(planned)))
+            return ChangeSet(planned.head.id, tuple(self._changes(planned)))
         except BaseException:
             self.give_up()
             raise
@@ -100,7 +100,7 @@ class _Work:
 
     def _of_table(self, planned: PlannedTable) -> Iterator[Change]:
         history = planned.history
-        table = history.then.table
+        table = history.target.table
         files = tuple(self._new_files(planned)) if planned.makes_files else ()
         rows = RestoreRows(
             planned.ref, planned.name, table.snapshot.id, table.schema, files, retyped=history.retyped
@@ -110,24 +110,24 @@ class _Work:
         else:
             yield replace(rows, next_row_id=history.counters.next_row_id, heir_of=planned.history.row.id)
         yield from planned.definition
-        if history.now is not None:
+        if history.current is not None:
             yield from self._ends(planned)
 
     def _ends(self, planned: PlannedTable) -> Iterator[Change]:
-        assert planned.history.now is not None
-        now, files = planned.history.now.table, planned.files
+        assert planned.history.current is not None
+        current, files = planned.history.current.table, planned.files
         if files.ended:
-            yield end_files(now, files.ended)
+            yield end_files(current, files.ended)
         if files.shortened:
             with self.lake.catalog.dialect.reading() as connection:
-                targets = read_targets(connection, self.lake.catalog, now, list(files.shortened))
+                targets = read_targets(connection, self.lake.catalog, current, list(files.shortened))
             yield from delete_changes(targets, files.shortened, (), self.lake.locate)
 
     def _new_files(self, planned: PlannedTable) -> Iterator[RestoredFile]:
         """Copy and write the files of a table, under the protection of a registered job."""
         from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
-        table, files, root = planned.history.then.table, planned.files, planned.root
+        table, files, root = planned.history.target.table, planned.files, planned.root
         settings = ParquetSettings.of_options(table.options)
         job_id, numbers = str(uuid4()), count()
         prefix = f"{root}ducklake-{job_id}"
@@ -143,7 +143,7 @@ class _Work:
             return path_in(_hive_folders(like, table.root))
 
         def rewrite(files: RewriteBin) -> list[DataFile]:
-            like = files.pairs[0].then.path
+            like = files.pairs[0].target.path
             return planned.restoring.rewrite(files, lambda: next_path(like), settings)
 
         copies = [(file.path, next_path(file.path)) for file in files.copied]
@@ -204,7 +204,7 @@ def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnSta
         inlined_stats,
     )
 
-    columns = history.then.table.schema.columns
+    columns = history.target.table.schema.columns
     bounded = TableSchema(tuple(one for one in columns if not _is_unordered(one)))
     return (inlined_stats(inlined_in_schema(history.returning, bounded), bounded),)
 
@@ -217,10 +217,10 @@ def _is_unordered(column: Column) -> bool:
 def _log(planned: Planned, request: RestoreRequest) -> None:
     what = request.table or (f"schema {request.schema}" if request.schema else "the lake")
     if not planned.has_changes:
-        log.info("%s is the same as at snapshot %d: nothing to restore", what, planned.then.id)
+        log.info("%s is the same as at snapshot %d: nothing to restore", what, planned.target.id)
         return
     verb = "Would restore" if request.dry_run else "Restored"
-    log.info("%s %s to snapshot %d", verb, what, planned.then.id)
+    log.info("%s %s to snapshot %d", verb, what, planned.target.id)
     result = planned.result()
     for one in result.tables:
         log.info(

@@ -39,9 +39,9 @@ from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
-    Kind,
     ListType,
     MapType,
+    ScalarKind,
     ScalarType,
     StructType,
 )
@@ -281,12 +281,12 @@ def _unfit_name(schema: TableSchema, form: InlinedForm, writer: WriteVersion) ->
 def _unfit_type(schema: TableSchema, form: InlinedForm, writer: WriteVersion) -> str | None:
     for column in schema.walk():
         kind = column.type.facts.kind
-        if kind in (Kind.GEOMETRY, Kind.OTHER) or (
-            kind is Kind.VARIANT and not (writer.inlines_variants and column in schema.columns)
+        if kind in (ScalarKind.GEOMETRY, ScalarKind.OTHER) or (
+            kind is ScalarKind.VARIANT and not (writer.inlines_variants and column in schema.columns)
         ):
             return f"column {column.name} has type {column.type}"
     for column in schema.columns:
         row = column.type.facts
-        if row.kind is Kind.TIME and row.per_second > form.finest_clock:
+        if row.kind is ScalarKind.TIME and row.per_second > form.finest_clock:
             return f"the database has no type for column {column.name} ({column.type})"
     return None

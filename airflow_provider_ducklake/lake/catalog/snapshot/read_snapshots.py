@@ -232,9 +232,7 @@ def snapshot_from_time(connection: Connection, catalog: Catalog, timestamp: date
     near = _which_near(catalog, timestamp, newest=False).ask(connection)
     found = [one for one in near if one.time >= timestamp]
     if not found:
-        raise _not_found(
-            connection, catalog.tables, f"at or after {timestamp.isoformat()}", with_times=True
-        )
+        raise _not_found(connection, catalog.tables, f"at or after {timestamp.isoformat()}", with_times=True)
     return min(found, key=lambda one: (one.time, one.id))
 
 

@@ -46,7 +46,7 @@ from airflow_provider_ducklake.lake.spec.files import MappedColumn, NameMapping,
 from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, Options
 from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, is_local
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, MappingId, TableId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, Kind, ScalarType
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, ScalarKind, ScalarType
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.lake.spec.types.values import format_physical
 
@@ -314,7 +314,7 @@ class _Conditions:
 
     def comparable_value(self, type_: DuckLakeType, value: Physical) -> ColumnElement[Any] | None:
         """Return a filter's value as the database compares it; None: it cannot, or not exactly."""
-        if type_.facts.kind is Kind.INTEGER:
+        if type_.facts.kind is ScalarKind.INTEGER:
             return literal(value, BigInteger) if abs(int(value)) < _WHOLE_NUMBERS_END else None
         if self.is_exact_decimal(type_):
             return cast(literal(format_physical(type_, value), String), Numeric)
@@ -363,11 +363,11 @@ _WHOLE_NUMBERS_END = 10**18
 _LONG_TEXT = 64  # longer ones may have been cut
 # LIKE patterns; years before 1 and after 9999, and bounds written for another type, look otherwise
 _SHAPES = {
-    Kind.DATE: "____-__-__",
-    Kind.TIME: "__:__:__%",
-    Kind.TIMESTAMP: "____-__-__ __:__:__%",
-    Kind.UUID: "________-____-____-____-____________",
-    Kind.STRING: "%",
+    ScalarKind.DATE: "____-__-__",
+    ScalarKind.TIME: "__:__:__%",
+    ScalarKind.TIMESTAMP: "____-__-__ __:__:__%",
+    ScalarKind.UUID: "________-____-____-____-____________",
+    ScalarKind.STRING: "%",
 }
 
 

@@ -245,7 +245,7 @@ class _Expiry:
         }
         return sorted({row.table_id for row in rows} - living)
 
-    def remove_files(self, is_dead: _Test) -> tuple[int, int]:
+    def remove_files(self, is_dead: _Reachability) -> tuple[int, int]:
         """Schedule the dead data files and delete files, and remove their rows; return how many they were."""
         data, deletes = self.tables["data_file"], self.tables["delete_file"]
         dead_data = select(data.c.data_file_id).where(is_dead(data))
@@ -331,7 +331,7 @@ class _Expiry:
         self.connection.execute(self.tables[name].delete().where(dies))
 
 
-class _Test:
+class _Reachability:
     """A condition that can be put to any table with the columns that it asks about."""
 
     def __init__(self, found: Sequence[Hole] = (), table_ids: Collection[int] = ()) -> None:
@@ -351,15 +351,15 @@ class _Test:
         )
 
 
-def _unreachable(found: Sequence[Hole]) -> Iterator[_Test]:
+def _unreachable(found: Sequence[Hole]) -> Iterator[_Reachability]:
     """Yield the condition that no kept snapshot sees a row, in parts: a statement has to have an end."""
     for start in range(0, len(found), _HOLES_AT_ONCE):
-        yield _Test(found[start : start + _HOLES_AT_ONCE])
+        yield _Reachability(found[start : start + _HOLES_AT_ONCE])
 
 
-def _of_tables(table_ids: Sequence[int]) -> Iterator[_Test]:
+def _of_tables(table_ids: Sequence[int]) -> Iterator[_Reachability]:
     for part in in_parts(table_ids):
-        yield _Test(table_ids=part)
+        yield _Reachability(table_ids=part)
 
 
 def _scheduled(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, exists, func, literal, or_, select, table, union_all
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Stage, check_stage
+from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, check_change_set
 from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
 from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
 from airflow_provider_ducklake.lake.catalog.ledger import jobs
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import Change, FlushedFile
 
-    Commit = Callable[[Sequence[Stage], Sequence[str]], CommittedSnapshot | None]
+    Commit = Callable[[Sequence[ChangeSet], Sequence[str]], CommittedSnapshot | None]
 
 
 # Read the inlined rows and deletes of tables that are to be flushed.
@@ -183,7 +183,7 @@ class _Flushed:
 
     plan: FlushPlan
     job_id: str
-    stage: Stage
+    stage: ChangeSet
     files: tuple[FlushedFile, ...]
     paths: Sequence[str]
 
@@ -349,7 +349,7 @@ class Flush:
             for layout in plan.layouts:
                 if layout.rows.row_count:
                     files += self._write_layout(connection, plan, layout, job_id, paths)
-        stage = Stage(plan.table.snapshot.id, tuple(_changes(plan, tuple(files))))
+        stage = ChangeSet(plan.table.snapshot.id, tuple(_changes(plan, tuple(files))))
         log.info(
             "%s: flushed %d inlined rows and %d inlined deletes to %d data files",
             *(name, plan.row_count, plan.mark_count, len(files)),
@@ -397,9 +397,9 @@ def _changes(plan: FlushPlan, files: tuple[FlushedFile, ...]) -> Iterator[Change
         yield AddDeletes(table.table_id, table.name, deletes, folded, of_flush=True)
 
 
-def _fits(catalog: Catalog, stage: Stage) -> bool:
+def _fits(catalog: Catalog, stage: ChangeSet) -> bool:
     try:
-        check_stage(catalog, stage)
+        check_change_set(catalog, stage)
     except TransactionConflictError:
         return False
     return True

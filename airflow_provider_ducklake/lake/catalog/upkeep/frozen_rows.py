@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.reading import scan
 from airflow_provider_ducklake.lake.spec.tags import ExportFormat
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -223,7 +223,7 @@ def _cells(
 
 def _refuse_variants(schema: TableSchema) -> None:
     for column in schema.walk():
-        if column.type.facts.kind is Kind.VARIANT:
+        if column.type.facts.kind is ScalarKind.VARIANT:
             raise UnsupportedFeatureError(f"Column {column.name} is a VARIANT.")
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Row
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.verify.look import Columns, Look
+    from airflow_provider_ducklake.lake.catalog.verify.look import Columns, VerificationScope
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.moving.verify_files import DeletesToVerify, FileToVerify
@@ -59,13 +59,13 @@ class Contents:
     columns: Columns
 
     @classmethod
-    def of(cls, look: Look) -> Contents:
+    def of(cls, look: VerificationScope) -> Contents:
         """Collect this from one state of the catalog."""
         roots = {row.table_id: row.root for row in look.connection.execute(table_roots(look))}
         return cls(look.tables, look.newest_id, look.only, look.names, roots, _specs(look), look.columns)
 
 
-def _specs(look: Look) -> dict[int, PartitionSpec]:
+def _specs(look: VerificationScope) -> dict[int, PartitionSpec]:
     """Return every partitioning by its id; those with transforms we do not know are left out."""
     key = look.tables["partition_column"]
     rows = look.connection.execute(

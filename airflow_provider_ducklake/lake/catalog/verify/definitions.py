@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, Found, Look
+    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, Found, VerificationScope
 
 
-def _superfluous_columns(look: Look) -> Iterator[Fields]:
+def _superfluous_columns(look: VerificationScope) -> Iterator[Fields]:
     """Yield the tables and columns that the catalog's version does not have."""
     schema = look.tables.metadata_schema
     found = look.catalog.dialect.which_columns(tuple(telling()), schema).ask(look.connection)
@@ -41,7 +41,7 @@ def _superfluous_columns(look: Look) -> Iterator[Fields]:
         yield {"name": name, "version": look.tables.version.value}
 
 
-def _without_columns(look: Look) -> Select[Any]:
+def _without_columns(look: VerificationScope) -> Select[Any]:
     table, column = look.tables["table"], look.tables["column"]
     is_live, is_top = column.c.end_snapshot.is_(None), column.c.parent_column.is_(None)
     is_of_it = and_(column.c.table_id == table.c.table_id, is_live, is_top)
@@ -50,7 +50,7 @@ def _without_columns(look: Look) -> Select[Any]:
     )
 
 
-def _without_schema(look: Look) -> Iterator[Fields]:
+def _without_schema(look: VerificationScope) -> Iterator[Fields]:
     schema = look.tables["schema"]
     parts = []
     for kind in ("table", "view") if look.is_whole else ("table",):
@@ -59,12 +59,12 @@ def _without_schema(look: Look) -> Iterator[Fields]:
         is_there = exists().where(schema.c.schema_id == table.c.schema_id, schema.c.end_snapshot.is_(None))
         query = select(literal(kind).label("kind"), id_.label("id"), table.c.schema_id)
         parts.append(query.where(table.c.end_snapshot.is_(None), look.chosen(id_), ~is_there))
-    for row in look.few(select(union_all(*parts).subquery())):
+    for row in look.limited(select(union_all(*parts).subquery())):
         named = look.table(row.id) if row.kind == "table" else f"view {row.id}"
         yield {**row._asdict(), "named": named}
 
 
-def _without_parent_schema(look: Look) -> Found:
+def _without_parent_schema(look: VerificationScope) -> Found:
     schema = look.tables["schema"]
     if "parent_schema_id" not in schema.c:
         return ()
@@ -78,7 +78,7 @@ def _without_parent_schema(look: Look) -> Found:
     ).where(schema.c.end_snapshot.is_(None), schema.c.parent_schema_id.is_not(None), ~is_there)
 
 
-def _unknown_types(look: Look) -> Found:
+def _unknown_types(look: VerificationScope) -> Found:
     column = look.tables["column"]
     types = look.connection.execute(select(column.c.column_type).distinct()).scalars()
     unknown = [one for one in types if not is_known_type(one)]
@@ -86,7 +86,7 @@ def _unknown_types(look: Look) -> Found:
     return query.where(column.c.column_type.in_(unknown), look.chosen(column.c.table_id)) if unknown else ()
 
 
-def _without_parent(look: Look) -> Select[Any]:
+def _without_parent(look: VerificationScope) -> Select[Any]:
     column = look.tables["column"]
     parent = column.alias("parent")
     is_its = and_(
@@ -103,7 +103,7 @@ def _without_parent(look: Look) -> Select[Any]:
     )
 
 
-def _other_children(look: Look) -> Select[Any]:
+def _other_children(look: VerificationScope) -> Select[Any]:
     column = look.tables["column"]
     child = column.alias("child")
     is_its = and_(
@@ -129,7 +129,7 @@ def _other_children(look: Look) -> Select[Any]:
     )
 
 
-def _unreadable_defaults(look: Look) -> Iterator[Row[Any]]:
+def _unreadable_defaults(look: VerificationScope) -> Iterator[Row[Any]]:
     column = look.tables["column"]
     shown = column.c.table_id, column.c.column_id, column.c.column_name, column.c.column_type
     query = select(*shown, column.c.initial_default).where(
@@ -150,7 +150,7 @@ def _is_default(type_text: str, default: str) -> bool:
     return True
 
 
-def _without_schema_version(look: Look) -> Select[Any]:
+def _without_schema_version(look: VerificationScope) -> Select[Any]:
     table, versions = look.tables["table"], look.tables["schema_versions"]
     is_of_it = versions.c.table_id == table.c.table_id
     return lacking(versions.c.table_id, is_of_it, table.c.table_id).where(
@@ -158,7 +158,7 @@ def _without_schema_version(look: Look) -> Select[Any]:
     )
 
 
-def _unknown_partition_keys(look: Look) -> Iterator[Fields]:
+def _unknown_partition_keys(look: VerificationScope) -> Iterator[Fields]:
     info, key, column = (look.tables[one] for one in ("partition_info", "partition_column", "column"))
     is_column = exists().where(
         column.c.table_id == key.c.table_id,

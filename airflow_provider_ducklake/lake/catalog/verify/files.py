@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy import FromClause, Select
 
-    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, Look
+    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, VerificationScope
 
 
 _OF_DATA_FILES = ("file_column_stats", "file_variant_stats", "file_partition_value")
 TRANSACTION_LOCAL = 10**18  # row ids from here on are numbers that the reference leaked from a transaction
 
 
-def _without_live_table(look: Look) -> Iterator[Finding]:
+def _without_live_table(look: VerificationScope) -> Iterator[Finding]:
     """Yield the files whose table never was, and live ones whose table has ended."""
     table = look.tables["table"]
     live = func.count(case((table.c.end_snapshot.is_(None), 1))).label("live")
@@ -61,7 +61,7 @@ def _without_live_table(look: Look) -> Iterator[Finding]:
             .outerjoin(owner, owner.c.table_id == file.c.table_id)
             .where(look.chosen(file.c.table_id), or_(owner.c.table_id.is_(None), has_ended))
         )
-    for row in look.few(select(union_all(*parts).subquery())):
+    for row in look.limited(select(union_all(*parts).subquery())):
         objects = {"kind": row.kind, "id": row.id, "table_id": row.table_id}
         named = f"{row.kind.replace('_', ' ').capitalize()} {row.id} of {look.table(row.table_id)}"
         if row.known is not None:
@@ -71,10 +71,10 @@ def _without_live_table(look: Look) -> Iterator[Finding]:
             yield Finding(Code.TABLE_UNKNOWN, f"{named}: there is no such table.", objects)
 
 
-def _referring(kind: str, column: str, other: str) -> Callable[[Look], Select[Any]]:
+def _referring(kind: str, column: str, other: str) -> Callable[[VerificationScope], Select[Any]]:
     """Select the files whose ``column`` names no row that their table has in the ``other`` catalog table."""
 
-    def query(look: Look) -> Select[Any]:
+    def query(look: VerificationScope) -> Select[Any]:
         file, owner = look.tables[kind], look.tables[other]
         is_there = exists().where(owner.c[column] == file.c[column], owner.c.table_id == file.c.table_id)
         rows = select(file.c[f"{kind}_id"], file.c.table_id, file.c[column])
@@ -83,7 +83,7 @@ def _referring(kind: str, column: str, other: str) -> Callable[[Look], Select[An
     return query
 
 
-def _two_delete_files(look: Look) -> Select[Any]:
+def _two_delete_files(look: VerificationScope) -> Select[Any]:
     file, delete = look.tables["data_file"], look.tables["delete_file"]
     keys, chosen = ("data_file_id", "table_id"), look.chosen(delete.c.table_id)
     twice = overlapping(delete, keys, "delete_file_id", chosen).subquery()
@@ -96,7 +96,7 @@ def _two_delete_files(look: Look) -> Select[Any]:
     )
 
 
-def _other_partition_values(look: Look) -> Select[Any]:
+def _other_partition_values(look: VerificationScope) -> Select[Any]:
     file, key, value = (look.tables[one] for one in ("data_file", "partition_column", "file_partition_value"))
     count = func.count().label("count")
     keys = select(key.c.partition_id, count).group_by(key.c.partition_id).subquery()
@@ -110,7 +110,7 @@ def _other_partition_values(look: Look) -> Select[Any]:
     )
 
 
-def _impossible_counts(look: Look) -> Iterator[Finding]:
+def _impossible_counts(look: VerificationScope) -> Iterator[Finding]:
     """Yield the data files with impossible counts or row ids, or with rows of impossible snapshots."""
     file = look.tables["data_file"]
     impossible = or_(
@@ -123,7 +123,7 @@ def _impossible_counts(look: Look) -> Iterator[Finding]:
     of_others = or_(file.c.partial_max < file.c.begin_snapshot, file.c.partial_max > look.newest_id)
     ids, numbers = ("data_file_id", "table_id"), ("record_count", "row_id_start", "partial_max")
     query = select(*(file.c[one] for one in (*ids, *numbers)), impossible.label("bad"))
-    for row in look.few(query.where(look.chosen(file.c.table_id), or_(impossible, of_others))):
+    for row in look.limited(query.where(look.chosen(file.c.table_id), or_(impossible, of_others))):
         objects = {"table_id": row.table_id, "data_file_id": row.data_file_id}
         named = f"Data file {row.data_file_id} of {look.table(row.table_id)}"
         if row.bad:
@@ -135,7 +135,7 @@ def _impossible_counts(look: Look) -> Iterator[Finding]:
             yield Finding(Code.PARTIAL_MAX_WRONG, sentence, objects)
 
 
-def _impossible_delete_counts(look: Look) -> Select[Any]:
+def _impossible_delete_counts(look: VerificationScope) -> Select[Any]:
     file, delete = look.tables["data_file"], look.tables["delete_file"]
     impossible = or_(delete.c.delete_count < 1, delete.c.delete_count > file.c.record_count)
     return (
@@ -145,7 +145,7 @@ def _impossible_delete_counts(look: Look) -> Select[Any]:
     )
 
 
-def _of_no_file(look: Look) -> Select[Any]:
+def _of_no_file(look: VerificationScope) -> Select[Any]:
     file = look.tables["data_file"]
     parts: list[Select[Any]] = []
     for name in _OF_DATA_FILES:
@@ -155,7 +155,7 @@ def _of_no_file(look: Look) -> Select[Any]:
     return select(union_all(*parts).subquery())
 
 
-def _row_counters_behind(look: Look) -> Iterator[Fields]:
+def _row_counters_behind(look: VerificationScope) -> Iterator[Fields]:
     """Yield the tables that would give out a row id again; files with stored ids only seem to."""
     file, stats = look.tables["data_file"], look.tables["table_stats"]
     end = func.max(file.c.row_id_start + cast(file.c.record_count, BigInteger))
@@ -172,13 +172,13 @@ def _row_counters_behind(look: Look) -> Iterator[Fields]:
         .group_by(stats.c.table_id, stats.c.next_row_id)
         .having(end > stats.c.next_row_id)
     )
-    return ({**row._asdict(), "last": row.least - 1} for row in look.few(query))
+    return ({**row._asdict(), "last": row.least - 1} for row in look.limited(query))
 
 
 # Each file has one row, because a file is deleted with its row.
 
 
-def misleading_paths(look: Look) -> Iterator[Finding]:
+def misleading_paths(look: VerificationScope) -> Iterator[Finding]:
     """Yield the rows whose path this provider does not follow: nothing else is checked then."""
     for kind, key in _WITH_PATHS.items():
         table = look.tables[kind]
@@ -208,12 +208,12 @@ _WITH_PATHS = {
 }
 
 
-def full_paths(look: Look) -> FromClause:
+def full_paths(look: VerificationScope) -> FromClause:
     """Return every row of a data file or delete file with its full path: kind, id, table_id, path."""
     return union_all(_of(look, "data_file"), _of(look, "delete_file")).subquery()
 
 
-def _of(look: Look, kind: str) -> Select[Any]:
+def _of(look: VerificationScope, kind: str) -> Select[Any]:
     file, roots = look.tables[kind], table_roots(look).subquery()
     path = case(
         (file.c.path_is_relative, func.coalesce(roots.c.root, "").concat(file.c.path)), else_=file.c.path
@@ -226,7 +226,7 @@ def _of(look: Look, kind: str) -> Select[Any]:
     ).outerjoin(roots, roots.c.table_id == file.c.table_id)
 
 
-def table_roots(look: Look) -> Select[Any]:
+def table_roots(look: VerificationScope) -> Select[Any]:
     """Return the query for the directory of each table: table_id, root."""
     table, schema = look.tables["table"], look.tables["schema"]
     above = _below(literal(look.catalog.data_path), schema)
@@ -248,7 +248,7 @@ def _text(value: ColumnElement[Any]) -> ColumnElement[str]:
     return cast(value, Text)
 
 
-def _same_paths(look: Look) -> Select[Any]:
+def _same_paths(look: VerificationScope) -> Select[Any]:
     file = full_paths(look)
     chosen = func.max(case((look.chosen(file.c.table_id), 1), else_=0))
     return (
@@ -258,23 +258,23 @@ def _same_paths(look: Look) -> Select[Any]:
     )
 
 
-def _scheduled_in_use(look: Look) -> Iterator[Fields]:
+def _scheduled_in_use(look: VerificationScope) -> Iterator[Fields]:
     file, scheduled = full_paths(look), look.tables["files_scheduled_for_deletion"]
     path = _text(_below(literal(look.catalog.data_path), scheduled))
     # First which files, then what they are scheduled as: SQLite would join every row with every other.
-    used = look.few(select(file).where(look.chosen(file.c.table_id), file.c.path.in_(select(path))))
+    used = look.limited(select(file).where(look.chosen(file.c.table_id), file.c.path.in_(select(path))))
     if not used:
         return
     query = select(scheduled.c.data_file_id, path.label("path")).where(path.in_({row.path for row in used}))
     ids: dict[str, list[int]] = {}
-    for row in look.few(query.order_by(scheduled.c.data_file_id)):
+    for row in look.limited(query.order_by(scheduled.c.data_file_id)):
         ids.setdefault(row.path, []).append(row.data_file_id)
     for row in used:
         for scheduled_id in ids.get(row.path, ()):
             yield {**row._asdict(), "scheduled_id": scheduled_id}
 
 
-def _undeletable(look: Look) -> Iterator[Fields]:
+def _undeletable(look: VerificationScope) -> Iterator[Fields]:
     """Yield what waits for its deletion where a clean-up refuses it: mostly outside the data path."""
     root, scheduled = look.catalog.data_path, look.tables["files_scheduled_for_deletion"]
     path = _text(_below(literal(root), scheduled))
@@ -288,7 +288,7 @@ def _undeletable(look: Look) -> Iterator[Fields]:
     return islice(found, MOST_OF_A_KIND)
 
 
-def _outside(look: Look) -> Select[Any]:
+def _outside(look: VerificationScope) -> Select[Any]:
     file = full_paths(look)
     is_inside = file.c.path.startswith(look.catalog.data_path, autoescape=True)
     return select(file).where(look.chosen(file.c.table_id), ~is_inside)

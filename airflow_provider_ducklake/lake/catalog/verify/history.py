@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row, Select, Table
 
-    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, Look
+    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, VerificationScope
 
 
 _COUNTERS = ("schema_version", "next_catalog_id", "next_file_id")
@@ -27,7 +27,7 @@ _OF_DEFINITIONS = ("created_", "dropped_", "altered_")
 _WITH_STATISTICS = (ChangeKind.INSERTED_INTO_TABLE, ChangeKind.INLINED_INSERT)
 
 
-def _of_snapshots(look: Look) -> Iterator[Finding]:
+def _of_snapshots(look: VerificationScope) -> Iterator[Finding]:
     """Yield what is wrong with the snapshots and their changes, each beside the one before it."""
     snapshot, changes = look.tables["snapshot"], look.tables["snapshot_changes"]
     query = (
@@ -90,21 +90,21 @@ def _counters(before: Row[Any], row: Row[Any], records: Sequence[ChangeRecord]) 
         yield Finding(Code.FILE_COUNTER_STOOD, sentence, objects)
 
 
-def _changes_of_nothing(look: Look) -> Select[Any]:
+def _changes_of_nothing(look: VerificationScope) -> Select[Any]:
     snapshot, changes = look.tables["snapshot"], look.tables["snapshot_changes"]
     of_snapshot = snapshot.c.snapshot_id == changes.c.snapshot_id
     rows_of = literal("snapshot_changes").label("rows_of")
     return lacking(snapshot.c.snapshot_id, of_snapshot, changes.c.snapshot_id, rows_of)
 
 
-def _counters_behind(look: Look) -> Iterator[Fields]:
+def _counters_behind(look: VerificationScope) -> Iterator[Fields]:
     least = read.which_counters(look.tables, definitions=True).ask(look.connection)
     for counter, wanted in least.items():
         if (found := getattr(look.head, counter)) < wanted:
             yield {"counter": counter, "found": found, "least": wanted, "head": look.head.id}
 
 
-def _lost_tags(look: Look) -> Iterator[Fields]:
+def _lost_tags(look: VerificationScope) -> Iterator[Fields]:
     for tag in read_snapshots.tags(look.connection, look.catalog):
         if tag.is_lost:
             yield {"tag": tag.name, "snapshot_id": tag.snapshot_id, "time": tag.snapshot_time}
@@ -123,7 +123,7 @@ _VERSIONED = {
 _FOREVER = 2**62
 
 
-def _misplaced_rows(look: Look) -> Iterator[Finding]:
+def _misplaced_rows(look: VerificationScope) -> Iterator[Finding]:
     """Yield the rows that end before they begin, or lie behind the newest snapshot.
 
     A column may end with the snapshot that it begins with: so the reference keeps the id of one that came and
@@ -131,7 +131,7 @@ def _misplaced_rows(look: Look) -> Iterator[Finding]:
     """
     there = [kind for kind in _VERSIONED if kind in look.tables]
     parts = [_misplaced(look, kind) for kind in there if look.is_whole or "table_id" in look.tables[kind].c]
-    for row in look.few(select(union_all(*parts).subquery())):
+    for row in look.limited(select(union_all(*parts).subquery())):
         ends_early = row.end_snapshot is not None and row.end_snapshot <= row.begin_snapshot
         where = f"from {row.begin_snapshot} to {row.end_snapshot}"
         says = "ends before it begins" if ends_early else f"is after the newest snapshot {look.head.id}"
@@ -143,7 +143,7 @@ def _misplaced_rows(look: Look) -> Iterator[Finding]:
         )
 
 
-def _misplaced(look: Look, kind: str) -> Select[Any]:
+def _misplaced(look: VerificationScope, kind: str) -> Select[Any]:
     table = look.tables[kind]
     begin, end = table.c.begin_snapshot, table.c.end_snapshot
     ends_early = end < begin if kind == "column" else end <= begin
@@ -161,7 +161,7 @@ def _two_at_once(kind: str, *keys: str) -> Check:
     """Check that no two rows of the same ``keys`` are there at one snapshot."""
     of_table = "table_id" in keys
 
-    def query(look: Look) -> Select[Any]:
+    def query(look: VerificationScope) -> Select[Any]:
         table = look.tables[kind]
         chosen = look.chosen(table.c.table_id) if of_table else true()
         rows = overlapping(table, keys, _VERSIONED[kind], chosen)
@@ -195,7 +195,7 @@ def overlapping(table: Table, keys: Sequence[str], id_: str, condition: ColumnEl
     return select(rows).where(rows.c.before > rows.c.begin_snapshot)
 
 
-def _same_names(look: Look) -> Select[Any]:
+def _same_names(look: VerificationScope) -> Select[Any]:
     table, view = look.tables["table"], look.tables["view"]
     live = union_all(
         *(
@@ -210,7 +210,7 @@ def _same_names(look: Look) -> Select[Any]:
     return names.having(func.count(live.c.id.distinct()) > 1)
 
 
-def _same_columns(look: Look) -> Select[Any]:
+def _same_columns(look: VerificationScope) -> Select[Any]:
     column = look.tables["column"]
     name = func.lower(column.c.column_name)
     return (

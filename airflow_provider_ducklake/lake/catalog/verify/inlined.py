@@ -31,7 +31,7 @@ from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode 
 from airflow_provider_ducklake.lake.spec.files import ColumnStats
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row, Select
 
     from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
-    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, Look
+    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, VerificationScope
     from airflow_provider_ducklake.lake.spec.files import TableColumnStats
 
 
 _DATA = re.compile(r"ducklake_inlined_data_(\d{1,19})_(\d{1,19})\Z")
 
 
-def _registered(look: Look) -> list[Row[Any]]:
+def _registered(look: VerificationScope) -> list[Row[Any]]:
     return [row for row in look.registered if row.name in look.existing]
 
 
-def _unregistered(look: Look) -> Iterator[Row[Any]]:
+def _unregistered(look: VerificationScope) -> Iterator[Row[Any]]:
     counts: list[Any] = []
     for name in sorted(look.existing - {row.name for row in look.registered}):
         match = _DATA.match(name)
@@ -60,7 +60,7 @@ def _unregistered(look: Look) -> Iterator[Row[Any]]:
     return (row for row in asked(look.connection, counts) if row.number)
 
 
-def _is_chosen(look: Look, table_id: int) -> bool:
+def _is_chosen(look: VerificationScope, table_id: int) -> bool:
     return table_id in look.names and (look.only is None or table_id in look.only)
 
 
@@ -68,7 +68,7 @@ def _numbers(table_id: int, name: str, number: ColumnElement[int]) -> Select[int
     return select(literal(table_id).label("table_id"), literal(name).label("name"), number.label("number"))
 
 
-def _other_columns(look: Look) -> Iterator[Fields]:
+def _other_columns(look: VerificationScope) -> Iterator[Fields]:
     """Yield tables without the columns of their schema version, or the newest without the current ones."""
     rows = _registered(look)
     newest = {row.table_id: row.name for row in rows}
@@ -90,7 +90,7 @@ def _same(left: Sequence[str], right: Sequence[str]) -> bool:
     return [fold(name) for name in left] == [fold(name) for name in right]
 
 
-def _expected(look: Look, table_id: int, version: int) -> list[str] | None:
+def _expected(look: VerificationScope, table_id: int, version: int) -> list[str] | None:
     """Return the columns of an inlined table of a schema version; None where that is not known."""
     try:
         schema = layout_schema(look.connection, look.tables, table_id, version)
@@ -99,7 +99,7 @@ def _expected(look: Look, table_id: int, version: int) -> list[str] | None:
     return names_of(inlined_table(schema, table_id, version, look.tables)) if schema.columns else None
 
 
-def _expected_now(look: Look, row: Row[Any]) -> list[str] | None:
+def _expected_now(look: VerificationScope, row: Row[Any]) -> list[str] | None:
     """Return the columns that an inlined table must have by now; None: the table's rows go to files."""
     schema = look.columns.at(row.table_id, look.head.id)
     if schema is None or not schema.columns:
@@ -110,7 +110,7 @@ def _expected_now(look: Look, row: Row[Any]) -> list[str] | None:
     return names_of(inlined_table(schema, row.table_id, row.schema_version, look.tables))
 
 
-def _impossible_rows(look: Look) -> Iterator[Row[Any]]:
+def _impossible_rows(look: VerificationScope) -> Iterator[Row[Any]]:
     queries: list[Any] = []
     for row in _registered(look):
         rows = bare_table(row.name, look.tables)
@@ -122,7 +122,7 @@ def _impossible_rows(look: Look) -> Iterator[Row[Any]]:
     return (row for row in asked(look.connection, queries) if row.number)
 
 
-def _row_ids_twice(look: Look) -> Iterator[Row[Any]]:
+def _row_ids_twice(look: VerificationScope) -> Iterator[Row[Any]]:
     live: dict[int, list[Select[Any]]] = {}
     for row in _registered(look):
         inlined = bare_table(row.name, look.tables)
@@ -138,7 +138,7 @@ def _row_ids_twice(look: Look) -> Iterator[Row[Any]]:
     return (row for row in asked(look.connection, queries) if row.number)
 
 
-def _deletes_outside(look: Look) -> Iterator[Row[Any]]:
+def _deletes_outside(look: VerificationScope) -> Iterator[Row[Any]]:
     file = look.tables["data_file"]
     queries: list[Any] = []
     for table_id in sorted(look.names):
@@ -161,7 +161,7 @@ def _deletes_outside(look: Look) -> Iterator[Row[Any]]:
 # A table's statistics also cover its inlined rows.
 
 
-def _beside_statistics(look: Look) -> Iterator[Finding]:
+def _beside_statistics(look: VerificationScope) -> Iterator[Finding]:
     """Yield the columns and counters that leave live inlined rows out."""
     rows = table_rows(look.connection, look.tables, look.head.id)
     chosen = {row.id for row in rows if look.only is None or row.id in look.only}
@@ -174,7 +174,7 @@ def _beside_statistics(look: Look) -> Iterator[Finding]:
             yield from _of_table(look, row, next_ids.get(row.id))
 
 
-def _of_table(look: Look, row: TableRow, next_row_id: int | None) -> Iterator[Finding]:
+def _of_table(look: VerificationScope, row: TableRow, next_row_id: int | None) -> Iterator[Finding]:
     from airflow_provider_ducklake.lake.storage.rows.inlined_values import (  # noqa: PLC0415 - heavy
         inlined_in_schema,
         inlined_stats,
@@ -207,7 +207,7 @@ def _of_table(look: Look, row: TableRow, next_row_id: int | None) -> Iterator[Fi
         known = look.statistics.of_live(row.id, column_id)
         types = look.statistics.types(row.id, column_id)
         # the reference's texts of inlined blobs are in no order
-        is_ordered = all(one.facts.kind is not Kind.BLOB for one in types)
+        is_ordered = all(one.facts.kind is not ScalarKind.BLOB for one in types)
         if found is not None and known is not None and is_ordered:
             problem = uncovered(_row_stats(found), known, types)
             if problem is not None:

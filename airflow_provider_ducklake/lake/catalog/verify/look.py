@@ -42,7 +42,7 @@ _LATER = 2**62  # than any snapshot
 
 
 @dataclass(frozen=True)
-class Look:
+class VerificationScope:
     """An open connection, the newest snapshot, and the ids of the tables to look at (None: all).
 
     ``names`` are the names of all tables of the lake, by id. What several checks need is read once, when the
@@ -101,7 +101,7 @@ class Look:
         """Return the condition that a row belongs to a table that is looked at."""
         return true() if self.only is None else table_id.in_(self.only)
 
-    def few(self, query: Select[Any]) -> Sequence[Row[Any]]:
+    def limited(self, query: Select[Any]) -> Sequence[Row[Any]]:
         """Return the rows of a query that only asks for what is wrong, and not all if they are many."""
         return self.connection.execute(query.limit(MOST_OF_A_KIND)).all()
 
@@ -114,12 +114,12 @@ class Look:
         return self.names.get(table_id if table_id is not None else -1, f"table {table_id}")
 
 
-def look_at(connection: Connection, catalog: Catalog, only: Collection[int] | None) -> Look:
+def look_at(connection: Connection, catalog: Catalog, only: Collection[int] | None) -> VerificationScope:
     """Return the newest state of a catalog."""
     head = read_snapshots.head(connection, catalog.tables)
     ids = None if only is None else frozenset(only)
     is_frozen = any(one.key == FROZEN for one in read.option_rows(connection, catalog.tables))
-    return Look(connection, catalog, head, ids, _names(connection, catalog.tables), is_frozen)
+    return VerificationScope(connection, catalog, head, ids, _names(connection, catalog.tables), is_frozen)
 
 
 def _names(connection: Connection, tables: CatalogTables) -> dict[int, str]:
@@ -151,7 +151,7 @@ class Check:
     """
 
     code: Code
-    query: Callable[[Look], Found]
+    query: Callable[[VerificationScope], Found]
     objects: tuple[str, ...]
     sentence: str
     of_lake: bool = False
@@ -161,10 +161,10 @@ class Check:
         """The codes of its findings."""
         return (self.code,)
 
-    def find(self, look: Look) -> Iterator[Finding]:
+    def find(self, look: VerificationScope) -> Iterator[Finding]:
         """Yield what is wrong."""
         rows = self.query(look)
-        for row in look.few(rows) if isinstance(rows, Select) else rows:
+        for row in look.limited(rows) if isinstance(rows, Select) else rows:
             fields = row._asdict() if isinstance(row, Row) else row
             sentence = self.sentence.format(**fields, table=look.table(fields.get("table_id")))
             yield Finding(self.code, sentence, {name: fields[name] for name in self.objects})
@@ -174,12 +174,12 @@ class Check:
 class Search:
     """Look for several things in the same rows, which a ``Check`` for each would ask for again."""
 
-    find: Callable[[Look], Iterator[Finding]]
+    find: Callable[[VerificationScope], Iterator[Finding]]
     codes: tuple[Code, ...]
     of_lake: bool = False
 
 
-def run(checks: Iterable[Check | Search], look: Look, *, with_notes: bool) -> Iterator[Finding]:
+def run(checks: Iterable[Check | Search], look: VerificationScope, *, with_notes: bool) -> Iterator[Finding]:
     """Yield what the checks find, one after the other; those of the lake only if all of it is looked at."""
     for check in checks:
         if (look.is_whole or not check.of_lake) and (with_notes or NOTES.isdisjoint(check.codes)):
@@ -214,7 +214,7 @@ def is_known_type(text: str) -> bool:
 class Columns:
     """Every row of ``ducklake_column`` of the tables looked at."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: VerificationScope) -> None:
         self._rows: dict[int, list[Row[Any]]] = {}
         self._layouts: dict[tuple[int, int], TableSchema | None] = {}
         self._turns: dict[int, list[int]] = {}
@@ -271,7 +271,7 @@ class TableBounds:
 class Statistics:
     """The statistics of the tables' columns, and the types that these have had."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: VerificationScope) -> None:
         stats = look.tables["table_column_stats"]
         skipped = _skipped(look)
         self._columns, self._head = look.columns, look.head.id
@@ -308,7 +308,7 @@ class Statistics:
         return replace(stats, contains_null=None)
 
 
-def _skipped(look: Look) -> frozenset[tuple[int, int]]:
+def _skipped(look: VerificationScope) -> frozenset[tuple[int, int]]:
     """Return the columns (table, column) that statistics leave out, with the fields below them."""
     rows = (row for row in read.option_rows(look.connection, look.tables) if row.key == SKIP_STATS_COLUMNS)
     named = {

@@ -28,7 +28,7 @@ from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETR
 from airflow_provider_ducklake.lake.catalog.effects.files import no_bounds
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import has_inlined_rows
 from airflow_provider_ducklake.lake.catalog.verify.files import full_paths
-from airflow_provider_ducklake.lake.catalog.verify.look import Look, look_at
+from airflow_provider_ducklake.lake.catalog.verify.look import VerificationScope, look_at
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 
@@ -49,14 +49,14 @@ class RepairResult:
     ``snapshot_id`` is the snapshot that shows the repair to other clients; None if none was needed.
     """
 
-    mended: tuple[Finding, ...]
+    repaired: tuple[Finding, ...]
     left: tuple[Finding, ...]
     snapshot_id: int | None
     dry_run: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
+class Repair:
     """Statements that repair a finding, and what running clients must notice of it.
 
     ``least`` are counters that the next snapshot has to have at least; ``drops`` inlined tables without rows.
@@ -85,40 +85,42 @@ def repair(catalog: Catalog, findings: Sequence[Finding], *, dry_run: bool) -> R
     log.info(
         "%s %d of %d findings%s",
         "Would repair" if dry_run else "Repaired",
-        len(result.mended),
+        len(result.repaired),
         len(findings),
         "" if result.snapshot_id is None else f" in snapshot {result.snapshot_id}",
     )
     return result
 
 
-def _planned(look: Look, findings: Sequence[Finding], *, dry_run: bool) -> tuple[list[Mending], RepairResult]:
+def _planned(
+    look: VerificationScope, findings: Sequence[Finding], *, dry_run: bool
+) -> tuple[list[Repair], RepairResult]:
     """Plan the repair of the findings, and the snapshot by which clients notice it if they must."""
-    done: list[Mending] = []
-    mended: list[Finding] = []
+    done: list[Repair] = []
+    repaired: list[Finding] = []
     left: list[Finding] = []
     for finding in findings:
-        mend = MENDINGS.get(finding.code)
-        mending = None if mend is None else mend(look, finding.objects)
-        if mending is None:
+        planner = REPAIRS.get(finding.code)
+        one_repair = None if planner is None else planner(look, finding.objects)
+        if one_repair is None:
             left.append(finding)
         else:
-            mended.append(finding)
-            done.append(mending)
+            repaired.append(finding)
+            done.append(one_repair)
     snapshot_id = look.head.id + 1 if any(one.needs_snapshot for one in done) else None
-    return done, RepairResult(tuple(mended), tuple(left), snapshot_id, dry_run)
+    return done, RepairResult(tuple(repaired), tuple(left), snapshot_id, dry_run)
 
 
 def _repair(catalog: Catalog, findings: Sequence[Finding]) -> RepairResult:
     with catalog.dialect.writing() as connection:
         look = look_at(connection, catalog, None)
         done, result = _planned(look, findings, dry_run=False)
-        for mending in done:
-            for statement in mending.statements:
+        for one_repair in done:
+            for statement in one_repair.statements:
                 connection.execute(statement)
         if result.snapshot_id is not None:
             _add_snapshot(look, done, result)
-        drops = [name for mending in done for name in mending.drops]
+        drops = [name for one_repair in done for name in one_repair.drops]
         if catalog.dialect.transactional_ddl:
             _drop(look, drops)
         connection.commit()
@@ -127,13 +129,13 @@ def _repair(catalog: Catalog, findings: Sequence[Finding]) -> RepairResult:
     return result
 
 
-def _drop(look: Look, names: Sequence[str]) -> None:
+def _drop(look: VerificationScope, names: Sequence[str]) -> None:
     for name in names:
         dynamic = SqlTable(name, MetaData(schema=look.tables.metadata_schema))
         look.connection.execute(DropTable(dynamic, if_exists=True))
 
 
-def _add_snapshot(look: Look, done: Sequence[Mending], result: RepairResult) -> None:
+def _add_snapshot(look: VerificationScope, done: Sequence[Repair], result: RepairResult) -> None:
     """Make the snapshot by which clients notice; it says nothing of changes, as there are none of rows."""
     head, least = look.head, {name: count for one in done for name, count in one.least}
     look.connection.execute(
@@ -146,7 +148,7 @@ def _add_snapshot(look: Look, done: Sequence[Mending], result: RepairResult) -> 
             next_file_id=max(head.next_file_id + 1, least.get("next_file_id", 0)),
         )
     )
-    codes = ", ".join(sorted({finding.code.value for finding in result.mended}))
+    codes = ", ".join(sorted({finding.code.value for finding in result.repaired}))
     look.connection.execute(
         insert(look.tables["snapshot_changes"]).values(
             snapshot_id=result.snapshot_id, commit_message=f"Repaired: {codes}"
@@ -157,18 +159,18 @@ def _add_snapshot(look: Look, done: Sequence[Mending], result: RepairResult) -> 
 # The repair of each kind of finding; None if each possible one would lose something.
 
 
-def _changes_missing(look: Look, objects: Mapping[str, Any]) -> Mending:
+def _changes_missing(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     changes, snapshot_id = look.tables["snapshot_changes"], objects["snapshot_id"]
     is_there = exists().where(changes.c.snapshot_id == snapshot_id)
     row = select(literal(snapshot_id)).where(~is_there)
-    return Mending((insert(changes).from_select(["snapshot_id"], row),))
+    return Repair((insert(changes).from_select(["snapshot_id"], row),))
 
 
-def _counter(_look: Look, objects: Mapping[str, Any]) -> Mending:
-    return Mending(least=((objects["counter"], objects["least"]),))
+def _counter(_look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
+    return Repair(least=((objects["counter"], objects["least"]),))
 
 
-def _schema_version(look: Look, objects: Mapping[str, Any]) -> Mending:
+def _schema_version(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     """Say of each snapshot that changed the table's columns or partitioning which schema version it made."""
     versions, snapshot = look.tables["schema_versions"], look.tables["snapshot"]
     table_id = objects["table_id"]
@@ -187,10 +189,10 @@ def _schema_version(look: Look, objects: Mapping[str, Any]) -> Mending:
     is_there = exists().where(versions.c.table_id == table_id)
     rows = select(changed.c.begin_snapshot, then.scalar_subquery(), literal(table_id)).where(~is_there)
     names = ["begin_snapshot", "schema_version", "table_id"]
-    return Mending((insert(versions).from_select(names, rows),))
+    return Repair((insert(versions).from_select(names, rows),))
 
 
-def _column_twice(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+def _column_twice(look: VerificationScope, objects: Mapping[str, Any]) -> Repair | None:
     """End each row of the column where the next begins; None where two say different things at once."""
     column = look.tables["column"]
     is_seen = or_(column.c.end_snapshot.is_(None), column.c.end_snapshot > column.c.begin_snapshot)
@@ -207,38 +209,38 @@ def _column_twice(look: Look, objects: Mapping[str, Any]) -> Mending | None:
         elif kept and (kept[-1]["end_snapshot"] is None or kept[-1]["end_snapshot"] > begin):
             kept[-1]["end_snapshot"] = begin
         kept.append(row)
-    return Mending((delete(column).where(is_it), insert(column).values(kept)), changes_definitions=True)
+    return Repair((delete(column).where(is_it), insert(column).values(kept)), changes_definitions=True)
 
 
-def _table_ended(look: Look, objects: Mapping[str, Any]) -> Mending:
+def _table_ended(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     file = look.tables[objects["kind"]]
     is_it = file.c[f"{objects['kind']}_id"] == objects["id"]
     ended = update(file).where(is_it, file.c.end_snapshot.is_(None))
-    return Mending((ended.values(end_snapshot=objects["end_snapshot"]),))
+    return Repair((ended.values(end_snapshot=objects["end_snapshot"]),))
 
 
-def _rows_of_nothing(look: Look, objects: Mapping[str, Any]) -> Mending:
+def _rows_of_nothing(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     rows = look.tables[objects["rows_of"]]
     owner = "snapshot" if objects["rows_of"] == "snapshot_changes" else "data_file"
     id_ = f"{owner}_id"
     has_owner = exists().where(look.tables[owner].c[id_] == objects[id_])
-    return Mending((delete(rows).where(rows.c[id_] == objects[id_], ~has_owner),))
+    return Repair((delete(rows).where(rows.c[id_] == objects[id_], ~has_owner),))
 
 
-def _row_counter(look: Look, objects: Mapping[str, Any]) -> Mending:
+def _row_counter(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     stats = look.tables["table_stats"]
     least = objects["least"]
     behind = update(stats).where(stats.c.table_id == objects["table_id"], stats.c.next_row_id < least)
-    return Mending((behind.values(next_row_id=least),), changes_statistics=True)
+    return Repair((behind.values(next_row_id=least),), changes_statistics=True)
 
 
-def _scheduled(look: Look, objects: Mapping[str, Any]) -> Mending:
+def _scheduled(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     scheduled, file = look.tables["files_scheduled_for_deletion"], full_paths(look)
     is_in_use = select(literal(1)).select_from(file).where(file.c.path == objects["path"]).exists()
-    return Mending((delete(scheduled).where(scheduled.c.data_file_id == objects["scheduled_id"], is_in_use),))
+    return Repair((delete(scheduled).where(scheduled.c.data_file_id == objects["scheduled_id"], is_in_use),))
 
 
-def _forget_bounds(look: Look, objects: Mapping[str, Any]) -> Executable:
+def _forget_bounds(look: VerificationScope, objects: Mapping[str, Any]) -> Executable:
     """Build the deletion of the table's statistics of a column: without them no reader skips rows."""
     stats = look.tables["table_column_stats"]
     return delete(stats).where(
@@ -246,26 +248,26 @@ def _forget_bounds(look: Look, objects: Mapping[str, Any]) -> Executable:
     )
 
 
-def _table_bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
-    return Mending((_forget_bounds(look, objects),), changes_statistics=True)
+def _table_bounds(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
+    return Repair((_forget_bounds(look, objects),), changes_statistics=True)
 
 
-def _bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
+def _bounds(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     """Make bounds that say nothing unknown: a file's become NULL, a table's row goes."""
     if "data_file_id" not in objects:
         return _table_bounds(look, objects)
     return _file_stats(look, objects, **no_bounds(look.tables["file_column_stats"]))
 
 
-def _file_stats(look: Look, objects: Mapping[str, Any], **values: str | int | None) -> Mending:
+def _file_stats(look: VerificationScope, objects: Mapping[str, Any], **values: str | int | None) -> Repair:
     stats = look.tables["file_column_stats"]
     of_file = update(stats).where(
         stats.c.data_file_id == objects["data_file_id"], stats.c.column_id == objects["column_id"]
     )
-    return Mending((of_file.values(values), _forget_bounds(look, objects)), changes_statistics=True)
+    return Repair((of_file.values(values), _forget_bounds(look, objects)), changes_statistics=True)
 
 
-def _exactness(look: Look, objects: Mapping[str, Any]) -> Mending:
+def _exactness(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     """Say nothing of bounds that are not there."""
     stats = look.tables["file_column_stats" if "data_file_id" in objects else "table_column_stats"]
     is_it = [stats.c[name] == value for name, value in objects.items()]
@@ -273,31 +275,31 @@ def _exactness(look: Look, objects: Mapping[str, Any]) -> Mending:
         f"{end}_is_exact": case((stats.c[f"{end}_value"].is_(None), null()), else_=stats.c[f"{end}_is_exact"])
         for end in ("min", "max")
     }
-    return Mending((update(stats).where(*is_it).values(said),), changes_statistics=True)
+    return Repair((update(stats).where(*is_it).values(said),), changes_statistics=True)
 
 
-def _found_bounds(look: Look, objects: Mapping[str, Any]) -> Mending:
+def _found_bounds(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     bounds = {"min_value": objects["low"], "max_value": objects["high"]}
     return _file_stats(look, objects, **no_bounds(look.tables["file_column_stats"]) | bounds)
 
 
-def _found_counts(look: Look, objects: Mapping[str, Any]) -> Mending:
+def _found_counts(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
     return _file_stats(look, objects, value_count=objects["values"], null_count=objects["nulls"])
 
 
-def _found(name: str) -> Callable[[Look, Mapping[str, Any]], Mending]:
+def _found(name: str) -> Callable[[VerificationScope, Mapping[str, Any]], Repair]:
     """Build the repair that writes the number found in a file into the column of that name."""
 
-    def mend(look: Look, objects: Mapping[str, Any]) -> Mending:
+    def planner(look: VerificationScope, objects: Mapping[str, Any]) -> Repair:
         kind = "data_file" if "data_file_id" in objects else "delete_file"
         file = look.tables[kind]
         is_it = file.c[f"{kind}_id"] == objects[f"{kind}_id"]
-        return Mending((update(file).where(is_it).values({name: objects["found"]}),))
+        return Repair((update(file).where(is_it).values({name: objects["found"]}),))
 
-    return mend
+    return planner
 
 
-def _table_stats(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+def _table_stats(look: VerificationScope, objects: Mapping[str, Any]) -> Repair | None:
     """Count what the files say; None where row ids may lie elsewhere than in the counts of files."""
     file, stats = look.tables["data_file"], look.tables["table_stats"]
     table_id = objects["table_id"]
@@ -315,7 +317,7 @@ def _table_stats(look: Look, objects: Mapping[str, Any]) -> Mending | None:
     ).where(of_table, ~exists().where(stats.c.table_id == table_id))
     column_stats = look.tables["table_column_stats"]
     columns = ["table_id", "record_count", "next_row_id", "file_size_bytes"]
-    return Mending(
+    return Repair(
         (
             insert(stats).from_select(columns, row.having(func.count() > 0)),
             delete(column_stats).where(column_stats.c.table_id == table_id),
@@ -324,28 +326,28 @@ def _table_stats(look: Look, objects: Mapping[str, Any]) -> Mending | None:
     )
 
 
-def _inlined_missing(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+def _inlined_missing(look: VerificationScope, objects: Mapping[str, Any]) -> Repair | None:
     if look.catalog.dialect.has_table(look.connection, objects["name"], look.tables.metadata_schema):
         return None
-    return Mending((_unregistered(look, objects),), changes_definitions=True)
+    return Repair((_unregistered(look, objects),), changes_definitions=True)
 
 
-def _inlined_columns(look: Look, objects: Mapping[str, Any]) -> Mending | None:
+def _inlined_columns(look: VerificationScope, objects: Mapping[str, Any]) -> Repair | None:
     """Drop an inlined table without rows: DuckDB makes one of the right columns when it needs it."""
     rows = table(objects["name"], schema=look.tables.metadata_schema)
     if look.connection.execute(select(func.count()).select_from(rows)).scalar_one():
         return None
-    return Mending((_unregistered(look, objects),), drops=(objects["name"],), changes_definitions=True)
+    return Repair((_unregistered(look, objects),), drops=(objects["name"],), changes_definitions=True)
 
 
-def _unregistered(look: Look, objects: Mapping[str, Any]) -> Executable:
+def _unregistered(look: VerificationScope, objects: Mapping[str, Any]) -> Executable:
     registry = look.tables["inlined_data_tables"]
     return delete(registry).where(
         registry.c.table_id == objects["table_id"], registry.c.table_name == objects["name"]
     )
 
 
-MENDINGS: Mapping[FindingCode, Callable[[Look, Mapping[str, Any]], Mending | None]] = {
+REPAIRS: Mapping[FindingCode, Callable[[VerificationScope, Mapping[str, Any]], Repair | None]] = {
     FindingCode.CHANGES_MISSING: _changes_missing,
     FindingCode.COUNTER_BEHIND: _counter,
     FindingCode.COLUMN_TWICE: _column_twice,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
     from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.lake.catalog.verify.contents import Locate, Reading
-    from airflow_provider_ducklake.lake.catalog.verify.look import Look
+    from airflow_provider_ducklake.lake.catalog.verify.look import VerificationScope
     from airflow_provider_ducklake.lake.spec.files import FileKey, LiveDeleteFile
     from airflow_provider_ducklake.lake.storage.moving.compact import SharedRowIds
 
@@ -53,7 +53,7 @@ class NumberedFile:
     encryption_key: FileKey | None = None
 
 
-def numbered_twice(look: Look) -> list[NumberedFile]:
+def numbered_twice(look: VerificationScope) -> list[NumberedFile]:
     """Return the live files whose numbers others have too, by table and first number.
 
     Flushed files are among them: the catalog does not say that they store ids.
@@ -109,7 +109,7 @@ def numbered_twice(look: Look) -> list[NumberedFile]:
     ]
 
 
-def _delete_files(look: Look, table_id: int) -> dict[int, list[LiveDeleteFile]]:
+def _delete_files(look: VerificationScope, table_id: int) -> dict[int, list[LiveDeleteFile]]:
     """Return the live delete files of a table's data files."""
     file, roots = look.tables["delete_file"], table_roots(look).subquery()
     root = select(roots.c.root).where(roots.c.table_id == table_id)

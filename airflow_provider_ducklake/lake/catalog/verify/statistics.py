@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row, Select
 
-    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, Found, Look, TableBounds
+    from airflow_provider_ducklake.lake.catalog.verify.look import (
+        Fields,
+        Found,
+        TableBounds,
+        VerificationScope,
+    )
     from airflow_provider_ducklake.lake.spec.files import ColumnStats
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
 
 
-def _without_statistics(look: Look) -> Select[Any]:
+def _without_statistics(look: VerificationScope) -> Select[Any]:
     table, file, stats = (look.tables[one] for one in ("table", "data_file", "table_stats"))
     with_files = select(file.c.table_id).where(file.c.end_snapshot.is_(None))
     is_of_it = stats.c.table_id == table.c.table_id
@@ -38,10 +43,10 @@ def _without_statistics(look: Look) -> Select[Any]:
     )
 
 
-def _exact_without_bound(kind: str, *ids: str) -> Callable[[Look], Found]:
+def _exact_without_bound(kind: str, *ids: str) -> Callable[[VerificationScope], Found]:
     """Select the statistics that call a bound exact, or not, which is not there."""
 
-    def query(look: Look) -> Found:
+    def query(look: VerificationScope) -> Found:
         stats = look.tables[kind]
         if "min_is_exact" not in stats.c:
             return ()
@@ -54,7 +59,7 @@ def _exact_without_bound(kind: str, *ids: str) -> Callable[[Look], Found]:
     return query
 
 
-def _bounds_of_tables(look: Look) -> Iterator[Finding]:
+def _bounds_of_tables(look: VerificationScope) -> Iterator[Finding]:
     statistics = look.statistics
     for (table_id, column_id), stats in statistics.of_columns.items():
         if wrong := _wrong(stats.bounds, statistics.types(table_id, column_id)):
@@ -73,7 +78,7 @@ def _wrong(bounds: TextBounds, types: tuple[DuckLakeType, ...]) -> tuple[Code, s
     return Code.BOUNDS_CROSSED, f"{shown}: the lower bound is above the upper bound."
 
 
-def _statistics_of_files(look: Look) -> Iterator[Finding]:
+def _statistics_of_files(look: VerificationScope) -> Iterator[Finding]:
     """Yield files' bounds that are wrong, and once each column whose table's bounds leave a live file out."""
     statistics = look.statistics  # before rows are streamed
     file, stats = look.tables["data_file"], look.tables["file_column_stats"]
@@ -84,7 +89,7 @@ def _statistics_of_files(look: Look) -> Iterator[Finding]:
         .join(file, and_(file.c.data_file_id == stats.c.data_file_id, file.c.table_id == stats.c.table_id))
         .where(look.chosen(stats.c.table_id))
     )
-    said: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for row in look.all(query):
         types = statistics.types(row.table_id, row.column_id)
         if wrong := _wrong(TextBounds(row.min_value, row.max_value), types):
@@ -93,13 +98,13 @@ def _statistics_of_files(look: Look) -> Iterator[Finding]:
             objects = {"table_id": row.table_id, "column_id": row.column_id, "data_file_id": row.data_file_id}
             yield Finding(code, f"{of} {ending}", objects)
         key = (row.table_id, row.column_id)
-        told = statistics.of_live(*key) if row.end_snapshot is None and key not in said else None
+        told = statistics.of_live(*key) if row.end_snapshot is None and key not in reported else None
         if told is not None and (problem := uncovered(row, told, types)) is not None:
-            said.add(key)
+            reported.add(key)
             yield narrow(look, *key, f"data file {row.data_file_id} {problem}")
 
 
-def narrow(look: Look, table_id: int, column_id: int, problem: str) -> Finding:
+def narrow(look: VerificationScope, table_id: int, column_id: int, problem: str) -> Finding:
     """Return the finding that a table's statistics of a column do not cover its rows."""
     return Finding(
         Code.TABLE_STATS_NARROW,
@@ -139,7 +144,7 @@ def _unbounded(inner: TextBounds, outer: TextBounds, types: tuple[DuckLakeType, 
 _Partition = tuple[int, int, tuple[str | None, ...]]
 
 
-def _bucketless(look: Look) -> Select[Any]:
+def _bucketless(look: VerificationScope) -> Select[Any]:
     """Select the bucket keys of which files lack the value: for DuckDB what another key left in its place."""
     file, info, key = (look.tables[one] for one in ("data_file", "partition_info", "partition_column"))
     own = key.alias()
@@ -165,7 +170,7 @@ def _bucketless(look: Look) -> Select[Any]:
     )
 
 
-def _scattered(look: Look) -> Iterator[Fields]:
+def _scattered(look: VerificationScope) -> Iterator[Fields]:
     """Yield the partitions whose files do not all have the folders of the first of them in their paths."""
     places: dict[_Partition, list[str]] = {}
     for partition, path in _placed(look):
@@ -183,7 +188,7 @@ def _scattered(look: Look) -> Iterator[Fields]:
             }
 
 
-def _placed(look: Look) -> Iterator[tuple[_Partition, str]]:
+def _placed(look: VerificationScope) -> Iterator[tuple[_Partition, str]]:
     """Yield the partition of each live file, and its path as DuckDB's compactor has it, by file id."""
     file, value = look.tables["data_file"], look.tables["file_partition_value"]
     roots = table_roots(look).subquery()

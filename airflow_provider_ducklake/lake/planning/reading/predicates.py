@@ -31,7 +31,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     TIMES,
     DecimalType,
     DuckLakeType,
-    Kind,
+    ScalarKind,
     ScalarType,
     children_of,
     is_float,
@@ -275,7 +275,7 @@ def overlap(column: Column, geometry: str | None, *, negated: bool = False) -> P
 
     The box of an empty geometry meets none.
     """
-    if column.type.facts.kind is not Kind.GEOMETRY:
+    if column.type.facts.kind is not ScalarKind.GEOMETRY:
         raise _refusal(column, "&& works on geometries only")
     if geometry is None:
         return NEVER
@@ -300,7 +300,7 @@ def _refusal(column: Column, why: str) -> InvalidInputError:
 def _check_comparable(column: Column) -> None:
     facts = column.type.facts
     if children_of(column.type) or not (facts.storable and facts.comparable):
-        tests = "&&, IS NULL" if facts.kind is Kind.GEOMETRY else "IS NULL"
+        tests = "&&, IS NULL" if facts.kind is ScalarKind.GEOMETRY else "IS NULL"
         raise _refusal(column, f"it can only be tested with {tests} and IS NOT NULL")
 
 
@@ -326,7 +326,7 @@ def _as_stored(column: Column, value: Value) -> Physical:
     match value:
         case str():
             return _physical(column, value)
-        case int() if column.type.facts.kind is Kind.BOOLEAN and value in (0, 1):
+        case int() if column.type.facts.kind is ScalarKind.BOOLEAN and value in (0, 1):
             return bool(value)
         case TypedValue(type_, physical) if (
             type_ == column.type
@@ -369,7 +369,7 @@ def _float_of(type_: DuckLakeType, value: Value) -> float:
             return float(physical)
         case TypedValue(DecimalType(scale=scale), physical):
             return _decimal_as_float(type_, int(physical), scale)
-        case TypedValue(given, physical) if given.facts.kind is Kind.INTEGER:
+        case TypedValue(given, physical) if given.facts.kind is ScalarKind.INTEGER:
             return _decimal_as_float(type_, int(physical), 0)
         case _:
             raise ValueError("it is not a number")
@@ -525,7 +525,7 @@ def _typed(path: VariantPath, value: Value) -> TypedValue:
             )
 
 
-_COMPARABLE = NUMBERS | {Kind.BOOLEAN, Kind.STRING}
+_COMPARABLE = NUMBERS | {ScalarKind.BOOLEAN, ScalarKind.STRING}
 
 
 def _number(path: VariantPath, value: Decimal) -> TypedValue:
@@ -543,10 +543,12 @@ def as_of_column(condition: PathComparison, type_: DuckLakeType) -> Predicate:
     """Turn a condition on a path whose values have one type into a filter on a column ``ONLY``."""
     value = condition.value
     kinds = (value.type.facts.kind, type_.facts.kind)
-    if kinds == (Kind.BOOLEAN, Kind.INTEGER):
+    if kinds == (ScalarKind.BOOLEAN, ScalarKind.INTEGER):
         value = TypedValue(_INTEGER, int(value.value))
     elif (
-        kinds == (Kind.DECIMAL, Kind.BOOLEAN) and isinstance(value.type, DecimalType) and not value.type.scale
+        kinds == (ScalarKind.DECIMAL, ScalarKind.BOOLEAN)
+        and isinstance(value.type, DecimalType)
+        and not value.type.scale
     ):
         met = (one for one in (False, True) if _HOLDS[condition.operator](int(one), int(value.value)))
         return Membership(ONLY, tuple(met))

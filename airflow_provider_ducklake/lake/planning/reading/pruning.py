@@ -58,7 +58,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     TEXTS,
     DuckLakeType,
     Exact,
-    Kind,
+    ScalarKind,
     children_of,
     is_float,
     parse_type,
@@ -252,7 +252,7 @@ def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) 
     low, high = _bounds(type_, stats.min_value, stats.max_value)
     if is_float(type_) and (stats.contains_nan is not False or is_foreign):
         high = None
-    is_of_geometries = type_.facts.kind is Kind.GEOMETRY
+    is_of_geometries = type_.facts.kind is ScalarKind.GEOMETRY
     geometries = GeometryStats.of_text(stats.extra_stats) if is_of_geometries else None
     return Evidence(
         low,
@@ -267,7 +267,7 @@ def _bounds(
     type_: DuckLakeType, low: str | None, high: str | None
 ) -> tuple[OrderKey | None, OrderKey | None]:
     """Return the bounds of two texts, whichever type they were written for."""
-    if type_.facts.kind is Kind.JSON:
+    if type_.facts.kind is ScalarKind.JSON:
         return None, None  # it may have been any type, and the texts of numbers are in another order
     low_value, high_value = _parsed(type_, low), _parsed(type_, high)
     if isinstance(low_value, float) or isinstance(high_value, float):
@@ -323,7 +323,7 @@ def _of_partition(transform: Transform, type_: DuckLakeType, text: str | None) -
 def _of_identity(type_: DuckLakeType, text: str | None) -> Evidence:
     if text is None:
         return Evidence(has_values=False)
-    if type_.facts.kind is Kind.JSON:
+    if type_.facts.kind is ScalarKind.JSON:
         return Evidence(has_nulls=False)
     try:
         value = parse_scalar(type_, text)
@@ -392,15 +392,15 @@ def _hashed(type_: DuckLakeType, value: Physical) -> list[bytes] | None:
     None: there are too many.
     """
     match type_.facts.kind:
-        case Kind.STRING | Kind.BLOB if isinstance(value, bytes):
+        case ScalarKind.STRING | ScalarKind.BLOB if isinstance(value, bytes):
             return [value]
-        case Kind.UUID:
+        case ScalarKind.UUID:
             return [format_physical(type_, value).encode()]
-        case Kind.BOOLEAN | Kind.DATE | Kind.TIME:
+        case ScalarKind.BOOLEAN | ScalarKind.DATE | ScalarKind.TIME:
             return [_long(int(value))]
-        case Kind.INTEGER:
+        case ScalarKind.INTEGER:
             return [_long(int(value)), str(value).encode()]
-        case Kind.TIMESTAMP if not is_infinite(type_, int(value)):
+        case ScalarKind.TIMESTAMP if not is_infinite(type_, int(value)):
             seconds = int(value) / units_per_second(type_)
             counts = [seconds / 86_400, *(seconds * unit for unit in _SECONDS)]
             return [_long(int(count)) for count in counts if count.denominator == 1]
@@ -581,7 +581,7 @@ def _cut(type_: DuckLakeType, bounds: TextBounds) -> TextBounds:
         return bounds
     if type_.facts.kind in TEXTS:
         return TextBounds(*string_bounds(low.encode(), high.encode()))
-    if type_.facts.kind is Kind.BLOB:
+    if type_.facts.kind is ScalarKind.BLOB:
         with suppress(ValueError):  # of inlined rows the reference keeps another text
             return TextBounds(*blob_bounds(bytes.fromhex(low), bytes.fromhex(high)))
     return bounds

@@ -214,7 +214,7 @@ class IsUnchanged(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ChangeRange:
     """Changes to be consumed at once: those of a table after one snapshot, up to another.
 
     ``after`` None: all that it holds. ``marked_at`` is the consumer's mark then: another one than ``upto``
@@ -228,7 +228,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class ConsumptionHistory:
     """A consumer's consumed ranges, as the task with ``key`` sees them, and the restores of all tables."""
 
     entries: tuple[Consumption, ...]
@@ -256,7 +256,7 @@ class Log:
 
     def next(
         self, table_id: TableId, upto: SnapshotId, is_unchanged: IsUnchanged, name: str, *, again: bool
-    ) -> Stretch:
+    ) -> ChangeRange:
         """Return the changes of a table to consume next, up to a snapshot at most.
 
         A restore creates a table again whose schema was dropped. The changes of the one before come first,
@@ -265,16 +265,16 @@ class Log:
         earlier = [one for one in self.earlier if one.table_id == table_id]
         after = earlier[-1].after if again and earlier else self._mark(table_id, name)
         if after is None:
-            return Stretch(table_id, None, upto, upto)
+            return ChangeRange(table_id, None, upto, upto)
         for one in creations(table_id, self.restores):
             if one.restored_at <= after:
                 continue
             if not is_unchanged(one.source_id, min(after, one.as_of), max(after, one.as_of)):
                 if after > one.as_of:
                     raise ChangesUndoneError(name, after, one.restored_at)
-                return Stretch(one.source_id, after, one.as_of, one.restored_at)
+                return ChangeRange(one.source_id, after, one.as_of, one.restored_at)
             after = one.restored_at
-        return Stretch(table_id, after, upto, upto)
+        return ChangeRange(table_id, after, upto, upto)
 
     def _mark(self, table_id: TableId, name: str) -> SnapshotId | None:
         """Return the snapshot up to which a table, or one whose place it took, was consumed; None: never."""

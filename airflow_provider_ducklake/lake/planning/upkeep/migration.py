@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import CatalogError, InvalidTypeError
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, parse_type
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -186,11 +186,11 @@ def misspelled_bounds(columns: Iterable[tuple[int, int, str]]) -> list[tuple[int
 
 def _spelled_alike(names: Collection[str]) -> bool:
     kinds = {_kind(name) for name in names}
-    return len(kinds) == 1 and kinds <= {Kind.INTEGER, Kind.DECIMAL}
+    return len(kinds) == 1 and kinds <= {ScalarKind.INTEGER, ScalarKind.DECIMAL}
 
 
-def _kind(name: str) -> Kind:
+def _kind(name: str) -> ScalarKind:
     try:
         return parse_type(name).facts.kind
     except InvalidTypeError:
-        return Kind.OTHER
+        return ScalarKind.OTHER

@@ -58,8 +58,8 @@ _COPY_SHARE = 4  # a file that lost a quarter of its rows and more since is copi
 class FilePair:
     """A data file as it was then, and as it is now; None: it has ended."""
 
-    then: LiveDataFile
-    now: LiveDataFile | None = None
+    target: LiveDataFile
+    current: LiveDataFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,14 @@ class FileActions:
     shortened: Mapping[DataFileId, Positions] = field(default_factory=dict)
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Return True if the files match the target snapshot."""
         return not (self.ended or self.copied or self.rewritten or self.shortened)
 
 
 def compare_files(
-    then: TableSnapshot,
-    now: TableSnapshot | None,
+    target: TableSnapshot,
+    current: TableSnapshot | None,
     marks_then: Mapping[DataFileId, Sequence[int]],
     marks_now: Mapping[DataFileId, Sequence[int]],
 ) -> FileComparison:
@@ -116,13 +116,13 @@ def compare_files(
 
     Marks are positions of rows that were deleted in the catalog, ascending.
     """
-    old = then.files or ()
-    new = {file.id: file for file in (now.files or () if now is not None else ())}
+    old = target.files or ()
+    new = {file.id: file for file in (current.files or () if current is not None else ())}
     kept, doubtful = [], []
     for file in old:
         live = new.get(file.id)
         same_marks = list(marks_then.get(file.id, ())) == list(marks_now.get(file.id, ()))
-        if live is not None and same_marks and _is_same(file, live, then):
+        if live is not None and same_marks and _is_same(file, live, target):
             kept.append(live)
         else:
             doubtful.append(FilePair(file, live))
@@ -131,12 +131,12 @@ def compare_files(
     return FileComparison(tuple(kept), added, tuple(doubtful))
 
 
-def _is_same(file: LiveDataFile, now: LiveDataFile, then: TableSnapshot) -> bool:
+def _is_same(file: LiveDataFile, current: LiveDataFile, target: TableSnapshot) -> bool:
     """Return True if both have the same rows: a delete file as old as the snapshot has no later rows."""
     deletes = [one.id for one in (*file.older_delete_files, *filter(None, [file.delete_file]))]
-    still = [one.id for one in (*now.older_delete_files, *filter(None, [now.delete_file]))]
-    is_old = all(one < then.snapshot.next_file_id for one in deletes)
-    return deletes == still and is_old and not has_later_rows(now, then.snapshot.id)
+    still = [one.id for one in (*current.older_delete_files, *filter(None, [current.delete_file]))]
+    is_old = all(one < target.snapshot.next_file_id for one in deletes)
+    return deletes == still and is_old and not has_later_rows(current, target.snapshot.id)
 
 
 def has_later_rows(file: LiveDataFile, snapshot_id: SnapshotId) -> bool:
@@ -150,7 +150,7 @@ def plan_files(compared: FileComparison, looks: Iterable[FileLook]) -> FileActio
     shortened: dict[DataFileId, Positions] = {}
     returning = 0
     for look in looks:
-        file, live = look.pair.then, look.pair.now
+        file, live = look.pair.target, look.pair.current
         returning += look.returning
         if look.returning and look.is_plain and (live is None or _is_much(look)):
             copied.append(file)
@@ -168,12 +168,12 @@ def plan_files(compared: FileComparison, looks: Iterable[FileLook]) -> FileActio
 
 
 def _is_much(look: FileLook) -> bool:
-    return look.returning * _COPY_SHARE >= look.pair.then.record_count
+    return look.returning * _COPY_SHARE >= look.pair.target.record_count
 
 
 def _rows_left(look: FileLook) -> int:
     """Count the rows that a plain file still has: they come along with its copy."""
-    return look.pair.then.record_count - look.returning
+    return look.pair.target.record_count - look.returning
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def plan_bins(pairs: Iterable[FilePair], target_file_size: int) -> list[RewriteB
     """Return the files in groups of one partition whose sizes together are no larger than the target."""
     groups: dict[tuple[PartitionId | None, tuple[str | None, ...]], list[list[FilePair]]] = defaultdict(list)
     for pair in pairs:
-        runs = groups[pair.then.partition_id, pair.then.partition_values]
+        runs = groups[pair.target.partition_id, pair.target.partition_values]
         if not runs or _size(runs[-1]) + _size([pair]) > target_file_size:
             runs.append([])
         runs[-1].append(pair)
@@ -197,7 +197,7 @@ def plan_bins(pairs: Iterable[FilePair], target_file_size: int) -> list[RewriteB
 
 
 def _size(pairs: Iterable[FilePair]) -> int:
-    return sum(pair.then.file_size_bytes for pair in pairs)
+    return sum(pair.target.file_size_bytes for pair in pairs)
 
 
 def outdated_columns(
@@ -279,8 +279,8 @@ class TableRestoration:
         )
 
 
-def described(changes: Iterable[Change], now: TableSnapshot | None) -> Iterator[str]:
-    """Yield in words what changes of a definition do; ``now`` is the table before them."""
+def described(changes: Iterable[Change], current: TableSnapshot | None) -> Iterator[str]:
+    """Yield in words what changes of a definition do; ``current`` is the table before them."""
     for change in changes:
         match change:
             case RestoreTable(name=name):
@@ -290,7 +290,7 @@ def described(changes: Iterable[Change], now: TableSnapshot | None) -> Iterator[
             case RenameTable(name=name, new_name=new_name):
                 yield f"{name} becomes {new_name}"
             case ChangeColumns():
-                yield from _described_columns(change, now)
+                yield from _described_columns(change, current)
             case SetPartitioning(fields=fields):
                 yield "partition keys come back" if fields else "partition keys go"
             case SetSorting(fields=fields):
@@ -303,8 +303,8 @@ def described(changes: Iterable[Change], now: TableSnapshot | None) -> Iterator[
                 pass
 
 
-def _described_columns(change: ChangeColumns, now: TableSnapshot | None) -> Iterator[str]:
-    before = {} if now is None else column_rows(now.schema)
+def _described_columns(change: ChangeColumns, current: TableSnapshot | None) -> Iterator[str]:
+    before = {} if current is None else column_rows(current.schema)
     after = {row.column.id: row for row in change.begun}
     for column_id in change.ended:
         if column_id not in after:
@@ -333,7 +333,7 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class NewTable:
+class RecreatedTable:
     """A table that takes the place of another; ``root`` is its directory, absolute, ending in ``/``."""
 
     ref: NewTableRef
@@ -345,8 +345,8 @@ class NewTable:
     counters: Counters
 
 
-def creation(table: TableSnapshot, then: Definition, new: NewTable) -> Iterator[Change]:
-    """Yield what makes a table that has all that another had, but rows; ``then`` is its definition."""
+def creation(table: TableSnapshot, target: Definition, new: RecreatedTable) -> Iterator[Change]:
+    """Yield what makes a table that has all that another had, but rows; ``target`` is its definition."""
     yield CreateTable(
         new.ref,
         new.schema,
@@ -357,7 +357,7 @@ def creation(table: TableSnapshot, then: Definition, new: NewTable) -> Iterator[
         undone=_used_ids(table, new.counters.last_column_id),
         heir_of=table.table_id,
     )
-    yield from definition_changes(new.ref, None, replace(then, name=new.name, partition_id=None))
+    yield from definition_changes(new.ref, None, replace(target, name=new.name, partition_id=None))
 
 
 def _used_ids(table: TableSnapshot, last: ColumnId) -> tuple[ColumnRow, ...]:
@@ -375,7 +375,7 @@ def in_own_partitions(files: FileActions, spec: PartitionSpec | None) -> FileAct
     return replace(
         files,
         copied=tuple(_repartitioned(file, spec) for file in files.copied),
-        rewritten=tuple(replace(pair, then=_repartitioned(pair.then, spec)) for pair in files.rewritten),
+        rewritten=tuple(replace(pair, target=_repartitioned(pair.target, spec)) for pair in files.rewritten),
     )
 
 

@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, numb
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
-    Kind,
+    ScalarKind,
     StructType,
     can_promote,
     check_storable,
@@ -112,7 +112,7 @@ def _common_decimal(old: DuckLakeType, new: DuckLakeType) -> DecimalType | None:
 
 def _same_values(old: DuckLakeType, new: DuckLakeType) -> bool:
     """Return True if the partition values of a column, buckets too, are the same for both types."""
-    integers = old.facts.kind is new.facts.kind is Kind.INTEGER
+    integers = old.facts.kind is new.facts.kind is ScalarKind.INTEGER
     return integers and old.facts.signed == new.facts.signed
 
 

@@ -123,9 +123,9 @@ class Partitions:
     ) -> bool | None:
         """Return True if all rows of a file have that value of a key; None: some may."""
         type_ = self.types[field.column_id]
-        said = _said_by_values(file, spec, field, type_, text)
-        if said is not None:
-            return said
+        decided = _decided_by_values(file, spec, field, type_, text)
+        if decided is not None:
+            return decided
         if field.transform.kind in OF_TIMES:
             found = _calendar_values(file, spec, field, type_)
             return None if found is None or (text in found and len(found) > 1) else text in found
@@ -192,7 +192,7 @@ def _has_no_calendar(file: LiveDataFile, spec: PartitionSpec | None, field: Part
     )
 
 
-def _said_by_values(
+def _decided_by_values(
     file: LiveDataFile,
     spec: PartitionSpec | None,
     field: PartitionField,
@@ -203,11 +203,11 @@ def _said_by_values(
     for own, value in () if spec is None else zip(spec.fields, file.partition_values, strict=True):
         if own.column_id == field.column_id:
             try:
-                said = _same(own, field, type_, value, text)
+                decided = _same(own, field, type_, value, text)
             except (ValueError, ArithmeticError):
                 continue  # the text of no value
-            if said is not None:
-                return said
+            if decided is not None:
+                return decided
     return None
 
 

@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     Field,
-    Kind,
+    ScalarKind,
     StructType,
     can_promote,
 )
@@ -164,9 +164,9 @@ def _fits(found: DuckLakeType, wanted: DuckLakeType) -> bool:
     An instant may be a time without zone in files of Spark's (INT96), and DuckDB reads it as that.
     """
     old, new = found.facts, wanted.facts
-    if old.kind is new.kind is Kind.TIMESTAMP and old.zoned and not new.zoned:
+    if old.kind is new.kind is ScalarKind.TIMESTAMP and old.zoned and not new.zoned:
         return old.per_second == new.per_second
-    return found == wanted or (can_promote(found, wanted) and found.facts.kind is not Kind.DATE)
+    return found == wanted or (can_promote(found, wanted) and found.facts.kind is not ScalarKind.DATE)
 
 
 def other_defaults(matches: Mapping[ColumnId, SourceColumn], schema: TableSchema) -> frozenset[ColumnId]:
@@ -193,7 +193,16 @@ COUNTS = (
     TransformKind.EPOCH_HOUR,
 )
 # Whose values have one text: a float has several NaNs and zeros, and bytes are no text.
-_IDENTICAL = frozenset({Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.STRING})
+_IDENTICAL = frozenset(
+    {
+        ScalarKind.BOOLEAN,
+        ScalarKind.INTEGER,
+        ScalarKind.DECIMAL,
+        ScalarKind.DATE,
+        ScalarKind.TIMESTAMP,
+        ScalarKind.STRING,
+    }
+)
 
 
 def has_identity(type_: DuckLakeType) -> bool:
@@ -223,13 +232,15 @@ def transforms_of(word: str, type_: DuckLakeType) -> tuple[Transform, ...]:
 def _is_hashed_alike(type_: DuckLakeType) -> bool:
     """Return True if both formats have equal buckets: Iceberg hashes decimals as bytes, nanos as micros."""
     row = type_.facts
-    if row.kind is Kind.TIMESTAMP and row.per_second != _MICROSECONDS:
+    if row.kind is ScalarKind.TIMESTAMP and row.per_second != _MICROSECONDS:
         return False
     return row.kind in _HASHED_ALIKE
 
 
 _MICROSECONDS = 10**6
-_HASHED_ALIKE = frozenset({Kind.INTEGER, Kind.DATE, Kind.TIMESTAMP, Kind.STRING, Kind.BLOB})
+_HASHED_ALIKE = frozenset(
+    {ScalarKind.INTEGER, ScalarKind.DATE, ScalarKind.TIMESTAMP, ScalarKind.STRING, ScalarKind.BLOB}
+)
 
 
 def _bucket_count(word: str) -> int | None:

@@ -404,7 +404,7 @@ class RowChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class FileLoss:
+class LostRows:
     """The live rows that one data file loses, and how many it had lost before; marks are in the catalog."""
 
     file: LiveDataFile
@@ -417,12 +417,12 @@ class FileLoss:
 class RowDeletes:
     """Data files that lose rows, sorted by what becomes of them."""
 
-    ended: tuple[FileLoss, ...]
-    marked: tuple[FileLoss, ...]
-    in_delete_files: tuple[FileLoss, ...]
+    ended: tuple[LostRows, ...]
+    marked: tuple[LostRows, ...]
+    in_delete_files: tuple[LostRows, ...]
 
 
-def plan_row_deletes(losses: Iterable[FileLoss], *, mark_limit: int) -> RowDeletes:
+def plan_row_deletes(losses: Iterable[LostRows], *, mark_limit: int) -> RowDeletes:
     """Decide for each file that loses a row: end it, write a delete file, or inline the deletes.
 
     Up to ``mark_limit`` rows of a file go to the catalog; a file that has a delete file gets a new one. A

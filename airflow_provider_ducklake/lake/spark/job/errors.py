@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, SparkJobError
-from airflow_provider_ducklake.lake.spark.output.log import OF_EXCEPTIONS, TOO_WIDE, told_by
+from airflow_provider_ducklake.lake.spark.output.log import OF_EXCEPTIONS, TOO_WIDE, cause_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,12 +66,12 @@ def typed(error: Exception) -> DuckLakeError:
 
 def cause_of(error: Exception) -> str | None:
     """Explain the cause of Spark's error in a sentence, with Spark's words; None: unknown."""
-    return told_by(java_exceptions(error), OF_EXCEPTIONS)
+    return cause_in(java_exceptions(error), OF_EXCEPTIONS)
 
 
 def is_of_wide_rows(error: Exception) -> bool:
     """Return True if a batch of rows had more bytes than Arrow takes at once."""
-    return told_by(java_exceptions(error), (TOO_WIDE,)) is not None
+    return cause_in(java_exceptions(error), (TOO_WIDE,)) is not None
 
 
 def java_exceptions(error: Exception) -> list[str]:

@@ -56,8 +56,8 @@ from airflow_provider_ducklake.lake.spark.job.results import (
     Done,
     Part,
     RowChangesDone,
-    Stage,
     StagedTarget,
+    StagedWriteDocument,
     Written,
     decode_error,
     encode_error,
@@ -369,7 +369,7 @@ def delete_own_directory(directory: str, job_id: str, storage_options: StorageOp
 def write_stage(staged: StagedWrite, storage_options: StorageOptions = None) -> str:
     """Write down what a job's result is for, and return where: the write waits for its commit."""
     uri = stage_uri(staged.directory)
-    write_document(uri, Stage.of(staged), storage_options)
+    write_document(uri, StagedWriteDocument.of(staged), storage_options)
     return uri
 
 
@@ -408,7 +408,7 @@ def read_stage(uri: str, storage_options: StorageOptions = None) -> StagedWrite:
     results = _read_results(done, directory, storage_options)
     with reading(uri):
         (result,) = results
-        staged = decode(document, Stage).staged(result)
+        staged = decode(document, StagedWriteDocument).staged(result)
         target = staged.target
         if staged.directory != directory or job_directory(target.root, staged.job_id) != directory:
             problem = f"is not what job {staged.job_id} was registered for"

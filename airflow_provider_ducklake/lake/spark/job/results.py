@@ -115,7 +115,7 @@ StagedTarget: TypeAlias = NewTable | NewTableAndSchema | ExistingTable
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StagedWriteDocument:
     """A staged write; its result lies beside it."""
 
     job_id: str
@@ -124,7 +124,7 @@ class Stage:
     target: NewTable | NewTableAndSchema | ExistingTable
 
     @classmethod
-    def of(cls, staged: StagedWrite) -> Stage:
+    def of(cls, staged: StagedWrite) -> StagedWriteDocument:
         """Build the document of a staged write."""
         return cls(staged.job_id, staged.directory, staged.verb, staged_target(staged.target))
 

@@ -42,7 +42,7 @@ def run_here(
         kind = kind_of(session)
         kind.give_package()
         for name, df in frames.items():
-            sources.show_as(kind.moved(df), name)
+            sources.show_as(kind.rebind(df), name)
         try:
             return do(session, request, storage_options)
         except Exception as error:  # Spark's own, or one of ours in Spark's

@@ -23,7 +23,7 @@ from airflow_provider_ducklake.lake.spark.sessions.settings import (
 )
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
     fields_of_spark,
-    without_nothing,
+    without_void,
 )
 from airflow_provider_ducklake.lake.spark.writing import write_arrow
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign, fits, only_matching
@@ -95,7 +95,7 @@ def _written_once(
 def _resolved(df: DataFrame, plan: WritePlan) -> WritePlan:
     """Return ``plan`` with the columns and keys that a new table is to have, or one that is to evolve."""
     if plan.evolution is not None:
-        return replace(plan, schema=evolved(plan, fields_of_spark(without_nothing(df.schema)), fits))
+        return replace(plan, schema=evolved(plan, fields_of_spark(without_void(df.schema)), fits))
     if plan.schema is not None:
         return plan
     schema = new_columns(fields_of_spark(df.schema))

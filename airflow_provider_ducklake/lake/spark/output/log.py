@@ -200,7 +200,7 @@ _OF_TASK = re.compile(
 )
 
 
-def told_by(texts: Iterable[str], causes: Sequence[Cause]) -> str | None:
+def cause_in(texts: Iterable[str], causes: Sequence[Cause]) -> str | None:
     """Return the strongest cause whose pattern matches a text, with Spark's line; None: none does."""
     begun = [(text, found.end() if (found := _OF_TASK.match(text)) else 0) for text in texts]
     for cause in causes:
@@ -284,7 +284,7 @@ class JobLog:
 
     def _note(self, line: str) -> None:
         self._has_driver = self._has_driver or _OF_DRIVER.match(line) is not None
-        self._lost_master = self._lost_master or told_by([line], [LOST_MASTER, NO_EXECUTORS])
+        self._lost_master = self._lost_master or cause_in([line], [LOST_MASTER, NO_EXECUTORS])
         if not self._has_driver:
             self._launch = self._launch or _cause_of_launch(line)
         self._note_error(line)
@@ -307,15 +307,15 @@ class JobLog:
         first, *more = self._error
         if all(line.startswith("  ") for line in more):  # as errors of ours show their lines
             more = [line[2:] for line in more]
-        said = "".join([first, *more]).strip()
-        if lost := self.lost_master(said):
+        text = "".join([first, *more]).strip()
+        if lost := self.lost_master(text):
             return lost
-        found = _BEFORE_EXCEPTION.match(said)
-        return (found and told_by([said[found.end() :]], OF_EXCEPTIONS)) or said
+        found = _BEFORE_EXCEPTION.match(text)
+        return (found and cause_in([text[found.end() :]], OF_EXCEPTIONS)) or text
 
-    def lost_master(self, said: str) -> str | None:
-        """Return the error of a lost master, if the job's error ``said`` is only that it was stopped."""
-        return self._lost_master if _OF_STOPPED.match(said) else None
+    def lost_master(self, text: str) -> str | None:
+        """Return the error of a lost master, if the job's error ``text`` is only that it was stopped."""
+        return self._lost_master if _OF_STOPPED.match(text) else None
 
     def end(self, hook_error: str) -> str:
         """Describe the end of a job without a known cause; ``hook_error`` begins with Airflow's words."""
@@ -333,5 +333,5 @@ def _is_ours(name: str) -> bool:
 
 def _cause_of_launch(line: str) -> str | None:
     if found := _OF_SUBMIT.match(line):
-        return told_by([line[found.end() :]], OF_EXCEPTIONS)
-    return told_by([line], OF_LAUNCH)
+        return cause_in([line[found.end() :]], OF_EXCEPTIONS)
+    return cause_in([line], OF_LAUNCH)

@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.spark.reading.read_files import Read, rows_o
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading
 from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import presented, read_type
+from airflow_provider_ducklake.lake.spark.types.spark_types import read_type, to_insertable
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.carriers import carrier_schema, in_carriers
 from airflow_provider_ducklake.lake.storage.rows.table_reader import lives_in_catalog, lives_of_file
@@ -59,7 +59,7 @@ def read_changes(
     if only_seen:
         lives = lives.where(f.col(names.deleted).isNull() | (f.col(names.inserted) != f.col(names.deleted)))
     events = _events(lives, plan, names)
-    chosen = [presented(f.col(quoted(column.name)), column).alias(column.name) for column in columns]
+    chosen = [to_insertable(f.col(quoted(column.name)), column).alias(column.name) for column in columns]
     return events.select(
         f.col(names.snapshot_id).alias("snapshot_id"),
         f.col(names.row_id).alias("rowid"),

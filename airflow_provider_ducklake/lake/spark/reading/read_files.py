@@ -29,8 +29,8 @@ from airflow_provider_ducklake.lake.spark.types.frames import analysed, renamed,
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import FIELD_ID_KEY, literal, read_type
 from airflow_provider_ducklake.lake.spec.defaults import initial_value
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ListType, MapType, StructType
-from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors, open_filesystem
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ListType, MapType, ScalarKind, StructType
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem, storage_errors
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.reader import folder_values, unreadable
 from airflow_provider_ducklake.lake.storage.rows import table_reader
@@ -188,7 +188,7 @@ def _check_listed(read: Read, files: Sequence[LiveDataFile], rows: DataFrame) ->
 
     def check(file: LiveDataFile) -> None:
         location = read.locate(file.path)
-        with naming_errors(location.uri, "read"):
+        with storage_errors(location.uri, "read"):
             info = location.filesystem.get_file_info(location.path)
         if info.type is not pafs.FileType.NotFound and not (info.is_file and info.size):
             raise unreadable(file, str(table.name), table.snapshot.id, "it is empty, or no file")
@@ -287,11 +287,11 @@ def _missing(column: Column) -> SparkColumn:
 
 
 def _is_as_it_is(stored: StoredField, column: Column) -> bool:
-    return stored.type == read_type(column) and column.type.facts.kind is not Kind.VARIANT
+    return stored.type == read_type(column) and column.type.facts.kind is not ScalarKind.VARIANT
 
 
 def _carried(value: SparkColumn, stored: StoredField, column: Column) -> SparkColumn:
-    if column.type.facts.kind is Kind.VARIANT:
+    if column.type.facts.kind is ScalarKind.VARIANT:
         return f.when(~f.is_variant_null(value), value)  # one that is null is NULL, as DuckDB has it
     if stored.type == read_type(column):
         return value

@@ -21,9 +21,9 @@ from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
-    Kind,
     ListType,
     MapType,
+    ScalarKind,
     ScalarType,
     StructType,
     can_promote,
@@ -88,7 +88,7 @@ def layouts(
     """
     present = present_layout(columns)
     have_codings = any(plan.table.options.is_set(key) for key in OF_CODINGS)
-    has_variants = any(column.type.facts.kind is Kind.VARIANT for column in columns)
+    has_variants = any(column.type.facts.kind is ScalarKind.VARIANT for column in columns)
 
     def layout(file: LiveDataFile) -> Layout | None:
         if file.encryption_key is not None or _is_hidden(file.path):
@@ -176,7 +176,7 @@ def _stored_fields(
 def _stored(field: pa.Field, column: Column, *, is_mapped: bool) -> StoredField:
     type_ = field.type
     match column.type:
-        case _ if column.children and any(one.type.facts.kind is Kind.VARIANT for one in column.walk()):
+        case _ if column.children and any(one.type.facts.kind is ScalarKind.VARIANT for one in column.walk()):
             raise _NotNativeError  # a variant that is null is to be NULL there, too
         case StructType() if pa.types.is_struct(type_):
             children = _stored_fields(list(type_), column.children, is_mapped=is_mapped)
@@ -219,7 +219,7 @@ _READ_AS = {
 
 def _scalar(type_: pa.DataType, column: Column, *, is_mapped: bool) -> t.DataType:
     """Choose Spark's type to read a leaf: the carrier, or a type whose values it casts to that exactly."""
-    if column.type.facts.kind is Kind.VARIANT and is_read_by_spark(type_):
+    if column.type.facts.kind is ScalarKind.VARIANT and is_read_by_spark(type_):
         return read_type(column)
     if isinstance(column.type, ScalarType) and SPARK_SCALARS[column.type.name].only_by_arrow:
         raise _NotNativeError

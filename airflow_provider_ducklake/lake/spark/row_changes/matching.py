@@ -28,7 +28,7 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
 )
 from airflow_provider_ducklake.lake.spark.writing.write_arrow import IN_MEMORY, Size
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ScalarType
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, ScalarType
 from airflow_provider_ducklake.lake.storage.rows import table_reader
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _on_sides(
     return None if ours is None or theirs is None else (ours, theirs)
 
 
-_KEYS = frozenset({Kind.INTEGER, Kind.STRING, Kind.DATE, Kind.TIMESTAMP})
+_KEYS = frozenset({ScalarKind.INTEGER, ScalarKind.STRING, ScalarKind.DATE, ScalarKind.TIMESTAMP})
 
 
 def comparable(source: DataFrame, keys: Keys, plan: ScanPlan) -> Keys:
@@ -303,7 +303,7 @@ def _is_comparable(source: DataFrame, column: Column, other: str) -> bool:
     is_exact = isinstance(type_, ScalarType) and SPARK_SCALARS[type_.name].is_exact
     if found is None or not is_exact or type_.facts.kind not in _KEYS:
         return False
-    return found == type_ or found.facts.kind is type_.facts.kind is Kind.INTEGER
+    return found == type_ or found.facts.kind is type_.facts.kind is ScalarKind.INTEGER
 
 
 def _between(column: Column, low: int | str | None, high: int | str | None) -> Predicate:

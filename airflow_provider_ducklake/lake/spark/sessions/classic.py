@@ -144,12 +144,12 @@ class Classic:
             SparkSession._activeSession = spark
             of_jvm.setActiveSession(spark._jsparkSession)
 
-    def has_made(self, df: DataFrame) -> bool:
+    def owns(self, df: DataFrame) -> bool:
         """See ``Kind``."""
         theirs = df.sparkSession
         return not is_remote(theirs) and bool(theirs._jsparkSession == self._spark._jsparkSession)
 
-    def moved(self, df: DataFrame) -> DataFrame:
+    def rebind(self, df: DataFrame) -> DataFrame:
         """See ``Kind``; what the DataFrame means was settled in its own session."""
         of_jvm = self._jvm.org.apache.spark.sql.classic.Dataset
         return DataFrame(of_jvm.ofRows(self._spark._jsparkSession, df._jdf.logicalPlan()), self._spark)

@@ -140,11 +140,11 @@ class Connect:
             session.release_session_on_close = True  # Spark 4.2 forgets it in a clone, and cannot stop it
             session.stop()
 
-    def has_made(self, df: DataFrame) -> bool:
+    def owns(self, df: DataFrame) -> bool:
         """See ``Kind``."""
         return getattr(df.sparkSession, "session_id", None) == getattr(self._spark, "session_id", "")
 
-    def moved(self, df: DataFrame) -> DataFrame:
+    def rebind(self, df: DataFrame) -> DataFrame:
         """See ``Kind``."""
         return RemoteDataFrame(df._plan, self._spark)  # type: ignore[arg-type]  # noqa: SLF001 - no public way
 

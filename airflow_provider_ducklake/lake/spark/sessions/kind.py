@@ -40,7 +40,7 @@ class RunningStage:
     done: int
 
 
-class Kind(Protocol):
+class SessionBackend(Protocol):
     """What a session offers beyond DataFrames, by its kind."""
 
     def map_in_arrow(self, df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
@@ -85,10 +85,10 @@ class Kind(Protocol):
     def copied(self) -> AbstractContextManager[SparkSession]:
         """Return a copy of the session that lasts as long as the context; what changes in it, stays in it."""
 
-    def has_made(self, df: DataFrame) -> bool:
+    def owns(self, df: DataFrame) -> bool:
         """Return True if a DataFrame belongs to the session; Python may have many objects for one session."""
 
-    def moved(self, df: DataFrame) -> DataFrame:
+    def rebind(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame of the session that this one is a copy of."""
 
     def give_package(self) -> None:
@@ -104,7 +104,7 @@ _MOST_TASKS = 1_000
 _BATCH_BYTES = 64 * 2**20  # Spark's own buffers hold 2 GiB, and the memory of a small executor less
 
 
-def kind_of(spark: SparkSession) -> Kind:
+def kind_of(spark: SparkSession) -> SessionBackend:
     """Return the session's functions beyond DataFrames."""
     if is_remote(spark):
         from airflow_provider_ducklake.lake.spark.sessions.connect import Connect  # noqa: PLC0415 - needs grpc
@@ -116,7 +116,7 @@ def kind_of(spark: SparkSession) -> Kind:
 
 
 def map_in_arrow(df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
-    """Apply a function to the rows' batches; see ``Kind``."""
+    """Apply a function to the rows' batches; see ``SessionBackend``."""
     return kind_of(df.sparkSession).map_in_arrow(df, function, schema)
 
 

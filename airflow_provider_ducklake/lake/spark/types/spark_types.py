@@ -294,38 +294,38 @@ def _struct_fields(type_: t.StructType, where: str, problems: list[str]) -> tupl
     )
 
 
-def without_nothing(schema: t.StructType) -> t.StructType:
+def without_void(schema: t.StructType) -> t.StructType:
     """Drop the columns and fields whose type is void: all of their values are NULL."""
     return t.StructType(
         [
-            t.StructField(field.name, _something(field.dataType), field.nullable, field.metadata)
+            t.StructField(field.name, _without_void(field.dataType), field.nullable, field.metadata)
             for field in schema
-            if not is_nothing(field.dataType)
+            if not is_void(field.dataType)
         ]
     )
 
 
-def _something(type_: t.DataType) -> t.DataType:
+def _without_void(type_: t.DataType) -> t.DataType:
     match type_:
         case t.StructType():
-            return without_nothing(type_)
+            return without_void(type_)
         case t.ArrayType():
-            return t.ArrayType(_something(type_.elementType))
+            return t.ArrayType(_without_void(type_.elementType))
         case t.MapType():
-            return t.MapType(_something(type_.keyType), _something(type_.valueType))
+            return t.MapType(_without_void(type_.keyType), _without_void(type_.valueType))
         case _:
             return type_
 
 
-def is_nothing(type_: t.DataType) -> bool:
+def is_void(type_: t.DataType) -> bool:
     """Return True if values of the type can only be NULL, or hold nothing else."""
     match type_:
         case t.StructType():
-            return all(is_nothing(field.dataType) for field in type_)
+            return all(is_void(field.dataType) for field in type_)
         case t.ArrayType():
-            return is_nothing(type_.elementType)
+            return is_void(type_.elementType)
         case t.MapType():
-            return is_nothing(type_.keyType) or is_nothing(type_.valueType)
+            return is_void(type_.keyType) or is_void(type_.valueType)
         case _:
             return isinstance(type_, t.NullType)
 
@@ -382,19 +382,20 @@ def scalar_read_type(type_: DuckLakeType, where: str) -> t.DataType:
 # --- a value as it arrives
 
 
-def presented(value: SparkColumn, column: Column) -> SparkColumn:
+def to_insertable(value: SparkColumn, column: Column) -> SparkColumn:
     """Return values of a carrier as an insert takes them: UUIDs and times of day as text, and so on."""
     if not is_converted(column):
         return value
     match column.type:
         case ListType():
             (element,) = column.children
-            return f.transform(value, lambda item: presented(item, element))
+            return f.transform(value, lambda item: to_insertable(item, element))
         case MapType():
             return _presented_map(value, column)
         case StructType():
             members = [
-                presented(value.getField(child.name), child).alias(child.name) for child in column.children
+                to_insertable(value.getField(child.name), child).alias(child.name)
+                for child in column.children
             ]
             return f.when(value.isNotNull(), f.struct(*members))
         case _:
@@ -410,9 +411,9 @@ def is_converted(column: Column) -> bool:
 def _presented_map(value: SparkColumn, column: Column) -> SparkColumn:
     key, item = column.children
     if is_converted(item):
-        value = f.transform_values(value, lambda _, entry: presented(entry, item))
+        value = f.transform_values(value, lambda _, entry: to_insertable(entry, item))
     if is_converted(key):
-        value = f.transform_keys(value, lambda entry, _: presented(entry, key))
+        value = f.transform_keys(value, lambda entry, _: to_insertable(entry, key))
     return value
 
 

@@ -40,8 +40,8 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
     default_value,
     has_default,
     is_geometry,
-    is_nothing,
     is_time,
+    is_void,
     scalar_carrier,
     scalar_of_spark,
 )
@@ -50,10 +50,10 @@ from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
-    Kind,
     ListType,
     MapType,
     Scalar,
+    ScalarKind,
     ScalarType,
     StructType,
     can_promote,
@@ -126,7 +126,7 @@ def _name_differences(incoming: t.StructType, schema: TableSchema, *, fills: boo
         folded = fold(field.name)
         if folded in seen:
             yield f"column {field.name} appears twice"
-        elif folded not in wanted and not (fills and is_nothing(field.dataType)):
+        elif folded not in wanted and not (fills and is_void(field.dataType)):
             yield f"column {field.name} is not in the table"
         seen.add(folded)
     for column in schema.columns:
@@ -157,9 +157,9 @@ def _type_differences(incoming: t.DataType, column: Column, where: str, *, fills
 
 
 def _hint(found: Scalar, wanted: Scalar) -> str:
-    if found.is_local_microseconds and wanted.kind is Kind.TIMESTAMP and wanted.zoned:
+    if found.is_local_microseconds and wanted.kind is ScalarKind.TIMESTAMP and wanted.zoned:
         return _WITH_ZONE
-    is_instant = found.kind is Kind.TIMESTAMP and found.zoned
+    is_instant = found.kind is ScalarKind.TIMESTAMP and found.zoned
     return _WITHOUT_ZONE if is_instant and wanted.is_local_microseconds else ""
 
 
@@ -174,7 +174,7 @@ def _struct_differences(incoming: t.StructType, column: Column, where: str, *, f
 
 
 def _fits(incoming: t.DataType, target: DuckLakeType) -> bool:
-    if target.facts.kind is Kind.INTERVAL:
+    if target.facts.kind is ScalarKind.INTERVAL:
         return _same_shape(incoming, INTERVAL)
     found = scalar_of_spark(incoming)
     return found is not None and fits(found, target)
@@ -184,7 +184,7 @@ def fits(found: DuckLakeType, target: DuckLakeType) -> bool:
     """Return True if values of a type go into a column of another, if need be each value checked."""
     if can_promote(found, target):
         return True
-    is_integer = found.facts.kind is Kind.INTEGER and found.facts.signed
+    is_integer = found.facts.kind is ScalarKind.INTEGER and found.facts.signed
     match found, target:
         case _, DecimalType(precision, scale):
             return is_integer and len(str(found.facts.physical_range[1])) <= precision - scale
@@ -252,7 +252,7 @@ def _is_checked(column: Column) -> bool:
     return any(
         isinstance(leaf.type, ScalarType)
         and not SPARK_SCALARS[leaf.type.name].is_exact
-        and leaf.type.facts.kind is not Kind.JSON
+        and leaf.type.facts.kind is not ScalarKind.JSON
         for leaf in column.leaves()
     )
 
@@ -282,29 +282,29 @@ def _stored_map(value: SparkColumn, incoming: t.MapType, column: Column, where: 
 def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeType, where: str) -> SparkColumn:
     carrier, row = scalar_carrier(target, where), target.facts
     match row.kind:
-        case Kind.INTEGER if not row.signed:
+        case ScalarKind.INTEGER if not row.signed:
             largest = min(row.physical_range[1], _LARGEST_DECIMAL)
             fits = (value >= 0) & (value <= f.lit(Decimal(largest)))
             return _checked(value, fits, value.cast(carrier), target, where)
-        case Kind.UUID:
+        case ScalarKind.UUID:
             stored = f.unhex(f.replace(value, f.lit("-"), f.lit("")))
             return _checked(value, value.rlike(_UUID), stored, target, where)
-        case Kind.TIME:
+        case ScalarKind.TIME:
             text = value.cast("string") if is_time(incoming) else value
             stored = _utc_microseconds(text) if row.zoned else _microseconds(text)
             end = OFFSET if row.zoned else "$"
             return _checked(text, text.rlike(_CLOCK + end), stored, target, where)
-        case Kind.TIMESTAMP if isinstance(incoming, t.StringType):
+        case ScalarKind.TIMESTAMP if isinstance(incoming, t.StringType):
             fits = fits_nanos(value, zoned=row.zoned)
             stored = zoned_nanos_of_text(value) if row.zoned else nanos_of_text(value)
             return _checked(value, fits, stored, target, where)
-        case Kind.TIMESTAMP if row.zoned and row.per_second > SECOND:
+        case ScalarKind.TIMESTAMP if row.zoned and row.per_second > SECOND:
             first, last = (f.lit(f"{text}+00").cast("timestamp") for text in _NANOSECOND_RANGE)
             micros = f.unix_micros(value)
             is_end = is_infinite(value, t.TimestampType())
             stored = f.when(is_end, micros).otherwise(micros * 1000)
             return _checked(value, value.between(first, last) | is_end, stored, target, where)
-        case Kind.TIMESTAMP if not row.zoned:
+        case ScalarKind.TIMESTAMP if not row.zoned:
             time = _local_time(value, incoming)
             if row.is_local_microseconds:
                 return time

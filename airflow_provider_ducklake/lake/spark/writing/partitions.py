@@ -31,7 +31,12 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     TransformKind,
     hashed_as_long,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, DuckLakeType, Kind, is_float
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    DecimalType,
+    DuckLakeType,
+    ScalarKind,
+    is_float,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,7 +164,7 @@ def _identity(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
     """Return a key that is equal for equal values only, in every session's zone: moments by their number."""
     if isinstance(scalar_carrier(type_, "of a key"), t.TimestampType):
         return f.unix_micros(value)
-    is_text = is_float(type_) or type_.facts.kind is Kind.INTERVAL
+    is_text = is_float(type_) or type_.facts.kind is ScalarKind.INTERVAL
     return value.cast("string") if is_text else value
 
 
@@ -191,13 +196,13 @@ _DATE_PARTS = {TransformKind.YEAR: f.year, TransformKind.MONTH: f.month, Transfo
 
 
 def _hour(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
-    if type_.facts.kind is Kind.DATE:
+    if type_.facts.kind is ScalarKind.DATE:
         return f.lit(0)
     if isinstance(scalar_carrier(type_, "of a key"), t.TimestampNTZType):
         return f.hour(value)
     hours = _divided(_number(value, type_), 3_600 * type_.facts.per_second)
     # a time of day may be 24:00:00
-    return (hours if type_.facts.kind is Kind.TIME else f.pmod(hours, f.lit(24))).cast("int")
+    return (hours if type_.facts.kind is ScalarKind.TIME else f.pmod(hours, f.lit(24))).cast("int")
 
 
 def _date(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
@@ -242,11 +247,11 @@ def _number(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
 def _as_bytes(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
     """Return the bytes that ``hash_input`` hashes: the value's own, or those of the reference's text."""
     match type_.facts.kind:
-        case Kind.STRING | Kind.JSON | Kind.BLOB:
+        case ScalarKind.STRING | ScalarKind.JSON | ScalarKind.BLOB:
             return value
-        case Kind.UUID:
+        case ScalarKind.UUID:
             return uuid_text(value)
-        case Kind.INTEGER | Kind.DECIMAL:
+        case ScalarKind.INTEGER | ScalarKind.DECIMAL:
             return value.cast("string")
         case _:
             raise UnsupportedFeatureError(

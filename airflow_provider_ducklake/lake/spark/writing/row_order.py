@@ -27,7 +27,7 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import carrier_type
 from airflow_provider_ducklake.lake.spark.writing.partitions import gathered, rebalanced
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,10 +47,10 @@ def spark_value(computed: Computed) -> SparkColumn | None:
     """Return the value of each row; None where Spark's may differ from DuckDB's."""
     if computed.operation == "column":
         column = f.col(quoted(computed.column))
-        return column.cast("bigint") if computed.kind is Kind.INTEGER else column
+        return column.cast("bigint") if computed.kind is ScalarKind.INTEGER else column
     if computed.operation == "literal":
         literal = f.lit(computed.value)
-        return literal.cast("bigint") if computed.kind is Kind.INTEGER else literal
+        return literal.cast("bigint") if computed.kind is ScalarKind.INTEGER else literal
     given = [spark_value(one) for one in computed.arguments]
     known = [one for one in given if one is not None]
     return _applied(computed, known) if len(known) == len(given) else None
@@ -89,7 +89,7 @@ _PARTS = {"year": f.year, "month": f.month, "day": f.day}
 
 
 def _part(computed: Computed, value: SparkColumn) -> SparkColumn:
-    carrier = t.DateType() if computed.arguments[0].kind is Kind.DATE else t.TimestampNTZType()
+    carrier = t.DateType() if computed.arguments[0].kind is ScalarKind.DATE else t.TimestampNTZType()
     return f.when(~is_infinite(value, carrier), _PARTS[computed.operation](value))
 
 

@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.spec.sql.tree import (
     Name,
     Operation,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ScalarType
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, ScalarType
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
@@ -43,7 +43,7 @@ class Computed:
     """
 
     operation: str
-    kind: Kind
+    kind: ScalarKind
     arguments: tuple[Computed, ...] = ()
     column: str = ""
     value: int | str = 0
@@ -75,12 +75,12 @@ def _column(column: Column | None) -> Computed | None:
     if column is None or not isinstance(column.type, ScalarType):
         return None
     facts = column.type.facts
-    if facts.kind is Kind.INTEGER:
+    if facts.kind is ScalarKind.INTEGER:
         bits = facts.bits + (not facts.signed)
         return Computed("column", facts.kind, column=column.name, bits=bits) if bits <= _SIGNED_BITS else None
-    if facts.kind is Kind.TIMESTAMP and (facts.zoned or facts.name != "timestamp"):
+    if facts.kind is ScalarKind.TIMESTAMP and (facts.zoned or facts.name != "timestamp"):
         return None
-    if facts.kind in (Kind.STRING, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN):
+    if facts.kind in (ScalarKind.STRING, ScalarKind.DATE, ScalarKind.TIMESTAMP, ScalarKind.BOOLEAN):
         return Computed("column", facts.kind, column=column.name)
     return None
 
@@ -91,32 +91,32 @@ def _is_long(digits: str) -> bool:
 
 def _literal(constant: Constant) -> Computed | None:
     if constant.kind is ConstantKind.STRING:
-        return Computed("literal", Kind.STRING, value=constant.text)
+        return Computed("literal", ScalarKind.STRING, value=constant.text)
     digits = constant.text.removeprefix("-")
     if constant.kind is not ConstantKind.NUMBER or not _is_long(digits):
         return None
-    return Computed("literal", Kind.INTEGER, value=int(constant.text), bits=32)
+    return Computed("literal", ScalarKind.INTEGER, value=int(constant.text), bits=32)
 
 
-def _are(arguments: tuple[Computed, ...], *kinds: Kind) -> bool:
+def _are(arguments: tuple[Computed, ...], *kinds: ScalarKind) -> bool:
     return tuple(one.kind for one in arguments) == kinds
 
 
 def _operation(operator: str, given: tuple[Computed, ...], count: int) -> Computed | None:
     if len(given) != count:
         return None
-    integers = all(one.kind is Kind.INTEGER for one in given)
+    integers = all(one.kind is ScalarKind.INTEGER for one in given)
     match operator:
         case "+" | "-" | "*" if integers:
-            return Computed(operator, Kind.INTEGER, given, bits=_SIGNED_BITS)
+            return Computed(operator, ScalarKind.INTEGER, given, bits=_SIGNED_BITS)
         case "%" if integers and given[1].operation == "literal" and int(given[1].value) > 0:
-            return Computed("%", Kind.INTEGER, given, bits=given[0].bits)
+            return Computed("%", ScalarKind.INTEGER, given, bits=given[0].bits)
         case "negative" if integers:
-            return Computed("negative", Kind.INTEGER, given, bits=_SIGNED_BITS)
-        case "||" if _are(given, Kind.STRING, Kind.STRING):
-            return Computed("||", Kind.STRING, given)
+            return Computed("negative", ScalarKind.INTEGER, given, bits=_SIGNED_BITS)
+        case "||" if _are(given, ScalarKind.STRING, ScalarKind.STRING):
+            return Computed("||", ScalarKind.STRING, given)
         case "IS NULL" | "IS NOT NULL":
-            return Computed(operator, Kind.BOOLEAN, given)
+            return Computed(operator, ScalarKind.BOOLEAN, given)
         case _:
             return None
 
@@ -129,17 +129,17 @@ def _call(  # noqa: C901, PLR0911 - a line for each function
         return None
     literals = [one.value if one.operation == "literal" else None for one in given]
     match function:
-        case "abs" if _are(given, Kind.INTEGER):
-            return Computed("abs", Kind.INTEGER, given, bits=_SIGNED_BITS)
+        case "abs" if _are(given, ScalarKind.INTEGER):
+            return Computed("abs", ScalarKind.INTEGER, given, bits=_SIGNED_BITS)
         case "coalesce" if len({one.kind for one in given}) == 1:
             return Computed("coalesce", given[0].kind, given, bits=_SIGNED_BITS)
-        case "length" if _are(given, Kind.STRING):
-            return Computed("length", Kind.INTEGER, given, bits=_SIGNED_BITS)
-        case "lower" | "upper" if _are(given, Kind.STRING):
-            return Computed(function, Kind.STRING, given)
-        case "left" if _are(given, Kind.STRING, Kind.INTEGER) and _is_count(literals[1]):
+        case "length" if _are(given, ScalarKind.STRING):
+            return Computed("length", ScalarKind.INTEGER, given, bits=_SIGNED_BITS)
+        case "lower" | "upper" if _are(given, ScalarKind.STRING):
+            return Computed(function, ScalarKind.STRING, given)
+        case "left" if _are(given, ScalarKind.STRING, ScalarKind.INTEGER) and _is_count(literals[1]):
             return _slice(given[0], 1, literals[1])
-        case "substring" if _are(given, Kind.STRING, Kind.INTEGER, Kind.INTEGER):
+        case "substring" if _are(given, ScalarKind.STRING, ScalarKind.INTEGER, ScalarKind.INTEGER):
             return _slice(given[0], literals[1], literals[2])
         case "year" | "month" | "day" if len(given) == 1:
             return _part(function, given[0])
@@ -160,17 +160,20 @@ def _slice(text: Computed, start: object, length: object) -> Computed | None:
         return None
     assert isinstance(start, int)
     assert isinstance(length, int)
-    bounds = (Computed("literal", Kind.INTEGER, value=start), Computed("literal", Kind.INTEGER, value=length))
-    return Computed("substring", Kind.STRING, (text, *bounds))
+    bounds = (
+        Computed("literal", ScalarKind.INTEGER, value=start),
+        Computed("literal", ScalarKind.INTEGER, value=length),
+    )
+    return Computed("substring", ScalarKind.STRING, (text, *bounds))
 
 
 def _part(part: str, of: Computed) -> Computed | None:
-    is_time = of.kind in (Kind.DATE, Kind.TIMESTAMP)
-    return Computed(part, Kind.INTEGER, (of,), bits=_SIGNED_BITS) if is_time else None
+    is_time = of.kind in (ScalarKind.DATE, ScalarKind.TIMESTAMP)
+    return Computed(part, ScalarKind.INTEGER, (of,), bits=_SIGNED_BITS) if is_time else None
 
 
 def _truncated(unit: str, of: Computed) -> Computed | None:
-    if unit not in {Kind.DATE: _UNITS, Kind.TIMESTAMP: _TIME_UNITS}.get(of.kind, frozenset()):
+    if unit not in {ScalarKind.DATE: _UNITS, ScalarKind.TIMESTAMP: _TIME_UNITS}.get(of.kind, frozenset()):
         return None
     return Computed("date_trunc", of.kind, (of,), value=unit)
 
@@ -178,8 +181,8 @@ def _truncated(unit: str, of: Computed) -> Computed | None:
 def _cast(operand: Computed | None, type_: str) -> Computed | None:
     if operand is None:
         return None
-    if operand.kind is Kind.INTEGER and type_ == "VARCHAR":
-        return Computed("text", Kind.STRING, (operand,))
-    if operand.kind is Kind.INTEGER and operand.bits <= _WIDER.get(type_, 0):
+    if operand.kind is ScalarKind.INTEGER and type_ == "VARCHAR":
+        return Computed("text", ScalarKind.STRING, (operand,))
+    if operand.kind is ScalarKind.INTEGER and operand.bits <= _WIDER.get(type_, 0):
         return operand
-    return operand if operand.kind is Kind.STRING and type_ == "VARCHAR" else None
+    return operand if operand.kind is ScalarKind.STRING and type_ == "VARCHAR" else None

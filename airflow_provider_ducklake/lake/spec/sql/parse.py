@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_provider_ducklake.lake.spec.names.identifiers import KEYWORDS, NOT_CALLED, RESERVED
 from airflow_provider_ducklake.lake.spec.sql.tokens import (
     ExpressionError,
-    Kind,
     Token,
+    TokenKind,
     TokenReader,
     expression_tokens,
 )
@@ -38,8 +38,7 @@ from airflow_provider_ducklake.lake.spec.sql.tree import (
     Subquery,
     children,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind as ScalarKind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +119,7 @@ class Parser(TokenReader):
 
     def end(self) -> None:
         """Refuse what is left."""
-        if self.peek().kind is not Kind.END:
+        if self.peek().kind is not TokenKind.END:
             raise self.error("this does not belong to the expression.")
 
     def error(self, problem: str, *, at: Token | None = None) -> ExpressionError:
@@ -131,7 +130,7 @@ class Parser(TokenReader):
     def name(self, *, is_label: bool = False) -> str:
         """Read a name; behind AS, and behind a dot, more words can be one."""
         token = self.take()
-        if token.kind is Kind.QUOTED:
+        if token.kind is TokenKind.QUOTED:
             return token.value
         if not token.word:
             raise self.error("expected a name.", at=token)
@@ -269,9 +268,9 @@ class Parser(TokenReader):
 
     def _primary(self) -> Expression:
         token = self.peek()
-        if token.kind is Kind.NUMBER:
+        if token.kind is TokenKind.NUMBER:
             return Constant(ConstantKind.NUMBER, self.take().text)
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             return Constant(ConstantKind.STRING, self.take().value)
         if token.symbol == "(":
             return self.in_parentheses(self._inner)
@@ -279,7 +278,7 @@ class Parser(TokenReader):
             return self._list()
         if token.symbol == "{":
             return self._struct()
-        if token.kind is Kind.QUOTED:
+        if token.kind is TokenKind.QUOTED:
             return self._named()
         if not token.word:
             raise self.error("expected an expression.")
@@ -295,7 +294,7 @@ class Parser(TokenReader):
         if word in _CONSTANTS:
             self.take()
             return Constant(_CONSTANTS[word])
-        if word in _TYPED_LITERALS and behind.kind is Kind.STRING:
+        if word in _TYPED_LITERALS and behind.kind is TokenKind.STRING:
             self.take()
             return Cast(Constant(ConstantKind.STRING, self.take().value), word.upper(), literal=True)
         match word:
@@ -343,9 +342,9 @@ class Parser(TokenReader):
 
     def _interval(self) -> Expression:
         self.expect("interval")
-        if self.peek().kind not in (Kind.STRING, Kind.NUMBER):
+        if self.peek().kind not in (TokenKind.STRING, TokenKind.NUMBER):
             raise self.error("write an interval as INTERVAL '3 days' or INTERVAL 3 DAY.")
-        is_text = self.take().kind is Kind.STRING
+        is_text = self.take().kind is TokenKind.STRING
         if self.peek().word in _UNITS:
             self.take()
         elif not is_text:
@@ -360,7 +359,7 @@ class Parser(TokenReader):
 
     def _struct(self) -> Other:
         def read() -> Expression:
-            if self.peek().kind is Kind.STRING:
+            if self.peek().kind is TokenKind.STRING:
                 self.take()
             else:
                 self.name()
@@ -389,7 +388,7 @@ class Parser(TokenReader):
 
     def _first_name(self, *, is_called: bool) -> str:
         token = self.peek()
-        if is_called and token.kind is Kind.WORD:
+        if is_called and token.kind is TokenKind.WORD:
             if token.word in NOT_CALLED and token.word not in _CALLED_ANYWAY:
                 raise self.error("this is not a function that is supported here.")
             if token.word not in RESERVED or token.word in ("left", "right"):
@@ -438,7 +437,7 @@ class Parser(TokenReader):
 
     def _sees_name(self) -> bool:
         token = self.peek()
-        return token.kind in (Kind.WORD, Kind.QUOTED) and token.word not in RESERVED | NOT_CALLED
+        return token.kind in (TokenKind.WORD, TokenKind.QUOTED) and token.word not in RESERVED | NOT_CALLED
 
     def _lambda(self) -> Other:
         name = self.name()
@@ -470,8 +469,8 @@ class Parser(TokenReader):
     def type(self) -> str:
         """Read a type and return it as DuckDB spells it."""
         token = self.take()
-        word = (token.value if token.kind is Kind.QUOTED else token.word).lower()
-        if token.kind is Kind.QUOTED and word == "timestamp with time zone":
+        word = (token.value if token.kind is TokenKind.QUOTED else token.word).lower()
+        if token.kind is TokenKind.QUOTED and word == "timestamp with time zone":
             word = "timestamptz"
         if word in _DECIMALS:
             text = self._decimal()
@@ -626,7 +625,7 @@ def _read_alias(parser: Parser) -> str | None:
     if parser.accept("as"):
         return parser.name()
     token = parser.peek()
-    if token.kind is Kind.QUOTED or (token.kind is Kind.WORD and not is_keyword(token.text)):
+    if token.kind is TokenKind.QUOTED or (token.kind is TokenKind.WORD and not is_keyword(token.text)):
         return parser.name()
     return None
 

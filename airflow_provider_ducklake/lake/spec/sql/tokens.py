@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Read = TypeVar("Read")
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = auto()  # keyword or bare name
@@ -38,7 +38,7 @@ class Kind(Enum):
 class Token:
     """A piece of the text as written, and where it starts."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     start: int
 
@@ -50,12 +50,12 @@ class Token:
     @property
     def word(self) -> str:
         """A bare word in small letters; empty for anything else."""
-        return fold(self.text) if self.kind is Kind.WORD else ""
+        return fold(self.text) if self.kind is TokenKind.WORD else ""
 
     @property
     def symbol(self) -> str:
         """A symbol; empty for anything else."""
-        return self.text if self.kind is Kind.SYMBOL else ""
+        return self.text if self.kind is TokenKind.SYMBOL else ""
 
     @property
     def shown(self) -> str:
@@ -70,9 +70,9 @@ class Token:
     @property
     def value(self) -> str:
         """What a string or a name says."""
-        if self.kind is Kind.QUOTED:
+        if self.kind is TokenKind.QUOTED:
             return self.text[1:-1].replace('""', '"')
-        if self.kind is not Kind.STRING:
+        if self.kind is not TokenKind.STRING:
             return self.text
         if self.text[0] == "$":
             tag = self.text.index("$", 1) + 1
@@ -117,8 +117,8 @@ _OF_STATEMENTS = re.compile(
     re.VERBOSE,
 )
 _SHAPES = {
-    Kind.WORD: re.compile(r"[^\W\d][\w$]*"),  # not typographic quotes
-    Kind.NUMBER: re.compile(r"(\d+(_\d+)*(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII),  # not 1e
+    TokenKind.WORD: re.compile(r"[^\W\d][\w$]*"),  # not typographic quotes
+    TokenKind.NUMBER: re.compile(r"(\d+(_\d+)*(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII),  # not 1e
 }
 _OF_EXPRESSIONS = re.compile(
     r"""
@@ -134,7 +134,7 @@ _OF_EXPRESSIONS = re.compile(
 )
 _NO_LINE_BREAK = re.compile(r"[^\r\n]")
 _COMMENT_MARK = re.compile(r"/\*|\*/")
-_WORD_BEFORE = (Kind.WORD, Kind.NUMBER)
+_WORD_BEFORE = (TokenKind.WORD, TokenKind.NUMBER)
 _OPERATOR = frozenset("+-*/<>=~!@#%^&|?`")
 _MAY_HAVE_A_SIGN_BEHIND = frozenset({"=", "==", "<", ">", "<=", ">=", "<>", "+", "*", "/", "//"})
 
@@ -144,7 +144,7 @@ def statement_tokens(text: str) -> Iterator[Token]:
     for token in _cut(text, 0, _OF_STATEMENTS):
         shape = _SHAPES.get(token.kind)
         right = shape is None or shape.fullmatch(token.text)
-        yield token if right else Token(Kind.SYMBOL, token.text, token.start)
+        yield token if right else Token(TokenKind.SYMBOL, token.text, token.start)
 
 
 def expression_tokens(text: str, start: int = 0) -> Iterator[Token]:
@@ -155,7 +155,7 @@ def expression_tokens(text: str, start: int = 0) -> Iterator[Token]:
             _check_neighbours(last, token)
         last = token
         yield token
-    yield Token(Kind.END, "", len(text))
+    yield Token(TokenKind.END, "", len(text))
 
 
 def without_comments(text: str, tokens: Sequence[Token]) -> str:
@@ -172,8 +172,8 @@ def _cut(text: str, position: int, pattern: re.Pattern[str]) -> Iterator[Token]:
         found = pattern.match(text, position)
         if found is None or found.lastgroup is None:
             raise ExpressionError(position, f"{text[position : position + 10]!r} cannot be read here.")
-        if found.lastgroup in Kind.__members__:
-            yield Token(Kind[found.lastgroup], found[0], position)
+        if found.lastgroup in TokenKind.__members__:
+            yield Token(TokenKind[found.lastgroup], found[0], position)
         is_comment = found.lastgroup == "comment"
         position = _end_of_comment(text, position) if is_comment else found.end()
 
@@ -190,9 +190,13 @@ def _end_of_comment(text: str, start: int) -> int:
 
 def _check_neighbours(one: Token, other: Token) -> None:
     """Refuse two tokens that touch and that DuckDB could take for one, or for something else."""
-    if one.kind in _WORD_BEFORE and other.kind in (Kind.STRING, Kind.QUOTED, *_WORD_BEFORE):
+    if one.kind in _WORD_BEFORE and other.kind in (TokenKind.STRING, TokenKind.QUOTED, *_WORD_BEFORE):
         raise ExpressionError(other.start, "put a space before it.")
-    if one.kind in (Kind.STRING, Kind.QUOTED) and other.kind in (Kind.STRING, Kind.QUOTED, *_WORD_BEFORE):
+    if one.kind in (TokenKind.STRING, TokenKind.QUOTED) and other.kind in (
+        TokenKind.STRING,
+        TokenKind.QUOTED,
+        *_WORD_BEFORE,
+    ):
         raise ExpressionError(other.start, "put a space before it.")
     are_operators = one.symbol and other.symbol and {one.text[-1], other.text[0]} <= _OPERATOR
     is_sign = other.text in ("-", "+") and one.text in _MAY_HAVE_A_SIGN_BEHIND
@@ -215,7 +219,7 @@ class TokenReader(ABC):
     def peek(self, ahead: int = 0) -> Token:
         """Return a token that follows, or, with -1, the one before."""
         while len(self._tokens) <= self.position + ahead:
-            if self._tokens and self._tokens[-1].kind is Kind.END:
+            if self._tokens and self._tokens[-1].kind is TokenKind.END:
                 return self._tokens[-1]
             self._tokens.append(next(self._coming))
         return self._tokens[self.position + ahead]
@@ -223,7 +227,7 @@ class TokenReader(ABC):
     def take(self) -> Token:
         """Pass the next token."""
         token = self.peek()
-        self.position += token.kind is not Kind.END
+        self.position += token.kind is not TokenKind.END
         return token
 
     def sees(self, *texts: str) -> bool:

@@ -22,9 +22,9 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     Field,
-    Kind,
     ListType,
     MapType,
+    ScalarKind,
     ScalarType,
     StructType,
 )
@@ -56,7 +56,7 @@ def parse_scalar(type_: DuckLakeType, text: str) -> Physical:
     >>> parse_scalar(ScalarType("blob"), r"\xDE\xADab")
     b'\xde\xadab'
     """
-    if type_.facts.kind is not Kind.BLOB:
+    if type_.facts.kind is not ScalarKind.BLOB:
         return parse_physical(type_, text)
     parts = re.split(r"\\x([0-9A-Fa-f]{2})", text)
     return b"".join(bytes.fromhex(part) if index % 2 else part.encode() for index, part in enumerate(parts))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
-    Kind,
+    ScalarKind,
     ScalarType,
 )
 from airflow_provider_ducklake.lake.spec.types.texts import format_interval, parse_interval
@@ -77,7 +77,7 @@ def physical_range(type_: DuckLakeType) -> tuple[int, int]:
 def units_per_second(type_: DuckLakeType) -> Fraction:
     """Return the number of units of a date's or timestamp's physical form in a second."""
     row = type_.facts
-    return Fraction(1, _DAY_SECONDS) if row.kind is Kind.DATE else Fraction(row.per_second)
+    return Fraction(1, _DAY_SECONDS) if row.kind is ScalarKind.DATE else Fraction(row.per_second)
 
 
 _DATE, _TIMESTAMP = ScalarType("date").facts, ScalarType("timestamp").facts
@@ -265,10 +265,10 @@ def _parse_moment(type_: DuckLakeType, text: str) -> int:
     if match is None or not text:
         raise ValueError(f"{text!r} is no {type_}")
     days = _parsed_days(match)
-    if row.kind is Kind.DATE:
+    if row.kind is ScalarKind.DATE:
         return days
     units = _parsed_units(match, days, row.per_second)
-    return units % (_DAY_SECONDS * row.per_second) if row.kind is Kind.TIME and row.zoned else units
+    return units % (_DAY_SECONDS * row.per_second) if row.kind is ScalarKind.TIME and row.zoned else units
 
 
 def _parsed_days(match: re.Match[str]) -> int:
@@ -341,9 +341,9 @@ def _moment_key(_type: DuckLakeType, text: str) -> tuple[int, ...]:
 def identity_text(type_: DuckLakeType, value: Physical) -> str:
     """Return DuckDB's cast of a value to text, which identity partitions store."""
     match type_.facts.kind:
-        case Kind.BOOLEAN:
+        case ScalarKind.BOOLEAN:
             return "true" if value else "false"
-        case Kind.BLOB:
+        case ScalarKind.BLOB:
             return "".join(chr(byte) if _shown(byte) else f"\\x{byte:02X}" for byte in _bytes(value))
         case _:
             return format_physical(type_, value)
@@ -366,29 +366,29 @@ def _no_text(type_: DuckLakeType, _: object) -> Any:  # noqa: ANN401 - it never 
 
 _STRING = _Codec(lambda _, value: _bytes(value).decode(), lambda _, text: text.encode(), _bytes_key)
 _CODECS = {
-    Kind.BOOLEAN: _Codec(_format_integer, _parse_boolean, _boolean_key),
-    Kind.INTEGER: _Codec(_format_integer, lambda _, text: int(text), _number_key),
-    Kind.DECIMAL: _Codec(_format_decimal, _parse_decimal, _number_key),
-    Kind.FLOAT: _Codec(_format_float, _parse_float, _parse_float),
-    Kind.STRING: _STRING,
-    Kind.JSON: _STRING,
-    Kind.BLOB: _Codec(
+    ScalarKind.BOOLEAN: _Codec(_format_integer, _parse_boolean, _boolean_key),
+    ScalarKind.INTEGER: _Codec(_format_integer, lambda _, text: int(text), _number_key),
+    ScalarKind.DECIMAL: _Codec(_format_decimal, _parse_decimal, _number_key),
+    ScalarKind.FLOAT: _Codec(_format_float, _parse_float, _parse_float),
+    ScalarKind.STRING: _STRING,
+    ScalarKind.JSON: _STRING,
+    ScalarKind.BLOB: _Codec(
         lambda _, value: _bytes(value).hex().upper(), lambda _, text: bytes.fromhex(text), _bytes_key
     ),
-    Kind.UUID: _Codec(
+    ScalarKind.UUID: _Codec(
         lambda _, value: str(uuid.UUID(bytes=_bytes(value))),
         lambda _, text: uuid.UUID(text).bytes,
         _bytes_key,
     ),
-    Kind.DATE: _Codec(lambda _, value: format_date(int(value)), _parse_moment, _moment_key),
-    Kind.TIME: _Codec(_format_time, _parse_moment, _moment_key),
-    Kind.TIMESTAMP: _Codec(_format_timestamp, _parse_moment, _moment_key),
-    Kind.INTERVAL: _Codec(
+    ScalarKind.DATE: _Codec(lambda _, value: format_date(int(value)), _parse_moment, _moment_key),
+    ScalarKind.TIME: _Codec(_format_time, _parse_moment, _moment_key),
+    ScalarKind.TIMESTAMP: _Codec(_format_timestamp, _parse_moment, _moment_key),
+    ScalarKind.INTERVAL: _Codec(
         lambda _, value: format_interval(_bytes(value)), lambda _, text: parse_interval(text), _number_key
     ),
-    Kind.VARIANT: _Codec(_no_text, _no_text, _number_key),
-    Kind.GEOMETRY: _Codec(_no_text, _no_text, _number_key),
-    Kind.NULL: _Codec(_no_text, _no_text, _number_key),
-    Kind.OTHER: _Codec(_no_text, _no_text, _number_key),
-    Kind.NESTED: _Codec(_no_text, _no_text, _number_key),
+    ScalarKind.VARIANT: _Codec(_no_text, _no_text, _number_key),
+    ScalarKind.GEOMETRY: _Codec(_no_text, _no_text, _number_key),
+    ScalarKind.NULL: _Codec(_no_text, _no_text, _number_key),
+    ScalarKind.OTHER: _Codec(_no_text, _no_text, _number_key),
+    ScalarKind.NESTED: _Codec(_no_text, _no_text, _number_key),
 }

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.spec.partitioning import TransformKind
 from airflow_provider_ducklake.lake.spec.sorting import why_not_sorted_by
 from airflow_provider_ducklake.lake.spec.sql.parse import Parser
 from airflow_provider_ducklake.lake.spec.sql.printing import printed
-from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError, Kind
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError, TokenKind
 from airflow_provider_ducklake.lake.spec.sql.tree import Ordered
 from airflow_provider_ducklake.lake.sql.duckdb.cursor import (
     COLUMN_OPTIONS,
@@ -115,7 +115,7 @@ def _read_table(cursor: Cursor, *, or_replace: bool) -> CreateTable:
 
 
 def _read_layout(cursor: Cursor, statement: CreateTable) -> CreateTable:
-    while cursor.peek().kind is not Kind.END:
+    while cursor.peek().kind is not TokenKind.END:
         if not statement.partition_by and cursor.accept("PARTITIONED", "BY"):
             keys = cursor.in_list(lambda: read_partition_key(cursor), may_end_in_comma=True)
             statement = replace(statement, partition_by=keys)
@@ -198,7 +198,7 @@ def read_query(cursor: Cursor) -> str:
     start = cursor.peek()
     if not cursor.sees("(") and cursor.word not in _FIRST_WORDS:
         raise cursor.error("expected a query: SELECT, FROM, WITH, VALUES or TABLE.")
-    while cursor.peek().kind is not Kind.END:
+    while cursor.peek().kind is not TokenKind.END:
         if cursor.peek().symbol[:1] in ("?", "$"):
             raise cursor.error("a view has no parameters. Write the value instead.")
         cursor.take()
@@ -254,7 +254,7 @@ def _read_transform(cursor: Cursor, word: str) -> str:
     cursor.expect("(")
     count = ""
     if word == TransformKind.BUCKET:
-        count = cursor.accept_kind(Kind.NUMBER) or ""
+        count = cursor.accept_kind(TokenKind.NUMBER) or ""
         if not count.isdigit():
             raise cursor.error("write the number of buckets and the column: bucket(16, id).")
         cursor.expect(",")
@@ -324,7 +324,7 @@ def _read_value(cursor: Cursor) -> OptionValue:
     if cursor.word in ("TRUE", "FALSE"):
         return cursor.take().word == "true"
     sign = "-" if cursor.accept("-") else ""
-    number = cursor.accept_kind(Kind.NUMBER)
+    number = cursor.accept_kind(TokenKind.NUMBER)
     if number is not None:
         return sign + number.replace("_", "")
     if sign:

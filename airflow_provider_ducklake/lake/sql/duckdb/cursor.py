@@ -17,8 +17,8 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import (
 )
 from airflow_provider_ducklake.lake.spec.sql.tokens import (
     ExpressionError,
-    Kind,
     Token,
+    TokenKind,
     TokenReader,
     line_and_column,
     statement_tokens,
@@ -74,7 +74,7 @@ class Cursor(TokenReader):
     """Reads one statement from left to right; nothing is skipped, and ``end`` refuses what is left."""
 
     def __init__(self, source: str, tokens: tuple[Token, ...], number: int, writer: WriteVersion) -> None:
-        self._end = Token(Kind.END, "", tokens[-1].end)
+        self._end = Token(TokenKind.END, "", tokens[-1].end)
         super().__init__(iter((*tokens, self._end)))
         self._source = source
         self.writer = writer
@@ -121,19 +121,19 @@ class Cursor(TokenReader):
         near = self._source[place : self._end.start].split(maxsplit=1)
         return error_at(self._number, self._source, place, repr(near[0]) if near else "its end", problem)
 
-    def accept_kind(self, kind: Kind) -> str | None:
+    def accept_kind(self, kind: TokenKind) -> str | None:
         """Pass a token of that kind and return its text as written; None if another follows."""
         return self.take().text if self.peek().kind is kind else None
 
     def end(self) -> None:
         """Refuse anything that is left."""
-        if self.peek().kind is not Kind.END:
+        if self.peek().kind is not TokenKind.END:
             raise self.error("this does not belong here. Leave it out; end a statement with a semicolon.")
 
     def name(self, kind: str) -> str:
         """Read a name, bare or quoted."""
         token = self.peek()
-        if token.kind not in (Kind.QUOTED, Kind.WORD):
+        if token.kind not in (TokenKind.QUOTED, TokenKind.WORD):
             raise self.error(
                 f'expected the name of a {kind}. Put special characters in straight quotes: "a name".'
             )
@@ -174,7 +174,7 @@ class Cursor(TokenReader):
 
     def string(self) -> str | None:
         """Pass a string and return its value; None if something else follows."""
-        return self.take().value if self.peek().kind is Kind.STRING else None
+        return self.take().value if self.peek().kind is TokenKind.STRING else None
 
     def error(self, problem: str, *, at: Token | None = None) -> InvalidStatementError:
         """Return the error for a token, or for what follows."""

@@ -33,7 +33,7 @@ from airflow_provider_ducklake.lake.spec.tags import (
     MacroOverload,
     MacroParameter,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, ScalarType, parse_type
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, ScalarType, parse_type
 from airflow_provider_ducklake.lake.spec.types.values import format_float64
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor, split_statements
@@ -244,16 +244,16 @@ def _takes(wanted: DuckLakeType, given: DuckLakeType) -> bool:
     """Return True if DuckDB casts values of the given type to the wanted one implicitly."""
     to, of = wanted.facts, given.facts
     match of.kind:
-        case Kind.INTEGER if to.kind is Kind.INTEGER:
+        case ScalarKind.INTEGER if to.kind is ScalarKind.INTEGER:
             return to.signed and to.bits >= of.bits
-        case Kind.INTEGER:
-            return to.kind is Kind.FLOAT or (to.kind is Kind.DECIMAL and of.storable)
-        case Kind.DECIMAL:
-            return to.kind in (Kind.FLOAT, Kind.DECIMAL)
-        case Kind.DATE:
+        case ScalarKind.INTEGER:
+            return to.kind is ScalarKind.FLOAT or (to.kind is ScalarKind.DECIMAL and of.storable)
+        case ScalarKind.DECIMAL:
+            return to.kind in (ScalarKind.FLOAT, ScalarKind.DECIMAL)
+        case ScalarKind.DATE:
             return to.is_local_microseconds
-        case Kind.STRING:
-            return to.kind is Kind.JSON
+        case ScalarKind.STRING:
+            return to.kind is ScalarKind.JSON
         case _:
             return False
 

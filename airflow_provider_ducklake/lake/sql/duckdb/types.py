@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.lake.errors import InvalidTypeError
 from airflow_provider_ducklake.lake.spec.defaults import Literal, SqlDefault, SqlExpression
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.sql.tokens import Kind
+from airflow_provider_ducklake.lake.spec.sql.tokens import TokenKind
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     MAX_DECIMAL_PRECISION,
     SCALARS,
@@ -22,12 +22,12 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     Field,
     ListType,
     MapType,
+    ScalarKind,
     ScalarType,
     StructType,
     check_depth,
     check_storable,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind as ScalarKind
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor
@@ -71,7 +71,7 @@ def read_type(cursor: Cursor) -> DuckLakeType:
     """Read a type, nested ones too."""
     parsed = _read_element(cursor)
     while cursor.accept("["):
-        if cursor.peek().kind is Kind.NUMBER:
+        if cursor.peek().kind is TokenKind.NUMBER:
             raise cursor.error("DuckLake has no fixed-length lists. Leave the number out: INTEGER[].")
         cursor.expect("]")
         parsed = ListType(parsed)
@@ -119,7 +119,7 @@ def _read_scalar(cursor: Cursor, word: str) -> ScalarType:
 
 
 def _read_integer(cursor: Cursor) -> int:
-    text = cursor.accept_kind(Kind.NUMBER)
+    text = cursor.accept_kind(TokenKind.NUMBER)
     if text is None or not text.isdigit() or len(text) > _MOST_DIGITS:
         raise cursor.error("expected a whole number.", at=None if text is None else cursor.peek(-1))
     return int(text)
@@ -218,7 +218,7 @@ def _read_literal(cursor: Cursor) -> Literal | _NoLiteral | None:
     if cursor.word in _CONSTANTS:
         return _CONSTANTS[cursor.take().word.upper()]
     negative = cursor.accept("-")
-    digits = cursor.accept_kind(Kind.NUMBER)
+    digits = cursor.accept_kind(TokenKind.NUMBER)
     if digits is None:
         return _NoLiteral()
     number = read_number(digits)

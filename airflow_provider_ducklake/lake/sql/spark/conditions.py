@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold, quote
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, ScalarKind
 from airflow_provider_ducklake.lake.sql import trees
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
@@ -142,11 +142,11 @@ def _means_the_same(values: Sequence[str], type_: DuckLakeType) -> bool:
         return True
     if row.kind in NUMBERS:
         return all(_NUMBER.fullmatch(one) for one in values)
-    if row.kind is Kind.STRING:
+    if row.kind is ScalarKind.STRING:
         return all(_PLAIN_TEXT.fullmatch(one) for one in values)
-    if row.kind is Kind.DATE or row.is_local_microseconds:
+    if row.kind is ScalarKind.DATE or row.is_local_microseconds:
         return all(one == "DATE" or _MOMENT.fullmatch(one) for one in values)
-    return row.kind is Kind.BOOLEAN and all(one in ("TRUE", "FALSE") for one in values)
+    return row.kind is ScalarKind.BOOLEAN and all(one in ("TRUE", "FALSE") for one in values)
 
 
 # Words that Spark takes for more than a column, where no column has the name.

@@ -34,7 +34,7 @@ from airflow_provider_ducklake.lake.spec.sql.tree import (
     Name,
 )
 from airflow_provider_ducklake.lake.spec.tags import DIALECT, EXPRESSION
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, parse_type
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, parse_type
 from airflow_provider_ducklake.lake.sql import trees
 from airflow_provider_ducklake.lake.sql.spark.macro_bodies import MOST_CHARACTERS, Body, Written
 from airflow_provider_ducklake.lake.sql.spark.statements import quoted
@@ -396,14 +396,16 @@ def _fits(overload: MacroOverload, count: int, named: Mapping[str, str]) -> bool
 
 
 def _default(macro: Macro, default: MacroDefault) -> Expression:
-    kind = Kind.OTHER if default.type == EXPRESSION else parse_type(default.type).facts.kind
-    if kind in (Kind.INTEGER, Kind.DECIMAL):
+    kind = ScalarKind.OTHER if default.type == EXPRESSION else parse_type(default.type).facts.kind
+    if kind in (ScalarKind.INTEGER, ScalarKind.DECIMAL):
         return Constant(ConstantKind.NUMBER, default.text)
-    if kind is Kind.STRING:
+    if kind is ScalarKind.STRING:
         return Constant(ConstantKind.STRING, default.text)
-    if kind is Kind.BOOLEAN and default.text in ("true", "false"):
+    if kind is ScalarKind.BOOLEAN and default.text in ("true", "false"):
         return Constant(ConstantKind(default.text))
-    shown = "a boolean that is neither true nor false" if kind is Kind.BOOLEAN else f"type {default.type}"
+    shown = (
+        "a boolean that is neither true nor false" if kind is ScalarKind.BOOLEAN else f"type {default.type}"
+    )
     raise _refused(macro, f"it has a default of {shown}.")
 
 

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageErro
 from airflow_provider_ducklake.lake.spec.names.paths import relative_to
 from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 from airflow_provider_ducklake.lake.storage.deletes.vectors import deletion_vector, write_vectors
-from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors
+from airflow_provider_ducklake.lake.storage.files.filesystem import storage_errors
 from airflow_provider_ducklake.lake.storage.parquet.footer import read_metadata
 from airflow_provider_ducklake.lake.storage.parquet.modules import check_row_counts
 from airflow_provider_ducklake.lake.storage.parquet.opening import ParquetOutput, Written, open_parquet
@@ -58,7 +58,7 @@ def write_delete_file(location: Location, data_file_path: str, deleted: pa.Table
     paths = pa.DictionaryArray.from_arrays(zeros, pa.array([data_file_path], pa.string()))
     schema = _STAMPED_SCHEMA if "snapshot_id" in deleted.column_names else _SCHEMA
     rows = pa.Table.from_arrays([pa.chunked_array([paths]), *deleted.columns], schema=schema)
-    with naming_errors(location.uri, "write"):
+    with storage_errors(location.uri, "write"):
         output = ParquetOutput(location)
         try:
             with pq.ParquetWriter(output.sink, schema, compression="zstd", store_schema=False) as writer:
@@ -107,7 +107,7 @@ def deleted_rows(location: Location, file_format: str, default_snapshot_id: int,
 
 def _parquet_deletes(location: Location, row_count: int) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
     """Return positions and stamps; the column before them repeats the data file's path, and is not read."""
-    with naming_errors(location.uri, "read"), open_parquet(location) as source:
+    with storage_errors(location.uri, "read"), open_parquet(location) as source:
         file = pq.ParquetFile(source)
         names = file.schema_arrow.names
         if len(names) < 2 or not pa.types.is_integer(file.schema_arrow.types[1]):  # noqa: PLR2004 - path, position

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors, read_whole
+from airflow_provider_ducklake.lake.storage.files.filesystem import read_whole, storage_errors
 from airflow_provider_ducklake.lake.storage.files.writing import OutputFile
 from airflow_provider_ducklake.lake.storage.parquet.opening import Written
 
@@ -333,7 +333,7 @@ def write_vectors(location: Location, data_file_path: str, deleted: pa.Table) ->
     else:
         stamps = deleted["snapshot_id"].combine_chunks()
         content = container_of(_cumulative(positions, stamps), data_file_path)
-    with naming_errors(location.uri, "write"):
+    with storage_errors(location.uri, "write"):
         sink = OutputFile(location)
         try:
             sink.write(content)
@@ -356,7 +356,7 @@ def deletion_vector(location: Location, row_count: int) -> tuple[pa.ChunkedArray
 
     ``row_count`` is how many rows the data file has.
     """
-    with naming_errors(location.uri, "read"):
+    with storage_errors(location.uri, "read"):
         data = read_whole(location)
         if not data.startswith(MAGIC):
             return _positions(data, location.uri, row_count), None
@@ -394,7 +394,7 @@ def referenced_vectors(location: Location, row_counts: Mapping[str, int]) -> dic
     ``row_counts`` are how many rows each data file has, by the path that the metadata has for it; vectors of
     others are not read.
     """
-    with naming_errors(location.uri, "read"):
+    with storage_errors(location.uri, "read"):
         data = read_whole(location)
         vectors = _vectors(data, location.uri)
         by_file = {one.data_file: one for one in vectors if one.data_file is not None}

@@ -340,7 +340,7 @@ def open_filesystem(path: str, storage_options: StorageOptions | None = None) ->
     if scheme in _LOCAL_SCHEMES:
         return Location(pafs.LocalFileSystem(), os.path.abspath(rest), path)  # noqa: PTH100 - resolves no links
     options = process_options() if storage_options is None else dict(storage_options)
-    with naming_errors(path, "open"):
+    with storage_errors(path, "open"):
         filesystem = _fsspec_filesystem(scheme, options) or _arrow_filesystem(scheme, options)
     if filesystem is None:
         raise StorageError(
@@ -400,7 +400,7 @@ def arrow_s3_options(options: StorageOptions) -> dict[str, Any]:
 
 
 @contextmanager
-def naming_errors(path: str, verb: str) -> Iterator[None]:
+def storage_errors(path: str, verb: str) -> Iterator[None]:
     """Turn whatever a file system raises into a StorageError that names the path."""
     try:
         yield
@@ -423,7 +423,7 @@ def child(location: Location, name: str) -> Location:
 def exists(path: str, storage_options: StorageOptions | None = None) -> bool:
     """Return True if a file or directory exists."""
     location = open_filesystem(path, storage_options)
-    with naming_errors(path, "look at"):
+    with storage_errors(path, "look at"):
         return bool(location.filesystem.get_file_info(location.path).type != pafs.FileType.NotFound)
 
 
@@ -436,7 +436,7 @@ def read_bytes(
 
 def read_whole(location: Location, limit: int = MOST_READ_BYTES) -> bytes:
     """Do as ``read_bytes``: a file may be as long as its maker wants, and take no place on a disk."""
-    with naming_errors(location.uri, "read"), _open_input(location) as stream:
+    with storage_errors(location.uri, "read"), _open_input(location) as stream:
         size = stream.size()
         if size > limit:
             raise StorageError(
@@ -455,7 +455,7 @@ def write_bytes(
     ``private`` keeps a local file to its owner (mode 0600); object stores have their own rules.
     """
     location = open_filesystem(path, storage_options)
-    with naming_errors(path, "write"):
+    with storage_errors(path, "write"):
         if location.is_local:
             _write_local(Path(location.path), content, private=private)
             return
@@ -484,7 +484,7 @@ def make_directory(path: str, storage_options: StorageOptions | None = None) -> 
     """Make a directory and its parents where the store has directories."""
     location = open_filesystem(path, storage_options)
     if location.is_local:  # an object store needs none, and making one may try to make the bucket
-        with naming_errors(path, "make directory"):
+        with storage_errors(path, "make directory"):
             Path(location.path).mkdir(parents=True, exist_ok=True)
 
 
@@ -495,7 +495,7 @@ def delete_file(path: str, storage_options: StorageOptions | None = None) -> boo
 
 def delete_file_at(location: Location) -> bool:
     """Delete a file; return whether it was there."""
-    with naming_errors(location.uri, "delete"):
+    with storage_errors(location.uri, "delete"):
         if location.filesystem.get_file_info(location.path).type == pafs.FileType.NotFound:
             return False
         remover_of(location)(location.path)
@@ -514,7 +514,7 @@ def file_sizes(path: str, storage_options: StorageOptions | None = None) -> dict
     """Return the sizes of all files below a directory by their paths from there; none where it is missing."""
     location = open_filesystem(path, storage_options)
     root = location.path.rstrip("/")
-    with naming_errors(path, "list"):
+    with storage_errors(path, "list"):
         infos = location.filesystem.get_file_info(
             pafs.FileSelector(root, allow_not_found=True, recursive=True)
         )
@@ -551,7 +551,7 @@ def _check_can_be_made(directory: Path) -> None:
 
 def open_input(location: Location) -> pa.NativeFile:
     """Return the file for random reads."""
-    with naming_errors(location.uri, "read"):
+    with storage_errors(location.uri, "read"):
         return _open_input(location)
 
 

@@ -21,12 +21,12 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     bucket_and_key,
     file_sizes,
     fsspec_of,
-    naming_errors,
     open_filesystem,
     reason_of,
     reason_of_code,
     remover_of,
     split_scheme,
+    storage_errors,
 )
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 
@@ -88,7 +88,7 @@ def list_files(path: str, storage_options: StorageOptions | None = None) -> List
 def changed_at(path: str, storage_options: StorageOptions | None = None) -> datetime | None:
     """Return when a file last changed, by the store's clock; None: the store does not say."""
     location = open_filesystem(path, storage_options)
-    with naming_errors(path, "look at"):
+    with storage_errors(path, "look at"):
         if location.is_local:
             return _local_time(os.lstat(location.path))
         filesystem = fsspec_of(location)
@@ -101,7 +101,7 @@ def changed_at(path: str, storage_options: StorageOptions | None = None) -> date
 
 def _named(path: str, files: Iterator[FoundFile]) -> Iterator[FoundFile]:
     """Yield files, and say how many from time to time."""
-    with naming_errors(path, "list"):
+    with storage_errors(path, "list"):
         for count, file in enumerate(files, 1):
             yield file
             if count % _SAID_EVERY == 0:
@@ -210,7 +210,7 @@ def _expanded(path: str, locate: Callable[[str], Location]) -> list[str]:
     place = locate(folder)
     root = place.path.rstrip("/") + "/"
     deep = "/" in path.removeprefix(folder)
-    with naming_errors(folder, "list"):
+    with storage_errors(folder, "list"):
         infos = place.filesystem.get_file_info(
             pafs.FileSelector(place.path, allow_not_found=True, recursive=deep)
         )
@@ -278,7 +278,7 @@ def delete_tree(path: str, storage_options: StorageOptions | None = None) -> Non
         names = file_sizes(root, storage_options)
         _check_gone(delete_files([root + name for name in names], storage_options))
         return
-    with naming_errors(path, "delete"):
+    with storage_errors(path, "delete"):
         if location.filesystem.get_file_info(directory).type == pafs.FileType.Directory:
             location.filesystem.delete_dir(directory)
 

@@ -19,11 +19,11 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     bucket_and_key,
     delete_file_at,
     fsspec_of,
-    naming_errors,
     open_filesystem,
     open_input,
     reason_of,
     regular_file,
+    storage_errors,
 )
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def unfinished_uploads(path: str, storage_options: StorageOptions | None = None)
     if not hasattr(filesystem, "call_s3"):
         return []
     bucket, prefix = bucket_and_key(filesystem, location.path)
-    with naming_errors(path, "list uploads below"):
+    with storage_errors(path, "list uploads below"):
         return [
             Upload(one["Key"].removeprefix(prefix), one["UploadId"], one["Initiated"])
             for answer in _pages(filesystem, bucket, prefix)
@@ -175,7 +175,7 @@ _BLOCK_BYTES = 8 * 2**20
 
 def copy_file(source: Location, target: Location) -> None:
     """Copy a file to where there is none; it appears complete or, as far as the store allows, not at all."""
-    with naming_errors(source.uri, "copy"):
+    with storage_errors(source.uri, "copy"):
         if source.is_local and target.is_local:
             _copy_locally(Path(source.path), Path(target.path))
         elif not _copy_in_store(source, target):

@@ -56,10 +56,10 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     MOST_READ_BYTES,
     arrow_s3_options,
     child,
-    naming_errors,
     open_filesystem,
     read_whole,
     regular_file,
+    storage_errors,
 )
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.foreign.files import Places, spelled
@@ -325,7 +325,7 @@ def delta_table(
 def _reading(what: str) -> Iterator[None]:
     """Turn whatever deltalake says of an odd log into an error of ours, also when it breaks down at it."""
     try:
-        with naming_errors(what, "read"):
+        with storage_errors(what, "read"):
             yield
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # which pyo3 does not export

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class AddTarget:
     """The lake's table: its columns, each with that of the source, and its partition keys.
 
     ``other_defaults`` are columns that files must not lack: the lake would show another value there.
@@ -62,7 +62,7 @@ class Target:
 class KeyedNames(FieldNames):
     """Fields of one file by the ids or names that the source's metadata has for them."""
 
-    def __init__(self, source: SourceTable, target: Target, path: str) -> None:
+    def __init__(self, source: SourceTable, target: AddTarget, path: str) -> None:
         self._source = source
         self._columns = target.columns
         self._path = path
@@ -86,7 +86,7 @@ class KeyedNames(FieldNames):
         return names.get((above if isinstance(above, int) else None, field.name))
 
 
-def data_file(source: SourceTable, target: Target, file: SourceFile, location: Location) -> DataFile:
+def data_file(source: SourceTable, target: AddTarget, file: SourceFile, location: Location) -> DataFile:
     """Return a file as a data file of the lake's table, by its footer; the caller adds its deletes."""
     constants = _constants(target, file)
     folders = _folders(target, file, constants) if constants else {}
@@ -108,7 +108,7 @@ def data_file(source: SourceTable, target: Target, file: SourceFile, location: L
     return replace(made, partition_values=_partition_values(target, file, made))
 
 
-def _constants(target: Target, file: SourceFile) -> dict[ColumnId, str | None]:
+def _constants(target: AddTarget, file: SourceFile) -> dict[ColumnId, str | None]:
     """Return the values of the columns that partition the source by identity."""
     by_key: dict[FieldKey, str | None] = {
         key: text for (key, transform), text in file.partition.items() if transform == IDENTITY
@@ -118,7 +118,7 @@ def _constants(target: Target, file: SourceFile) -> dict[ColumnId, str | None]:
 
 
 def _folders(
-    target: Target, file: SourceFile, constants: Mapping[ColumnId, str | None]
+    target: AddTarget, file: SourceFile, constants: Mapping[ColumnId, str | None]
 ) -> dict[ColumnId, tuple[str, str | None]]:
     """Return for each constant a folder of the file's path with that value, as DuckDB reads it."""
     below = hive_values(file.path)
@@ -126,12 +126,12 @@ def _folders(
     for column_id, text in constants.items():
         column, one = target.schema.by_id(column_id), target.columns[column_id]
         for name in (str(one.key), one.name):
-            if name in below and _is_said(column, below[name], text):
+            if name in below and _has_value(column, below[name], text):
                 found[column_id] = (name, below[name])
     return found
 
 
-def _is_said(column: Column, folder: str | None, text: str | None) -> bool:
+def _has_value(column: Column, folder: str | None, text: str | None) -> bool:
     """Return True if a folder has a value; one of a time with a zone depends on the reader's session."""
     if column.type.facts.zoned:
         return folder is None and text is None
@@ -143,7 +143,7 @@ def _is_said(column: Column, folder: str | None, text: str | None) -> bool:
 
 def _inspected(
     source: SourceTable,
-    target: Target,
+    target: AddTarget,
     file: SourceFile,
     location: Location,
     folders: Mapping[ColumnId, tuple[str, str | None]],
@@ -161,11 +161,11 @@ def _inspected(
 
 
 def _check_described(file: SourceFile, made: DataFile) -> None:
-    said = {
+    known = {
         "rows": (file.record_count, made.record_count),
         "bytes": (file.file_size_bytes, made.file_size_bytes),
     }
-    for what, (wanted, found) in said.items():
+    for what, (wanted, found) in known.items():
         if wanted is not None and wanted != found:
             raise InvalidInputError(
                 f"{file.path} has {found} {what}, and {wanted} by the table's metadata: it is not the file "
@@ -181,7 +181,9 @@ def _check_described(file: SourceFile, made: DataFile) -> None:
             )
 
 
-def _lacking(target: Target, made: DataFile, constants: Mapping[ColumnId, str | None]) -> frozenset[ColumnId]:
+def _lacking(
+    target: AddTarget, made: DataFile, constants: Mapping[ColumnId, str | None]
+) -> frozenset[ColumnId]:
     """Return the columns that a file lacks, and that are not NULL in it for that."""
     mapped = {one.column_id for one in made.mapping or ()}
     return frozenset(
@@ -191,7 +193,7 @@ def _lacking(target: Target, made: DataFile, constants: Mapping[ColumnId, str | 
     )
 
 
-def _check_defaults(target: Target, made: DataFile) -> None:
+def _check_defaults(target: AddTarget, made: DataFile) -> None:
     mapped = {one.column_id for one in made.mapping or ()}
     if lacking := target.other_defaults - mapped:
         raise SchemaMismatchError(
@@ -205,32 +207,32 @@ def _check_defaults(target: Target, made: DataFile) -> None:
         )
 
 
-def _check_constants(target: Target, made: DataFile, constants: Mapping[ColumnId, str | None]) -> None:
+def _check_constants(target: AddTarget, made: DataFile, constants: Mapping[ColumnId, str | None]) -> None:
     for column_id, text in constants.items():
         found = footer_value(made, PartitionField(column_id, IDENTITY), target.schema)
         if found is not None and found[0] != text:
             raise _other_value(made, target.schema.by_id(column_id).name, found[0], text)
 
 
-def _other_value(made: DataFile, key: str, found: str | None, said: str | None) -> InvalidInputError:
+def _other_value(made: DataFile, key: str, found: str | None, known: str | None) -> InvalidInputError:
     return InvalidInputError(
-        f"{made.path} has the value {found!r} of {key}, and {said!r} by the table's metadata: they do not "
+        f"{made.path} has the value {found!r} of {key}, and {known!r} by the table's metadata: they do not "
         "belong together."
     )
 
 
-def _partition_values(target: Target, file: SourceFile, made: DataFile) -> tuple[str | None, ...]:
+def _partition_values(target: AddTarget, file: SourceFile, made: DataFile) -> tuple[str | None, ...]:
     """Return a value for each partition key of the lake's table; none at all if one is unknown."""
     values: list[str | None] = []
     for key in target.partition_by:
         found = footer_value(made, key, target.schema)
         source_key = (target.columns[key.column_id].key, key.transform)
         if source_key in file.partition:
-            said = file.partition[source_key]
-            if found is not None and found[0] != said:
+            known = file.partition[source_key]
+            if found is not None and found[0] != known:
                 name = f"{key.transform} of {target.schema.by_id(key.column_id).name}"
-                raise _other_value(made, name, found[0], said)
-            found = (said,)
+                raise _other_value(made, name, found[0], known)
+            found = (known,)
         if found is None:
             _refuse_bucketless(target, made, key)
             return ()
@@ -238,7 +240,7 @@ def _partition_values(target: Target, file: SourceFile, made: DataFile) -> tuple
     return tuple(values)
 
 
-def _refuse_bucketless(target: Target, made: DataFile, unknown: PartitionField) -> None:
+def _refuse_bucketless(target: AddTarget, made: DataFile, unknown: PartitionField) -> None:
     if any(key.transform.kind is TransformKind.BUCKET for key in target.partition_by):
         column = target.schema.by_id(unknown.column_id).name
         raise InvalidPartitionError(

@@ -49,7 +49,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
 )
 from airflow_provider_ducklake.lake.storage.deletes.deletes import positions_of
 from airflow_provider_ducklake.lake.storage.deletes.vectors import referenced_vectors
-from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_input, storage_errors
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.foreign.files import Places, spelled
 from airflow_provider_ducklake.lake.storage.foreign.iceberg_catalog import find_in_catalog
@@ -125,7 +125,7 @@ def _rows(
 
 
 def _positions(place: Location) -> dict[str, pa.Array]:
-    with naming_errors(place.uri, "read"), open_plain_parquet(place) as source:
+    with storage_errors(place.uri, "read"), open_plain_parquet(place) as source:
         file = pq.ParquetFile(source, read_dictionary=[_PATH])
         if not {_PATH, _POSITION} <= set(file.schema_arrow.names):
             raise StorageError(
@@ -184,18 +184,18 @@ class LakeInput(InputFile):
         self._place = place
 
     def __len__(self) -> int:
-        with self.open() as stream, naming_errors(self.location, "read"):
+        with self.open() as stream, storage_errors(self.location, "read"):
             stream.seek(0, 2)
             return stream.tell()
 
     def exists(self) -> bool:
-        with naming_errors(self.location, "look at"):
+        with storage_errors(self.location, "look at"):
             info = self._place.filesystem.get_file_info(self._place.path)
         return bool(info.type == pafs.FileType.File)
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - pyiceberg's
         stream = open_input(self._place)
-        with naming_errors(self.location, "read"):
+        with storage_errors(self.location, "read"):
             if stream.size() > _MOST_BYTES:
                 stream.close()
                 raise _too_long(self.location)
@@ -237,7 +237,7 @@ def load_table(
     """Return a table by its metadata file, its folder or its name in a catalog, and where files may lie."""
     location, folder = _in_catalog(source, catalog) if catalog else _in_folder(source, locate)
     places = Places.of(f"The metadata of {source}", folder, allowed_paths)
-    with naming_errors(location, "read Iceberg's metadata in"):
+    with storage_errors(location, "read Iceberg's metadata in"):
         metadata = FromByteStream.table_metadata(
             BytesIO(metadata_text(location, open_input(locate(location))))
         )
@@ -300,13 +300,13 @@ def _after_hint(hint: int, numbers: Mapping[int, list[str]]) -> int:
 
 def _names(folder: str, locate: Locate) -> list[str]:
     place = locate(folder)
-    with naming_errors(folder, "list"):
+    with storage_errors(folder, "list"):
         infos = place.filesystem.get_file_info(pafs.FileSelector(place.path, allow_not_found=True))
     return [info.base_name for info in infos if info.type == pafs.FileType.File]
 
 
 def _hint(path: str, locate: Locate) -> int:
-    with naming_errors(path, "read"), open_input(locate(path)) as source:
+    with storage_errors(path, "read"), open_input(locate(path)) as source:
         text = source.read(100).decode("utf-8", "replace").strip()
     if not (text.isdecimal() and text.isascii()):
         raise StorageError(f"{path} does not hold a version but {text!a:.40}. Give the metadata file.")
@@ -411,7 +411,7 @@ def iceberg_table(
 ) -> SourceTable:
     """Read the metadata of an Iceberg table; ``snapshot_id`` None: the current one."""
     table, places = load_table(source, locate, catalog, allowed_paths)
-    with naming_errors(f"the metadata of {source}", "read"):  # whatever pyiceberg says of odd metadata
+    with storage_errors(f"the metadata of {source}", "read"):  # whatever pyiceberg says of odd metadata
         return _at_snapshot(table, places, snapshot_id, source, locate)
 
 

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors
+from airflow_provider_ducklake.lake.storage.files.filesystem import storage_errors
 from airflow_provider_ducklake.lake.storage.files.parallel import within
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def find_in_catalog(source: str, properties: Mapping[str, Any]) -> tuple[str, st
 
 
 def _asked(source: str, properties: Mapping[str, Any]) -> tuple[str, str | None]:
-    with naming_errors(f"{source} in the Iceberg catalog", "look up"):
+    with storage_errors(f"{source} in the Iceberg catalog", "look up"):
         catalog = _opened({"name": "default", **properties})
         catalog.properties[PY_IO_IMPL] = f"{__name__}.{UnreadFileIO.__name__}"
         catalog._load_file_io = UnreadFileIO  # type: ignore[method-assign] # noqa: SLF001 - as tables say otherwise

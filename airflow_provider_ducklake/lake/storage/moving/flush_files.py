@@ -61,10 +61,10 @@ class Flushing:
         """
         done: list[FlushedFile] = []
         files: dict[Values, _OpenFile] = {}
-        told: set[str] = set()  # sort keys that cannot be computed
+        logged: set[str] = set()  # sort keys that cannot be computed
         try:
             for run in _runs(batches):
-                for values, rows in self._partitions(run, told):
+                for values, rows in self._partitions(run, logged):
                     done += self._write_partition(files, values, rows)
                 _shrink(files.values())
             done += [self._finish(one) for one in files.values()]
@@ -74,11 +74,11 @@ class Flushing:
             raise
         return done
 
-    def _partitions(self, run: pa.Table, told: set[str]) -> Iterator[tuple[Values, pa.Table]]:
+    def _partitions(self, run: pa.Table, logged: set[str]) -> Iterator[tuple[Values, pa.Table]]:
         columns = run.select(list(range(len(self.plan.target.columns))))
         if found := bad_strings(columns, self.plan.target):
             raise error_of([_of_row_id(one, run[ROW_ID.name]) for one in found], self.plan.table)
-        rows = sorted_rows(run, self.plan.row_order.sort_by, self.plan.target, self.plan.table, told)
+        rows = sorted_rows(run, self.plan.row_order.sort_by, self.plan.target, self.plan.table, logged)
         return split_by_partition(rows, self.plan.target, self.plan.partition_fields)
 
     def _write_partition(

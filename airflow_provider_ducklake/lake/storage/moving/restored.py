@@ -29,9 +29,9 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     child,
     exists,
     file_sizes,
-    naming_errors,
     open_filesystem,
     open_input,
+    storage_errors,
 )
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.files.writing import copy_file
@@ -41,10 +41,10 @@ from airflow_provider_ducklake.lake.storage.parquet.footer import open_footer
 from airflow_provider_ducklake.lake.storage.parquet.modules import TAIL_BYTES, footer_length
 from airflow_provider_ducklake.lake.storage.parquet.opening import (
     ParquetOutput,
-    annotated,
     annotations_of,
     open_parquet,
     read_plain_footer,
+    with_annotations,
 )
 from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
 from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id, ordinals
@@ -70,34 +70,34 @@ if TYPE_CHECKING:
 class Restoring:
     """A table as two snapshots read it: the one that comes back, and the newest; None: it was dropped."""
 
-    then: ScanPlan
-    now: ScanPlan | None
+    target: ScanPlan
+    current: ScanPlan | None
     locate: Callable[[str], Location] = open_filesystem
 
     def look(self, pair: FilePair) -> FileLook:
         """Find out which rows of a file return, and which came since."""
-        dead, later = self._gone_then(pair.then), self._later(pair.then)
+        dead, later = self._gone_then(pair.target), self._later(pair.target)
         absent = _union(dead, later)
-        is_plain = not len(absent) and not self._has_stamps(pair.then)
-        if pair.now is None or self.now is None:
-            return FileLook(pair, pair.then.record_count - len(absent), positions_of(_NONE), is_plain)
-        gone = _unique(gone_positions(self.now, pair.now, self.locate))
+        is_plain = not len(absent) and not self._has_stamps(pair.target)
+        if pair.current is None or self.current is None:
+            return FileLook(pair, pair.target.record_count - len(absent), positions_of(_NONE), is_plain)
+        gone = _unique(gone_positions(self.current, pair.current, self.locate))
         return FileLook(
             pair, len(_minus(gone, absent)), positions_of(_ascending(_minus(later, gone))), is_plain
         )
 
     def _gone_then(self, file: LiveDataFile) -> pa.Array:
-        return _unique(gone_positions(self.then, file, self.locate))
+        return _unique(gone_positions(self.target, file, self.locate))
 
     def _later(self, file: LiveDataFile) -> pa.Array:
         """Return the positions of rows that were inserted after the snapshot."""
-        at = self.then.table.snapshot.id
+        at = self.target.table.snapshot.id
         if not has_later_rows(file, at):
             return _NONE
         rows = read_data_file(
             file,
             TableSchema((SNAPSHOT_ID,)),
-            table=str(self.then.table.name),
+            table=str(self.target.table.name),
             snapshot_id=at,
             locate=self.locate,
         )
@@ -106,7 +106,7 @@ class Restoring:
 
     def _has_stamps(self, file: LiveDataFile) -> bool:
         location = self.locate(file.path).with_key(file.encryption_key)
-        with naming_errors(location.uri, "read"), open_parquet(location) as source:
+        with storage_errors(location.uri, "read"), open_parquet(location) as source:
             fields = pq.ParquetFile(source).schema_arrow
         own = (SNAPSHOT_ID.id, SNAPSHOT_ID.name)
         return any(field_id(field) in own or field.name in own for field in fields)
@@ -116,7 +116,7 @@ class Restoring:
         try:
             copy_file(self.locate(source), self.locate(target))
         except StorageError as error:
-            table = self.then.table
+            table = self.target.table
             raise StorageError(
                 f"{error} It held rows of {table.name} at snapshot {table.snapshot.id}, which cannot be "
                 "restored without it. Nothing was changed."
@@ -126,7 +126,7 @@ class Restoring:
         self, files: RewriteBin, next_path: Callable[[], str], settings: ParquetSettings
     ) -> list[DataFile]:
         """Write the rows of files that return, with their ids, holding little more than a row group."""
-        schema = self.then.table.schema
+        schema = self.target.table.schema
         rows = (part for pair in files.pairs for part in self._returning(pair, schema, settings))
         written = self._written(rows, next_path, settings)
         return [_known_by_catalog(one, files.partition_values) for one in written]
@@ -140,8 +140,8 @@ class Restoring:
         """
         if not parts:
             return
-        schema = self.then.table.schema
-        spec = self.then.table.partition_spec
+        schema = self.target.table.schema
+        spec = self.target.table.partition_spec
         keys = spec.fields if spec is not None else ()
         row_ids = pa.array([one for part in parts for one in part.row_ids], pa.int64())
         rows = inlined_in_schema(parts, schema).append_column(ROW_ID.name, row_ids)
@@ -154,7 +154,7 @@ class Restoring:
         self, parts: Iterator[pa.Table], next_path: Callable[[], str], settings: ParquetSettings
     ) -> Sequence[DataFile]:
         """Write rows, each with its id behind its columns."""
-        target = TableSchema((*self.then.table.schema.columns, ROW_ID))
+        target = TableSchema((*self.target.table.schema.columns, ROW_ID))
         with RollingWriter(target, next_path, settings, locate=self.locate) as writer:
             for rows in parts:
                 writer.write(rows)
@@ -164,12 +164,12 @@ class Restoring:
         self, pair: FilePair, schema: TableSchema, settings: ParquetSettings
     ) -> Iterator[pa.Table]:
         """Yield the rows that return, each with its id behind its columns."""
-        table = self.then.table
+        table = self.target.table
         merging = Merging(str(table.name), table.snapshot.id, settings, self.locate)
-        dead = self._gone_then(pair.then)
+        dead = self._gone_then(pair.target)
         gone = None
-        if pair.now is not None and self.now is not None:
-            gone = _unique(gone_positions(self.now, pair.now, self.locate))
+        if pair.current is not None and self.current is not None:
+            gone = _unique(gone_positions(self.current, pair.current, self.locate))
 
         def return_(places: pa.Array, snapshots: pa.ChunkedArray) -> pa.ChunkedArray:
             had = pc.and_(
@@ -177,7 +177,7 @@ class Restoring:
             )
             return had if gone is None else pc.and_(had, pc.is_in(places, value_set=gone))
 
-        for rows in merging.numbered_rows(pair.then, schema, return_):
+        for rows in merging.numbered_rows(pair.target, schema, return_):
             yield rows.drop_columns([SNAPSHOT_ID.name])
 
 
@@ -216,7 +216,7 @@ _BATCH_ROWS = 122_880
 
 def is_stamped(source: Location, counts: Sequence[tuple[int, int]]) -> bool:
     """Return True if a file already stores the snapshot of each row, and these equal ``counts``."""
-    with naming_errors(source.uri, "read"), open_parquet(source) as stream:
+    with storage_errors(source.uri, "read"), open_parquet(source) as stream:
         footer_length(stream.read_at(TAIL_BYTES, max(0, stream.size() - TAIL_BYTES)), source.uri)
         file = pq.ParquetFile(stream)
         name = next((field.name for field in file.schema_arrow if _is_stamp(field)), None)
@@ -226,13 +226,15 @@ def is_stamped(source: Location, counts: Sequence[tuple[int, int]]) -> bool:
 def check_copyable(source: Location) -> None:
     """Find out whether ``write_stamped`` could copy a file, by its footer alone."""
     open_footer(source)  # checks it: the codec of a column is asked for below
-    with naming_errors(source.uri, "read"), open_parquet(source) as stream:
+    with storage_errors(source.uri, "read"), open_parquet(source) as stream:
         file = pq.ParquetFile(stream)
         copy = pa.BufferOutputStream()
         with _writer(copy, file):
             pass
         found = annotations_of(read_plain_footer(stream, source.uri))
-        copied = pq.ParquetFile(pa.BufferReader(annotated(copy.getvalue().to_pybytes(), found, source.uri)))
+        copied = pq.ParquetFile(
+            pa.BufferReader(with_annotations(copy.getvalue().to_pybytes(), found, source.uri))
+        )
     for before, after in zip(_columns(file), _columns(copied), strict=False):
         if before != after:
             raise UnsupportedFeatureError(
@@ -248,7 +250,7 @@ def write_stamped(source: Location, target: Location, counts: Sequence[tuple[int
     ``counts`` are snapshots, each with the number of rows up to it; the last one has all.
     """
     check_copyable(source)
-    with naming_errors(source.uri, "copy"), open_parquet(source) as stream:
+    with storage_errors(source.uri, "copy"), open_parquet(source) as stream:
         file = pq.ParquetFile(stream, pre_buffer=not source.is_local)
         if file.metadata.num_rows != counts[-1][1]:
             raise StorageError(
@@ -366,7 +368,7 @@ def _real(path: Path) -> Path:
 
 def _check_is_of_a_lake(file: Location, size: int | None) -> None:
     """Refuse what is no Parquet or Puffin file of its size: a row of the catalog may name any file."""
-    with naming_errors(file.uri, "read"), open_input(file) as stream:
+    with storage_errors(file.uri, "read"), open_input(file) as stream:
         found = stream.size()
         ends = (stream.read(4), b"") if found < _LEAST_BYTES else (stream.read(4), _last(stream, found))
     if ends not in _OF_LAKES or (size is not None and size != found):
@@ -398,7 +400,7 @@ def publish(made: Path, path: str, options: StorageOptions, *, mode: int, replac
     if not target.is_local:
         copy_file(open_filesystem(str(made), {}), target)
         return True
-    with naming_errors(path, "write"):
+    with storage_errors(path, "write"):
         return _publish_locally(made, Path(target.path), mode=mode, replaces=replaces)
 
 

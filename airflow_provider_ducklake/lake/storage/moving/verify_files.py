@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.lake.spec.types.values import parse_physical
 from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows
 from airflow_provider_ducklake.lake.storage.deletes.vectors import footer_bytes
-from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors, read_whole
+from airflow_provider_ducklake.lake.storage.files.filesystem import read_whole, storage_errors
 from airflow_provider_ducklake.lake.storage.parquet.footer import (
     NanRule,
     check_field_ids,
@@ -103,7 +103,7 @@ class _About:
 
 def _unreadable(location: Location, about: _About, error: Exception) -> Finding:
     try:
-        with naming_errors(location.uri, "look at"):
+        with storage_errors(location.uri, "look at"):
             info = location.filesystem.get_file_info(location.path)
     except StorageError:
         return about.finding(FindingCode.FILE_UNREADABLE, f"cannot be read: {error}")

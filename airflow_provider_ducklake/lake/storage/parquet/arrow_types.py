@@ -27,9 +27,9 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     Field,
-    Kind,
     ListType,
     MapType,
+    ScalarKind,
     ScalarType,
     StructType,
     can_promote,
@@ -235,7 +235,9 @@ def _value_type(given: pa.DataType) -> pa.DataType:
 
 def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
     facts = column.type.facts
-    if (facts.kind is Kind.VARIANT and is_variant(given)) or (facts.is_double_in_files and _is_whole(given)):
+    if (facts.kind is ScalarKind.VARIANT and is_variant(given)) or (
+        facts.is_double_in_files and _is_whole(given)
+    ):
         return []
     try:
         found = ducklake_type(given, where)
@@ -249,11 +251,11 @@ def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[
 def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
     """Return True if values are cast, with an error if one would change: times, strings, WKB, integers."""
     rows = (found.facts, wanted.facts)
-    if all(row.kind is Kind.TIMESTAMP for row in rows):
+    if all(row.kind is ScalarKind.TIMESTAMP for row in rows):
         return rows[0].zoned == rows[1].zoned
-    if all(row.kind is Kind.TIME for row in rows):
+    if all(row.kind is ScalarKind.TIME for row in rows):
         return True  # Arrow has no zones of them: those of a timetz are in UTC
-    if rows[1].is_double_in_files and rows[0].kind is Kind.INTEGER:
+    if rows[1].is_double_in_files and rows[0].kind is ScalarKind.INTEGER:
         return True
     return all(row.kind in TEXTS for row in rows) or (found.facts.kind, wanted.facts.kind) == _AS_WKB
 
@@ -263,7 +265,7 @@ def _is_whole(given: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(given) and given.scale == 0)
 
 
-_AS_WKB = (Kind.BLOB, Kind.GEOMETRY)  # a writer of files parses each value
+_AS_WKB = (ScalarKind.BLOB, ScalarKind.GEOMETRY)  # a writer of files parses each value
 
 
 def _struct_differences(column: Column, given: pa.StructType, where: str) -> Iterator[str]:
@@ -353,9 +355,9 @@ def from_physical(type_: DuckLakeType, values: Sequence[Physical | None]) -> pa.
     target = arrow_type(type_)
     if isinstance(type_, DecimalType):
         return pa.array([_decimal(value, type_.scale) for value in values], target)
-    if type_.facts.kind is Kind.INTERVAL:
+    if type_.facts.kind is ScalarKind.INTERVAL:
         return interval_array(values)
-    if type_.facts.kind is Kind.VARIANT:
+    if type_.facts.kind is ScalarKind.VARIANT:
         return pa.array([None if value is None else _variant(value) for value in values], target)
     step = type_.facts.step
     if step > 1:
@@ -433,9 +435,9 @@ def _part(span: slice | None, children: list[Any]) -> list[Any] | None:
 
 def physical_values(array: pa.Array, type_: DuckLakeType) -> list[Any]:
     """Return scalar values, whose Arrow type is the one of ``arrow_types.arrow_type``, in physical form."""
-    if type_.facts.kind is Kind.VARIANT:
+    if type_.facts.kind is ScalarKind.VARIANT:
         return [None if one is None else one["metadata"] + one["value"] for one in array.to_pylist()]
-    if type_.facts.kind is Kind.INTERVAL:
+    if type_.facts.kind is ScalarKind.INTERVAL:
         return interval_values(array)
     if pa.types.is_decimal(array.type):
         return [None if value is None else _unscaled(value) for value in array.to_pylist()]

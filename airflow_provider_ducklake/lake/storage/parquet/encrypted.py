@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.storage.parquet.modules import (
     MAGIC,
     OVERHEAD,
     TAIL_BYTES,
-    Kind,
+    ModuleKind,
     read_struct,
     write_struct,
 )
@@ -46,7 +46,7 @@ class EncryptedOutput:
         self._output, self._where = output, where
         self._cipher = cipher
         self._waiting = bytearray()
-        self._told = 0
+        self._position = 0
         self._pages: list[int] = []  # where each began, in the writer's bytes
         self._next = len(MAGIC)
         self._needed = 0  # bytes of the page that waits
@@ -73,8 +73,8 @@ class EncryptedOutput:
         if self.closed:
             raise StorageError(f"{self._where} was abandoned.")
         part = memoryview(data)
-        skipped = max(0, min(len(part), len(MAGIC) - self._told))  # the magic is another one
-        self._told += len(part)
+        skipped = max(0, min(len(part), len(MAGIC) - self._position))  # the magic is another one
+        self._position += len(part)
         self._waiting += part[skipped:]
         if not self._is_in_footer and len(self._waiting) >= self._needed:
             self._seal_pages()
@@ -101,7 +101,7 @@ class EncryptedOutput:
         except StorageError:  # cut off, or the footer's first bytes
             self._is_in_footer = _is_footer(waiting[start : start + 16])
             return None
-        if header[2].kind is not Kind.I32:
+        if header[2].kind is not ModuleKind.I32:
             self._is_in_footer = True
             return None
         end = start + header_end + header[_PAGE_SIZE].value
@@ -112,7 +112,7 @@ class EncryptedOutput:
 
     def tell(self) -> int:
         """Return the number of bytes that the writer has written."""
-        return self._told
+        return self._position
 
     def flush(self) -> None:
         """Do nothing: only ``finish`` makes the file visible."""
@@ -175,4 +175,4 @@ def _is_footer(start: memoryview) -> bool:
     place = 1
     while place < len(start) and start[place] & 0x80:
         place += 1
-    return place + 1 < len(start) and start[place + 1] & 0x0F == Kind.LIST
+    return place + 1 < len(start) and start[place + 1] & 0x0F == ModuleKind.LIST

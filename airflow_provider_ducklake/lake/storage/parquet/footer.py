@@ -32,7 +32,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     TEXTS,
     DecimalType,
     DuckLakeType,
-    Kind,
+    ScalarKind,
     ScalarType,
     catalog_name,
     is_float,
@@ -319,7 +319,7 @@ def footer_stats(  # noqa: PLR0913 - two are rules, two are further facts
                 decode,
                 nan_rule,
                 (known or {}).get((group, index)),
-                of_geometries=column.type.facts.kind is Kind.GEOMETRY,
+                of_geometries=column.type.facts.kind is ScalarKind.GEOMETRY,
             )
             for group in range(metadata.num_row_groups)
         ]
@@ -341,7 +341,7 @@ def footer_stats(  # noqa: PLR0913 - two are rules, two are further facts
             continue
         stats[column.id] = merged(column, index, file_type)
     for place, column in zip(match(list(file_schema), schema.columns), schema.columns, strict=True):
-        if place is not None and column.type.facts.kind is Kind.VARIANT:
+        if place is not None and column.type.facts.kind is ScalarKind.VARIANT:
             columns = [index for index, (owner, _) in enumerate(leaves) if owner is column]
             found = path_stats(metadata, file_schema.field(place).type, columns, merged)
             stats[column.id] = replace(stats[column.id], extra_stats=format_path_stats(found))
@@ -426,7 +426,7 @@ def _leaves_of(
     type_: pa.DataType, column: Column | None, match: Matcher
 ) -> Iterator[tuple[Column | None, pa.DataType]]:
     below = children_of_field(type_)
-    if below and column is not None and column.type.facts.kind is Kind.VARIANT:
+    if below and column is not None and column.type.facts.kind is ScalarKind.VARIANT:
         for _ in _leaves_of(type_, None, match):
             yield column, pa.binary()
     elif not below:
@@ -467,11 +467,11 @@ def chunk_facts(
     of_geometries: bool = False,
 ) -> ChunkFacts:
     """Read one column chunk's statistics from the footer, or from ``known``, which is better."""
-    facts = _told(chunk, decode, nan_rule) if known is None else _in_chunk(known, chunk)
+    facts = _facts_of(chunk, decode, nan_rule) if known is None else _in_chunk(known, chunk)
     return replace(facts, geometries=geometry_stats(chunk)) if of_geometries else facts
 
 
-def _told(chunk: pq.ColumnChunkMetaData, decode: Decoder | None, nan_rule: NanRule) -> ChunkFacts:
+def _facts_of(chunk: pq.ColumnChunkMetaData, decode: Decoder | None, nan_rule: NanRule) -> ChunkFacts:
     statistics = chunk.statistics if chunk.is_stats_set else None
     slots, size = chunk.num_values, chunk.total_compressed_size
     if statistics is None:
@@ -505,7 +505,7 @@ def merge_chunks(column: Column, chunks: Sequence[ChunkFacts], *, are_whole: boo
 
     ``are_whole``: bounds of texts and bytes are values, however long.
     """
-    if column.type.facts.kind is Kind.NULL:  # writers keep no statistics of it
+    if column.type.facts.kind is ScalarKind.NULL:  # writers keep no statistics of it
         chunks = [replace(chunk, null_count=chunk.slot_count) for chunk in chunks]
     nulls = [chunk.null_count for chunk in chunks]
     null_count = None if None in nulls else sum(count for count in nulls if count is not None)
@@ -524,7 +524,7 @@ def merge_chunks(column: Column, chunks: Sequence[ChunkFacts], *, are_whole: boo
         contains_nan=_contains_nan(with_values) if is_float(column.type) else None,
         column_size_bytes=sum(chunk.size_bytes or 0 for chunk in chunks),
         only_nan=bool(with_values) and not numbers,
-        extra_stats=_geometries(chunks) if column.type.facts.kind is Kind.GEOMETRY else None,
+        extra_stats=_geometries(chunks) if column.type.facts.kind is ScalarKind.GEOMETRY else None,
     ).with_exactness(column.type, low=are_whole and fits(least), high=are_whole and fits(greatest))
 
 
@@ -567,7 +567,7 @@ def _bounds(
     if isinstance(low, bytes) and isinstance(high, bytes):
         if type_.facts.kind in TEXTS:
             return string_bounds(low, high)
-        if type_.facts.kind is Kind.BLOB:
+        if type_.facts.kind is ScalarKind.BLOB:
             return blob_bounds(low, high)
     return _text(type_, low), _text(type_, high)
 

@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.storage.parquet.modules import (
     MAGIC,
     Field,
     Items,
-    Kind,
+    ModuleKind,
     list_head,
     read_items,
     read_struct,
@@ -46,7 +46,9 @@ _PAGE_TYPE, _PAGE_ENCODING = 1, 2  # of PageEncodingStats
 _DATA_PAGES = (0, 3)
 
 # Of the protocol, as plain numbers: they are compared once for each field of a footer.
-_I32, _I64, _BINARY, _LIST, _STRUCT = map(int, (Kind.I32, Kind.I64, Kind.BINARY, Kind.LIST, Kind.STRUCT))
+_I32, _I64, _BINARY, _LIST, _STRUCT = map(
+    int, (ModuleKind.I32, ModuleKind.I64, ModuleKind.BINARY, ModuleKind.LIST, ModuleKind.STRUCT)
+)
 _LAST_ID = 2**15 - 1
 _ONE_BYTE = 128  # from here on a number has more bytes
 _LAST_CODEC = 7
@@ -92,8 +94,8 @@ def scan(data: bytes, where: str) -> FooterLayout:
 def with_schema_alone(footer: bytes) -> bytes:
     """Return a Parquet file without rows whose footer has the schema of another, and nothing else."""
     whole, _ = read_struct(footer)
-    bare = {_VERSION: whole[_VERSION], _SCHEMA: whole[_SCHEMA], _ROWS: Field(Kind.I64, 0)}
-    data = write_struct({**bare, _ROW_GROUPS: Field(Kind.LIST, Items(Kind.STRUCT, []))})
+    bare = {_VERSION: whole[_VERSION], _SCHEMA: whole[_SCHEMA], _ROWS: Field(ModuleKind.I64, 0)}
+    data = write_struct({**bare, _ROW_GROUPS: Field(ModuleKind.LIST, Items(ModuleKind.STRUCT, []))})
     return MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
 
 
@@ -283,17 +285,17 @@ def _expect(kind: int, wanted: int) -> None:
 def _decoded(codec: int, encodings: bytes, pages: bytes) -> ChunkLayout:
     told = (
         {key: one.value for key, one in page.items()}
-        for page in (_items(pages, Kind.STRUCT) if pages else ())
+        for page in (_items(pages, ModuleKind.STRUCT) if pages else ())
     )
     of_data = frozenset(
         int(page.get(_PAGE_ENCODING, -1)) for page in told if page.get(_PAGE_TYPE) in _DATA_PAGES
     )
     if of_data:
         return ChunkLayout(codec, of_data)
-    return ChunkLayout(codec, frozenset(_items(encodings, Kind.I32) if encodings else ()) - _LEVELS)
+    return ChunkLayout(codec, frozenset(_items(encodings, ModuleKind.I32) if encodings else ()) - _LEVELS)
 
 
-def _items(data: bytes, kind: Kind) -> list[Any]:
+def _items(data: bytes, kind: ModuleKind) -> list[Any]:
     found, _ = read_items(data, 0)
     if found.kind is not kind and found.values:
         raise ValueError(f"a list has values of the type {int(found.kind)}, not {int(kind)}")

@@ -31,9 +31,9 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
 )
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DuckLakeType,
-    Kind,
     ListType,
     MapType,
+    ScalarKind,
     ScalarType,
     StructType,
     can_promote,
@@ -164,9 +164,9 @@ def fits(found: DuckLakeType | None, wanted: DuckLakeType) -> bool:
         return True
     rows = found.facts, wanted.facts
     # timestamps in seconds too are stored in microseconds
-    if all(row.kind is Kind.TIMESTAMP and not row.zoned for row in rows):
+    if all(row.kind is ScalarKind.TIMESTAMP and not row.zoned for row in rows):
         return rows[0].per_second <= rows[1].per_second == _MICROSECONDS  # Parquet has none of a second
-    return can_promote(found, wanted) and rows[0].kind is not Kind.DATE
+    return can_promote(found, wanted) and rows[0].kind is not ScalarKind.DATE
 
 
 _MICROSECONDS = 10**6

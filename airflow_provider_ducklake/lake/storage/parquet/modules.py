@@ -174,7 +174,7 @@ def check_row_counts(metadata: pq.FileMetaData, where: str, most: int | None = N
 # *Source:* Apache Thrift, "Thrift Compact protocol encoding".
 
 
-class Kind(IntEnum):
+class ModuleKind(IntEnum):
     """The type of a field; ``TRUE`` and ``FALSE`` are values, too."""
 
     TRUE = 1
@@ -195,7 +195,7 @@ class Kind(IntEnum):
 class Field:
     """A field's value: an int, bytes (a double's, too), a ``Struct``, a ``Items`` of them, a bool."""
 
-    kind: Kind
+    kind: ModuleKind
     value: Any
 
 
@@ -203,7 +203,7 @@ class Field:
 class Items:
     """The values of a list or a set, all of one kind."""
 
-    kind: Kind
+    kind: ModuleKind
     values: list[Any]
 
 
@@ -285,11 +285,16 @@ def _skip_items(data: bytes, place: int, depth: int) -> int:
 
 
 # As plain numbers: they are compared once for each field of a footer.
-_BINARY, _STRUCT = int(Kind.BINARY), int(Kind.STRUCT)
-_INTEGERS = frozenset(map(int, (Kind.I16, Kind.I32, Kind.I64)))
-_LISTS = frozenset(map(int, (Kind.LIST, Kind.SET)))
-_BOOLS = frozenset(map(int, (Kind.TRUE, Kind.FALSE)))
-_SIZES = {int(Kind.TRUE): 0, int(Kind.FALSE): 0, int(Kind.BYTE): 1, int(Kind.DOUBLE): _DOUBLE_BYTES}
+_BINARY, _STRUCT = int(ModuleKind.BINARY), int(ModuleKind.STRUCT)
+_INTEGERS = frozenset(map(int, (ModuleKind.I16, ModuleKind.I32, ModuleKind.I64)))
+_LISTS = frozenset(map(int, (ModuleKind.LIST, ModuleKind.SET)))
+_BOOLS = frozenset(map(int, (ModuleKind.TRUE, ModuleKind.FALSE)))
+_SIZES = {
+    int(ModuleKind.TRUE): 0,
+    int(ModuleKind.FALSE): 0,
+    int(ModuleKind.BYTE): 1,
+    int(ModuleKind.DOUBLE): _DOUBLE_BYTES,
+}
 
 
 class _Reader:
@@ -336,39 +341,43 @@ class _Reader:
         last = 0
         while head := self._byte():
             self._take(1)
-            kind = Kind(head & 0x0F)
+            kind = ModuleKind(head & 0x0F)
             last = last + (head >> 4) if head >> 4 else self._integer()
-            value = kind is Kind.TRUE if kind in (Kind.TRUE, Kind.FALSE) else self._value(kind, depth)
+            value = (
+                kind is ModuleKind.TRUE
+                if kind in (ModuleKind.TRUE, ModuleKind.FALSE)
+                else self._value(kind, depth)
+            )
             found[last] = Field(kind, value)
         return found
 
-    def _value(self, kind: Kind, depth: int) -> Any:  # noqa: ANN401 - see Field
+    def _value(self, kind: ModuleKind, depth: int) -> Any:  # noqa: ANN401 - see Field
         match kind:
-            case Kind.BYTE:
+            case ModuleKind.BYTE:
                 return self._byte()
-            case Kind.I16 | Kind.I32 | Kind.I64:
+            case ModuleKind.I16 | ModuleKind.I32 | ModuleKind.I64:
                 return self._integer()
-            case Kind.DOUBLE:
+            case ModuleKind.DOUBLE:
                 return self._bytes(_DOUBLE_BYTES)
-            case Kind.BINARY:
+            case ModuleKind.BINARY:
                 return self._bytes(self._varint())
-            case Kind.LIST | Kind.SET:
+            case ModuleKind.LIST | ModuleKind.SET:
                 return self.items(depth + 1)
-            case Kind.STRUCT:
+            case ModuleKind.STRUCT:
                 return self.struct(depth + 1)
             case _:  # Parquet has no maps
                 raise ValueError(f"kind {kind} is not known")
 
     def items(self, depth: int) -> Items:
         head = self._byte()
-        kind, count = Kind(head & 0x0F), head >> 4
+        kind, count = ModuleKind(head & 0x0F), head >> 4
         if count == _SHORT:
             count = self._varint()
         if depth > _DEEPEST or count > len(self._data) - self.place:  # each takes a byte at least
             raise ValueError("a list is too long")
         self._take(count)
-        if kind in (Kind.TRUE, Kind.FALSE):
-            return Items(kind, [self._byte() == Kind.TRUE for _ in range(count)])
+        if kind in (ModuleKind.TRUE, ModuleKind.FALSE):
+            return Items(kind, [self._byte() == ModuleKind.TRUE for _ in range(count)])
         return Items(kind, [self._value(kind, depth) for _ in range(count)])
 
 
@@ -383,32 +392,32 @@ def _write_struct(out: bytearray, struct: Struct) -> None:
     last = 0
     for number, field in sorted(struct.items()):
         kind = field.kind
-        if kind in (Kind.TRUE, Kind.FALSE):
-            kind = Kind.TRUE if field.value else Kind.FALSE
+        if kind in (ModuleKind.TRUE, ModuleKind.FALSE):
+            kind = ModuleKind.TRUE if field.value else ModuleKind.FALSE
         distance = number - last
         if 0 < distance <= _SHORT:
             out.append(distance << 4 | kind)
         else:
             out.append(kind)
             _write_integer(out, number)
-        if kind not in (Kind.TRUE, Kind.FALSE):
+        if kind not in (ModuleKind.TRUE, ModuleKind.FALSE):
             _write_value(out, kind, field.value)
         last = number
     out.append(0)
 
 
-def _write_value(out: bytearray, kind: Kind, value: Any) -> None:  # noqa: ANN401 - see Field
+def _write_value(out: bytearray, kind: ModuleKind, value: Any) -> None:  # noqa: ANN401 - see Field
     match kind:
-        case Kind.BYTE:
+        case ModuleKind.BYTE:
             out.append(value)
-        case Kind.I16 | Kind.I32 | Kind.I64:
+        case ModuleKind.I16 | ModuleKind.I32 | ModuleKind.I64:
             _write_integer(out, value)
-        case Kind.DOUBLE:
+        case ModuleKind.DOUBLE:
             out += value
-        case Kind.BINARY:
+        case ModuleKind.BINARY:
             _write_varint(out, len(value))
             out += value
-        case Kind.LIST | Kind.SET:
+        case ModuleKind.LIST | ModuleKind.SET:
             _write_items(out, value)
         case _:
             _write_struct(out, value)
@@ -420,8 +429,8 @@ def _write_items(out: bytearray, items: Items) -> None:
     if count >= _SHORT:
         _write_varint(out, count)
     for value in items.values:
-        if kind in (Kind.TRUE, Kind.FALSE):
-            out.append(Kind.TRUE if value else Kind.FALSE)
+        if kind in (ModuleKind.TRUE, ModuleKind.FALSE):
+            out.append(ModuleKind.TRUE if value else ModuleKind.FALSE)
         else:
             _write_value(out, kind, value)
 

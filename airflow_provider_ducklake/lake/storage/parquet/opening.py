@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.spec.files import FileKey
-from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors, open_input
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_input, storage_errors
 from airflow_provider_ducklake.lake.storage.files.writing import OutputFile
 from airflow_provider_ducklake.lake.storage.parquet.decrypted import DecryptedFile
 from airflow_provider_ducklake.lake.storage.parquet.encrypted import EncryptedOutput
@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.storage.parquet.modules import (
     TAIL_BYTES,
     Cipher,
     Field,
-    Kind,
+    ModuleKind,
     footer_length,
     read_struct,
     write_struct,
@@ -98,11 +98,11 @@ class FooterEditedOutput:
 
     def finish(self) -> None:
         """Write the footer as it is to be, and make the file complete and lasting."""
-        self._sink.write(annotated(bytes(self._held or b""), self._annotations, self._where))
+        self._sink.write(with_annotations(bytes(self._held or b""), self._annotations, self._where))
         self._sink.finish()
 
 
-def annotated(data: bytes, annotations: Annotations, where: str) -> bytes:
+def with_annotations(data: bytes, annotations: Annotations, where: str) -> bytes:
     """Return the end of a Parquet file, or all of it, with types in its footer."""
     start = len(data) - TAIL_BYTES - footer_length(data[-TAIL_BYTES:], where)
     if start < 0:
@@ -118,13 +118,15 @@ def _annotate(footer: Struct, annotations: Annotations) -> None:
         id_ = element[_FIELD_ID].value if _FIELD_ID in element else None
         if _CHILDREN in element:
             if id_ in annotations.variants:
-                version = {_VERSION: Field(Kind.BYTE, 1)}
-                element[_LOGICAL_TYPE] = Field(Kind.STRUCT, {_VARIANT: Field(Kind.STRUCT, version)})
+                version = {_VERSION: Field(ModuleKind.BYTE, 1)}
+                element[_LOGICAL_TYPE] = Field(
+                    ModuleKind.STRUCT, {_VARIANT: Field(ModuleKind.STRUCT, version)}
+                )
         elif id_ in annotations.intervals:
-            element[_CONVERTED_TYPE] = Field(Kind.I32, _INTERVAL)
+            element[_CONVERTED_TYPE] = Field(ModuleKind.I32, _INTERVAL)
         elif id_ in annotations.utc_times:
-            element[_CONVERTED_TYPE] = Field(Kind.I32, _TIME_MICROS)
-            element[_LOGICAL_TYPE].value[_TIME].value[_IS_UTC] = Field(Kind.TRUE, value=True)
+            element[_CONVERTED_TYPE] = Field(ModuleKind.I32, _TIME_MICROS)
+            element[_LOGICAL_TYPE].value[_TIME].value[_IS_UTC] = Field(ModuleKind.TRUE, value=True)
 
 
 def read_plain_footer(source: pa.NativeFile, where: str) -> Struct:
@@ -159,7 +161,7 @@ def open_parquet(location: Location) -> pa.NativeFile:
     if not location.is_encrypted:
         return open_plain_parquet(location)
     source = open_input(location)
-    with naming_errors(location.uri, "read"):
+    with storage_errors(location.uri, "read"):
         decrypted = DecryptedFile(source, location.key or FileKey(""), location.uri)
         return pa.PythonFile(decrypted, mode="r")
 
@@ -167,7 +169,7 @@ def open_parquet(location: Location) -> pa.NativeFile:
 def open_plain_parquet(location: Location) -> pa.NativeFile:
     """Return a Parquet file that is not encrypted; a footer that is too long is not even begun to be read."""
     source = open_input(location)
-    with naming_errors(location.uri, "read"):
+    with storage_errors(location.uri, "read"):
         size = source.size()
         count = min(size, TAIL_BYTES if location.is_local else READ_AHEAD_BYTES)
         tail = source.read_at(count, size - count)

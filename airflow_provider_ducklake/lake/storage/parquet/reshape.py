@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.schema import Column
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ListType, MapType, StructType
-from airflow_provider_ducklake.lake.storage.parquet.modules import Kind, read_items
+from airflow_provider_ducklake.lake.storage.parquet.modules import ModuleKind, read_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,9 +179,9 @@ def _reshape_map(array: pa.MapArray, column: Column, target: pa.MapType, how: Re
 # Fields of SchemaElement, by Parquet's own numbers.
 _TYPE, _LENGTH, _REPETITION, _NAME, _CHILDREN, _CONVERTED, _LOGICAL = 1, 2, 3, 4, 5, 6, 10
 _KINDS = {
-    **dict.fromkeys((_TYPE, _LENGTH, _REPETITION, _CHILDREN, _CONVERTED), Kind.I32),
-    _NAME: Kind.BINARY,
-    _LOGICAL: Kind.STRUCT,
+    **dict.fromkeys((_TYPE, _LENGTH, _REPETITION, _CHILDREN, _CONVERTED), ModuleKind.I32),
+    _NAME: ModuleKind.BINARY,
+    _LOGICAL: ModuleKind.STRUCT,
 }
 _REQUIRED, _OPTIONAL, _REPEATED = 0, 1, 2
 _WITH_LEVELS = frozenset({_OPTIONAL, _REPEATED})
@@ -244,7 +244,7 @@ class Leaf:
 def read_tree(data: bytes, place: int) -> tuple[SchemaNode, int]:
     """Return the root of the schema whose list of elements begins at ``place``, and where that ends."""
     elements, place = read_items(data, place)
-    if elements.kind is not Kind.STRUCT:
+    if elements.kind is not ModuleKind.STRUCT:
         raise ValueError("its schema has no elements")
     builder = _Builder(elements.values)
     root = builder.node(0)
@@ -267,7 +267,7 @@ class _Builder:
         self.next += 1
         if any(field.kind is not _KINDS.get(key, field.kind) for key, field in one.items()):
             raise ValueError("an element of its schema has values of other types")
-        numbers = {key: field.value for key, field in one.items() if _KINDS.get(key) is Kind.I32}
+        numbers = {key: field.value for key, field in one.items() if _KINDS.get(key) is ModuleKind.I32}
         logical = one[_LOGICAL].value if _LOGICAL in one else {}
         name = one[_NAME].value.decode() if _NAME in one else ""
         first, count = self._leaves, numbers.get(_CHILDREN, 0)

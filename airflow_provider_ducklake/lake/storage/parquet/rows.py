@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, partition_value
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type, cast_leaf, physical_values
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def values_of(computed: Computed, rows: pa.Table) -> pa.ChunkedArray:
     if computed.operation == "column":
         return _column(computed, rows)
     if computed.operation == "literal":
-        type_ = pa.int64() if computed.kind is Kind.INTEGER else pa.string()
+        type_ = pa.int64() if computed.kind is ScalarKind.INTEGER else pa.string()
         return pa.chunked_array([pa.repeat(pa.scalar(computed.value, type_), rows.num_rows)])
     given = [values_of(one, rows) for one in computed.arguments]
     found = _applied(computed, given)
@@ -110,9 +110,9 @@ def values_of(computed: Computed, rows: pa.Table) -> pa.ChunkedArray:
 def _column(computed: Computed, rows: pa.Table) -> pa.ChunkedArray:
     values = rows[computed.column]
     match computed.kind:
-        case Kind.INTEGER:
+        case ScalarKind.INTEGER:
             return values.cast(pa.int64())
-        case Kind.STRING:
+        case ScalarKind.STRING:
             return values.cast(pa.string())
         case _:
             return values
@@ -194,19 +194,19 @@ def sorted_rows(
     keys: Sequence[SortField],
     schema: TableSchema,
     table: str,
-    told: set[str] | None = None,
+    logged: set[str] | None = None,
 ) -> pa.Table:
     """Return the rows, which have at least the columns of ``schema``, sorted by the keys.
 
-    Equal ones keep their order. ``table`` is for the log; ``told`` are keys that were logged before.
+    Equal ones keep their order. ``table`` is for the log; ``logged`` are keys that were logged before.
     """
-    told = set() if told is None else told
+    logged = set() if logged is None else logged
     columns: dict[str, pa.ChunkedArray] = {}
     order: list[tuple[str, str]] = []
     for key in keys:
         found = _find(rows, key, schema)
-        if found is None and key.expression not in told:
-            told.add(key.expression)
+        if found is None and key.expression not in logged:
+            logged.add(key.expression)
             log.warning(
                 "%s is sorted by %s, which cannot be computed here: rows are sorted by the keys before it "
                 "only",

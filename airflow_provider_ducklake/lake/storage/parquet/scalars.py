@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, Kind, Scalar
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, Scalar, ScalarKind
 from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL, format_interval
 from airflow_provider_ducklake.lake.storage.parquet.geometries import WKB
 from airflow_provider_ducklake.lake.storage.parquet.reshape import in_turn, ordinals
@@ -322,7 +322,7 @@ def name_of_arrow(type_: pa.DataType) -> str | None:
 
 _OF_EXTENSION = {row.extension: name for name, row in ARROW_SCALARS.items() if row.extension}
 _OF_TIMESTAMP = {
-    row.arrow: name for name, row in ARROW_SCALARS.items() if SCALARS[name].kind is Kind.TIMESTAMP
+    row.arrow: name for name, row in ARROW_SCALARS.items() if SCALARS[name].kind is ScalarKind.TIMESTAMP
 }
 _OF_ID = {  # the first of several wins
     one.id: name

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
     NULL,
     DamagedVariantError,
@@ -298,7 +298,7 @@ def shapes_of(rows: pa.Table, schema: TableSchema) -> dict[int, Shape]:
     found = {
         place: _shape(rows.column(place))
         for place, column in enumerate(schema.columns)
-        if column.type.facts.kind is Kind.VARIANT
+        if column.type.facts.kind is ScalarKind.VARIANT
     }
     return {place: shape for place, shape in found.items() if not shape.is_whole}
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.errors import InvalidValueError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import TEXTS, Kind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import TEXTS, ScalarKind
 from airflow_provider_ducklake.lake.spec.types.texts import MOST_LEVELS, is_json, is_too_deep
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
 from airflow_provider_ducklake.lake.storage.parquet.scalars import unstorable
@@ -111,7 +111,7 @@ def _is_checked(type_: DuckLakeType) -> bool:
     return _is_text(type_) or type_.facts.kind in _BY_VALUE or type_.facts.is_double_in_files
 
 
-_BY_VALUE = (Kind.VARIANT, Kind.INTERVAL)
+_BY_VALUE = (ScalarKind.VARIANT, ScalarKind.INTERVAL)
 
 
 def shown(value: bytes) -> str:
@@ -143,10 +143,10 @@ def _of_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[B
 
 
 def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
-    if type_.facts.kind is Kind.VARIANT:
+    if type_.facts.kind is ScalarKind.VARIANT:
         yield from _of_variants(path, values)
         return
-    if type_.facts.kind is Kind.INTERVAL:
+    if type_.facts.kind is ScalarKind.INTERVAL:
         yield from _of_intervals(path, values)
         return
     if type_.facts.is_double_in_files:
@@ -155,7 +155,7 @@ def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterato
     wrong = _not_utf8(values)
     if wrong:
         yield BadStrings(path, UTF8, len(wrong), shown(wrong[0]))
-    elif type_.facts.kind is Kind.JSON:
+    elif type_.facts.kind is ScalarKind.JSON:
         refused = [one for one in values.to_pylist() if one is not None and not is_json(one)]
         yield from _of_texts(path, JSON, [one for one in refused if not is_too_deep(one)])
         yield from _of_texts(path, SHALLOW_JSON, [one for one in refused if is_too_deep(one)])

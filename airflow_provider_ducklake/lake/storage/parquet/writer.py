@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind
-from airflow_provider_ducklake.lake.storage.files.filesystem import Location, naming_errors, open_filesystem
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
+from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_filesystem, storage_errors
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field, cast_leaf, stored_type
 from airflow_provider_ducklake.lake.storage.parquet.footer import (
     ChunkFacts,
@@ -188,9 +188,9 @@ class RollingWriter:
 def _annotations(schema: TableSchema) -> Annotations:
     columns = [(one.id, one.type.facts) for one in schema.walk()]
     return Annotations(
-        variants=frozenset(id_ for id_, row in columns if row.kind is Kind.VARIANT),
-        intervals=frozenset(id_ for id_, row in columns if row.kind is Kind.INTERVAL),
-        utc_times=frozenset(id_ for id_, row in columns if row.kind is Kind.TIME and row.zoned),
+        variants=frozenset(id_ for id_, row in columns if row.kind is ScalarKind.VARIANT),
+        intervals=frozenset(id_ for id_, row in columns if row.kind is ScalarKind.INTERVAL),
+        utc_times=frozenset(id_ for id_, row in columns if row.kind is ScalarKind.TIME and row.zoned),
     )
 
 
@@ -211,7 +211,7 @@ class _OpenFile:
         if location.is_encrypted and settings.page_version != "V1":
             settings = replace(settings, page_version="V1")  # DuckDB 1.5.5 cannot read others encrypted
         encodings = _encodings(self._schema, sample, use_delta=settings.page_version == "V2")
-        with naming_errors(location.uri, "write"):
+        with storage_errors(location.uri, "write"):
             self._output = ParquetOutput(location, _annotations(columns))
         self._writer = _parquet_writer(self._output.sink, self._schema, encodings, settings)
 
@@ -225,7 +225,7 @@ class _OpenFile:
         for (path, type_), values in leaves:
             if type_ == WKB:
                 check_geometries(values, path)
-        with naming_errors(self._location.uri, "write"):
+        with storage_errors(self._location.uri, "write"):
             self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         for index, ((_, type_), values) in enumerate(leaves):
             facts = _of_geometries(values) if type_ == WKB else _exact_facts(values)
@@ -235,7 +235,7 @@ class _OpenFile:
         self._rows += rows.num_rows
 
     def finish(self) -> DataFile:
-        with naming_errors(self._location.uri, "write"):
+        with storage_errors(self._location.uri, "write"):
             self._output.expect_footer()
             self._writer.close()
             written = self._output.finish()

@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     shown_path,
 )
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Kind, is_float
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, is_float
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import DamagedVariantError, Primitive
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type, from_physical
 from airflow_provider_ducklake.lake.storage.parquet.geometries import meets
@@ -245,7 +245,7 @@ def _plain(values: pa.ChunkedArray, type_: DuckLakeType) -> pa.ChunkedArray:
 def _array(type_: DuckLakeType, values: tuple[Physical, ...]) -> pa.Array:
     if is_float(type_):  # a value for a float32 may be a double
         return pc.add(pa.array(values, pa.float64()), 0.0)
-    if type_.facts.kind is Kind.BOOLEAN:
+    if type_.facts.kind is ScalarKind.BOOLEAN:
         return pa.array(values, pa.bool_())
     made = from_physical(type_, values)
     return made.storage if isinstance(made.type, pa.BaseExtensionType) else made

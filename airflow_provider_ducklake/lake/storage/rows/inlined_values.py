@@ -22,10 +22,10 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     TIMES,
     DecimalType,
     DuckLakeType,
-    Kind,
     ListType,
     MapType,
     Scalar,
+    ScalarKind,
     ScalarType,
     StructType,
     holds_variants,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 def _is_native(row: Scalar, form: InlinedForm) -> bool:
     """Return True if a database has cells of the type's own values; the others are texts."""
-    return row.kind in form.native or (row.kind is Kind.INTEGER and row.physical_range[1] < 2**63)
+    return row.kind in form.native or (row.kind is ScalarKind.INTEGER and row.physical_range[1] < 2**63)
 
 
 def cells(rows: pa.Table, schema: TableSchema, form: InlinedForm) -> list[dict[str, object]]:
@@ -89,7 +89,7 @@ def cells_again(
 
 
 # texts that are the same everywhere, and would lose the offset of a time, or all of an unknown type
-_AS_THEY_ARE = (Kind.TIME, Kind.OTHER)
+_AS_THEY_ARE = (ScalarKind.TIME, ScalarKind.OTHER)
 
 
 def _again(column: Column, found: list[Any], form: InlinedForm) -> list[object]:
@@ -99,7 +99,7 @@ def _again(column: Column, found: list[Any], form: InlinedForm) -> list[object]:
         values = [_parsed(column.type, cell) for cell in found]
     except ValueError as error:
         raise _misfit(column, error) from error
-    return list(values) if column.type.facts.kind is Kind.VARIANT else _cells(column, values, form)
+    return list(values) if column.type.facts.kind is ScalarKind.VARIANT else _cells(column, values, form)
 
 
 def rows_of(rows: Iterable[Mapping[str, Any]], schema: TableSchema) -> pa.Table:
@@ -169,14 +169,14 @@ def _cells(column: Column, values: list[Any], form: InlinedForm) -> list[object]
         to_cell = partial(_nested_cell, column, form)
     elif row.kind in TIMES:
         to_cell = partial(_time_cell, column)
-    elif row.kind is Kind.BOOLEAN:
+    elif row.kind is ScalarKind.BOOLEAN:
         to_cell = int
-    elif row.kind is Kind.VARIANT:
+    elif row.kind is ScalarKind.VARIANT:
         to_cell = partial(_variant_cell, column)
     else:
         to_cell = partial(scalar_text, column.type)
     cells: list[Any] = [None if value is None else to_cell(value) for value in values]
-    if row.kind is Kind.DECIMAL and form.has_decimals:
+    if row.kind is ScalarKind.DECIMAL and form.has_decimals:
         return [None if cell is None else Decimal(cell) for cell in cells]
     return cells
 
@@ -204,14 +204,14 @@ _FIRST_NANOSECOND = -9_223_286_400_000_000_000
 def _readable(row: Scalar) -> tuple[int, int]:
     """Return the least and the greatest finite time that DuckDB reads back from its text."""
     match row.kind:
-        case Kind.TIMESTAMP if row.per_second > _PER_SECOND:
+        case ScalarKind.TIMESTAMP if row.per_second > _PER_SECOND:
             return _FIRST_NANOSECOND, row.infinity
-        case Kind.TIMESTAMP:
+        case ScalarKind.TIMESTAMP:
             first, last = (
                 limit * row.per_second // _PER_SECOND for limit in (_FIRST_MICROSECOND, row.infinity)
             )
             return first, last
-        case Kind.DATE:
+        case ScalarKind.DATE:
             return 1 - row.infinity, row.infinity
         case _:
             return row.physical_range
@@ -231,7 +231,7 @@ def _check_range(column: Column, value: Physical) -> None:
 
 def _check_nested(column: Column, value: Value, form: InlinedForm) -> None:
     for inner in column.walk():
-        if isinstance(inner.type, ListType) and inner.type.element.facts.kind is Kind.JSON:
+        if isinstance(inner.type, ListType) and inner.type.element.facts.kind is ScalarKind.JSON:
             raise _refused(column, "a list of JSON, which DuckDB cannot read from a string")
     for leaf, found in _leaf_values(column, value):
         if found is None:
@@ -264,13 +264,13 @@ def _parsed(type_: DuckLakeType, cell: Any) -> Value:  # noqa: ANN401 - whatever
             )
         return parse_literal(type_, cell.decode() if isinstance(cell, bytes) else str(cell))
     kind = type_.facts.kind
-    if kind is Kind.VARIANT:
+    if kind is ScalarKind.VARIANT:
         return _variant(cell)
     if kind in BYTES:
         return cell if isinstance(cell, bytes) else str(cell).encode()
-    if kind is Kind.BOOLEAN and isinstance(cell, int):
+    if kind is ScalarKind.BOOLEAN and isinstance(cell, int):
         return bool(cell)
-    if kind is Kind.FLOAT and isinstance(cell, float | int):
+    if kind is ScalarKind.FLOAT and isinstance(cell, float | int):
         return float(cell)
     return parse_scalar(type_, str(cell))
 
@@ -325,7 +325,7 @@ def _leaf_values(column: Column, value: Any) -> Iterator[tuple[Column, Physical 
 
 
 def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
-    if leaf.type.facts.kind is Kind.VARIANT:
+    if leaf.type.facts.kind is ScalarKind.VARIANT:
         return ColumnStats(leaf.id, None, values.count(None), None, None)
     if not leaf.type.facts.has_stats:
         return ColumnStats(leaf.id, None, None, None, None)
@@ -333,7 +333,7 @@ def _stats(leaf: Column, values: list[Any]) -> ColumnStats:
     numbers = [value for value in known if not (isinstance(value, float) and math.isnan(value))]
     least, greatest = min(numbers, default=None), max(numbers, default=None)
     low, high = (None, None) if least is None or greatest is None else _bounds(leaf.type, least, greatest)
-    is_blob = leaf.type.facts.kind is Kind.BLOB  # texts of rows in the catalog are never cut
+    is_blob = leaf.type.facts.kind is ScalarKind.BLOB  # texts of rows in the catalog are never cut
     return ColumnStats(
         leaf.id,
         value_count=len(known),
@@ -349,9 +349,9 @@ def _bounds(type_: DuckLakeType, low: Physical, high: Physical) -> tuple[str | N
     kind = type_.facts.kind
     if kind in TEXTS:
         return _text_bound(_bytes(low)), _text_bound(_bytes(high))
-    if kind is Kind.BLOB:
+    if kind is ScalarKind.BLOB:
         return blob_bounds(_bytes(low), _bytes(high))
-    if kind is Kind.BOOLEAN:
+    if kind is ScalarKind.BOOLEAN:
         return scalar_text(type_, low), scalar_text(type_, high)
     return format_physical(type_, low), format_physical(type_, high)
 

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows, row_count_of
-from airflow_provider_ducklake.lake.storage.files.filesystem import naming_errors
+from airflow_provider_ducklake.lake.storage.files.filesystem import storage_errors
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.lake.storage.parquet.reader import NO_PATHS, naming_file, read_data_file
 from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id, ordinals
@@ -350,7 +350,7 @@ ROW_ID_COLUMN = "_ducklake_internal_row_id"
 
 def stored_positions(location: Location, first: int, end: int) -> pa.Array | None:
     """Find the positions of the row ids from ``first`` to before ``end`` (int64); None: the file has none."""
-    with naming_errors(location.uri, "read"), open_parquet(location) as source:
+    with storage_errors(location.uri, "read"), open_parquet(location) as source:
         file = pq.ParquetFile(source)
         name = row_id_column(file.schema_arrow)
         if name is None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 from airflow_provider_ducklake.lake.spec.names.paths import is_absolute, relative_to
 from airflow_provider_ducklake.lake.transaction.conflicts import Claim, Operation
 from airflow_provider_ducklake.lake.transaction.declared import (
-    Declared,
+    ChangeBase,
+    CommitPhase,
     Needs,
     NewTableRef,
     OfAnyTable,
     OfTable,
-    Stage,
     existing,
     place_of,
     with_bounds,
@@ -64,7 +64,7 @@ class AppendFiles(OfAnyTable):
     is_staged: bool = False
     is_partitioned: bool = False
 
-    stage: ClassVar[Stage] = Stage.ADD_ROWS
+    stage: ClassVar[CommitPhase] = CommitPhase.ADD_ROWS
     operation: ClassVar[Operation] = Operation.INSERT
 
     @property
@@ -80,7 +80,7 @@ class AppendFiles(OfAnyTable):
         )
 
     @property
-    def place(self) -> tuple[int, ...]:
+    def sort_key(self) -> tuple[int, ...]:
         return (*place_of(self.table), 0)
 
     def check(self, facts: LockedFacts) -> None:
@@ -109,7 +109,7 @@ class AppendFiles(OfAnyTable):
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterLayout(Declared):
+class RegisterLayout(ChangeBase):
     """A catalog table for inlined rows with a table's new columns, so that DuckDB's small inserts fit.
 
     ``only_if_registered``: inlining is off, but rows were inlined before and others may turn it on again.
@@ -120,7 +120,7 @@ class RegisterLayout(Declared):
     schema: TableSchema
     only_if_registered: bool = False
 
-    stage: ClassVar[Stage] = Stage.LAYOUT
+    stage: ClassVar[CommitPhase] = CommitPhase.LAYOUT
     claim: ClassVar[None] = None  # it comes with a change of the table, which has one
 
     @property
@@ -140,7 +140,7 @@ class InlineRows(OfAnyTable):
     column_stats: tuple[Mapping[ColumnId, TableColumnStats | None], ...]
     layout: InlinedLayout
 
-    stage: ClassVar[Stage] = Stage.ADD_ROWS
+    stage: ClassVar[CommitPhase] = CommitPhase.ADD_ROWS
     operation: ClassVar[Operation] = Operation.INSERT
 
     @property
@@ -150,7 +150,7 @@ class InlineRows(OfAnyTable):
         return Needs(statistics=table, skips=table, bounded=bounded, layouts=table)
 
     @property
-    def place(self) -> tuple[int, ...]:
+    def sort_key(self) -> tuple[int, ...]:
         return (*place_of(self.table), 1)
 
     def makes_layout(self, facts: LockedFacts) -> bool:
@@ -186,7 +186,7 @@ class EndFiles(OfTable):
     delete_files: tuple[DeleteFileId | None, ...]
     of_earlier_commit: bool = False
 
-    stage: ClassVar[Stage] = Stage.END_ROWS
+    stage: ClassVar[CommitPhase] = CommitPhase.END_ROWS
 
     @property
     def operation(self) -> Operation:
@@ -212,7 +212,7 @@ class ReadRows(OfTable):
     scope: Scope | None = None
     counts_gone: bool = True
 
-    stage: ClassVar[Stage] = Stage.READ
+    stage: ClassVar[CommitPhase] = CommitPhase.READ
     written: ClassVar[None] = None
 
     @property
@@ -330,7 +330,7 @@ class AddDeletes(OfTable):
     of_rewrite: bool = False
     of_flush: bool = False
 
-    stage: ClassVar[Stage] = Stage.DELETE_FILES
+    stage: ClassVar[CommitPhase] = CommitPhase.DELETE_FILES
 
     @property
     def operation(self) -> Operation:
@@ -343,7 +343,7 @@ class AddDeletes(OfTable):
         return operation
 
     @property
-    def place(self) -> tuple[int, ...]:
+    def sort_key(self) -> tuple[int, ...]:
         return place_of(self.table_id)
 
     @property
@@ -375,7 +375,7 @@ class InlineDeletes(OfTable):
     row_ids: tuple[int, ...] = ()
     of_earlier_commit: bool = False
 
-    stage: ClassVar[Stage] = Stage.END_ROWS
+    stage: ClassVar[CommitPhase] = CommitPhase.END_ROWS
 
     @property
     def operation(self) -> Operation:
@@ -399,7 +399,7 @@ class InlineDeletes(OfTable):
 class Truncate(OfTable):
     """The end of every live row of a table, in files and in the catalog."""
 
-    stage: ClassVar[Stage] = Stage.END_ROWS
+    stage: ClassVar[CommitPhase] = CommitPhase.END_ROWS
     operation: ClassVar[Operation] = Operation.TRUNCATE
 
     @property

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS
 from airflow_provider_ducklake.lake.transaction.conflicts import Claim, Operation, claim_of_new, claim_on
 from airflow_provider_ducklake.lake.transaction.declared import (
-    Declared,
+    ChangeBase,
+    CommitPhase,
     Needs,
     OfAnyTable,
     OfTable,
-    Stage,
     check_name,
     existing,
     nothing_needed,
@@ -54,7 +54,7 @@ class ColumnRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable(Declared):
+class CreateTable(ChangeBase):
     """A new table in ``directory`` (below its schema's), which is chosen before anything is written.
 
     ``undone`` are columns that the transaction took away again: their ids stay used. ``heir_of`` is a dropped
@@ -71,10 +71,10 @@ class CreateTable(Declared):
     undone: tuple[ColumnRow, ...] = ()
     heir_of: TableId | None = None
 
-    stage: ClassVar[Stage] = Stage.DEFINE
+    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
-    def written(self) -> QualifiedName:
+    def affected_table(self) -> QualifiedName:
         return self.name
 
     @property
@@ -86,7 +86,7 @@ class CreateTable(Declared):
 class DropTable(OfTable):
     """The end of a table and all it holds."""
 
-    stage: ClassVar[Stage] = Stage.DROP
+    stage: ClassVar[CommitPhase] = CommitPhase.DROP
     operation: ClassVar[Operation] = Operation.DROP
     written: ClassVar[None] = None
 
@@ -99,7 +99,7 @@ class DropTable(OfTable):
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreTable(Declared):
+class RestoreTable(ChangeBase):
     """A dropped table that comes back under its id, in the directory that its row had.
 
     ``path`` is that of its row. What the table held comes back by other changes.
@@ -112,10 +112,10 @@ class RestoreTable(Declared):
     path: CatalogPath
     columns: TableSchema
 
-    stage: ClassVar[Stage] = Stage.DEFINE
+    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
-    def written(self) -> QualifiedName:
+    def affected_table(self) -> QualifiedName:
         return self.name
 
     @property
@@ -129,11 +129,11 @@ class RenameTable(OfTable):
 
     new_name: QualifiedName
 
-    stage: ClassVar[Stage] = Stage.DEFINE
+    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
     operation: ClassVar[Operation] = Operation.RENAME
 
     @property
-    def written(self) -> QualifiedName:
+    def affected_table(self) -> QualifiedName:
         return self.new_name
 
     @property
@@ -163,7 +163,7 @@ class ChangeColumns(OfTable):
     without_nulls: tuple[ColumnId, ...] = ()
     undone: tuple[ColumnRow, ...] = ()
 
-    stage: ClassVar[Stage] = Stage.DEFINE
+    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def operation(self) -> Operation:
@@ -182,7 +182,7 @@ class SetPartitioning(OfAnyTable):
     partition_id: PartitionId | None = None
     bounded: bool = False
 
-    stage: ClassVar[Stage] = Stage.DEFINE
+    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
     operation: ClassVar[Operation] = Operation.ALTER
 
     @property
@@ -202,7 +202,7 @@ class SetSorting(OfAnyTable):
 
     fields: tuple[SortField, ...]
 
-    stage: ClassVar[Stage] = Stage.DEFINE
+    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
     operation: ClassVar[Operation] = Operation.ALTER
 
 
@@ -216,7 +216,7 @@ class SetOptions(OfAnyTable):
     options: Mapping[str, str | None]
     skipped: frozenset[ColumnId] | None = None
 
-    stage: ClassVar[Stage] = Stage.COMMENT
+    stage: ClassVar[CommitPhase] = CommitPhase.COMMENT
     operation: ClassVar[Operation] = Operation.ALTER
     makes_snapshot: ClassVar[bool] = False  # options are not versioned
 
@@ -227,7 +227,7 @@ class CommentOnTable(OfAnyTable):
 
     text: str | None
 
-    stage: ClassVar[Stage] = Stage.COMMENT
+    stage: ClassVar[CommitPhase] = CommitPhase.COMMENT
     operation: ClassVar[Operation] = Operation.ALTER
 
 
@@ -238,7 +238,7 @@ class CommentOnColumn(OfAnyTable):
     column_id: ColumnId
     text: str | None
 
-    stage: ClassVar[Stage] = Stage.COMMENT
+    stage: ClassVar[CommitPhase] = CommitPhase.COMMENT
     operation: ClassVar[Operation] = Operation.ALTER
 
 
@@ -246,7 +246,7 @@ class CommentOnColumn(OfAnyTable):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSchema(Declared):
+class CreateSchema(ChangeBase):
     """A new schema; ``uuid`` names its directory where the name cannot, and ``parent`` is the one it lies in.
 
     ``path`` is the directory of one that comes back, as its row had it; ``heir_of`` the id that it had, from
@@ -260,7 +260,7 @@ class CreateSchema(Declared):
     path: CatalogPath | None = None
     heir_of: SchemaId | None = None
 
-    stage: ClassVar[Stage] = Stage.CREATE_SCHEMA
+    stage: ClassVar[CommitPhase] = CommitPhase.CREATE_SCHEMA
 
     @property
     def claim(self) -> Claim:
@@ -269,13 +269,13 @@ class CreateSchema(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class DropSchema(Declared):
+class DropSchema(ChangeBase):
     """The end of a schema that holds nothing any more (its contents are dropped by changes of their own)."""
 
     schema_id: SchemaId
     name: SchemaPath
 
-    stage: ClassVar[Stage] = Stage.DROP_SCHEMA
+    stage: ClassVar[CommitPhase] = CommitPhase.DROP_SCHEMA
 
     @property
     def claim(self) -> Claim:
@@ -286,7 +286,7 @@ class DropSchema(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateView(Declared):
+class CreateView(ChangeBase):
     """A new view, or with its ``view_id`` one that comes back."""
 
     ref: NewViewRef
@@ -296,7 +296,7 @@ class CreateView(Declared):
     definition: ViewDefinition
     view_id: ViewId | None = None
 
-    stage: ClassVar[Stage] = Stage.DEFINE
+    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def claim(self) -> Claim:
@@ -304,13 +304,13 @@ class CreateView(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class DropView(Declared):
+class DropView(ChangeBase):
     """The end of a view and its comment."""
 
     view_id: ViewId
     name: QualifiedName
 
-    stage: ClassVar[Stage] = Stage.DROP
+    stage: ClassVar[CommitPhase] = CommitPhase.DROP
 
     @property
     def claim(self) -> Claim:
@@ -325,7 +325,7 @@ class DropView(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class RenameView(Declared):
+class RenameView(ChangeBase):
     """Another name for a view, in the same schema.
 
     ``commented`` are the columns that the same transaction gives another comment.
@@ -336,7 +336,7 @@ class RenameView(Declared):
     new_name: QualifiedName
     commented: tuple[str, ...] = ()
 
-    stage: ClassVar[Stage] = Stage.DEFINE
+    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def claim(self) -> Claim:
@@ -351,14 +351,14 @@ class RenameView(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class CommentOnView(Declared):
+class CommentOnView(ChangeBase):
     """The comment of a view; None takes it away."""
 
     view: ViewRef
     name: QualifiedName
     text: str | None
 
-    stage: ClassVar[Stage] = Stage.COMMENT
+    stage: ClassVar[CommitPhase] = CommitPhase.COMMENT
 
     @property
     def claim(self) -> Claim | None:
@@ -366,7 +366,7 @@ class CommentOnView(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class CommentOnViewColumn(Declared):
+class CommentOnViewColumn(ChangeBase):
     """The comment of a view's column; None takes it away. ``column`` is its name in the query."""
 
     view: ViewRef
@@ -374,7 +374,7 @@ class CommentOnViewColumn(Declared):
     column: str
     text: str | None
 
-    stage: ClassVar[Stage] = Stage.COMMENT
+    stage: ClassVar[CommitPhase] = CommitPhase.COMMENT
 
     @property
     def claim(self) -> Claim | None:
@@ -385,14 +385,14 @@ class CommentOnViewColumn(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateMacro(Declared):
+class CreateMacro(ChangeBase):
     """A new macro."""
 
     schema: SchemaRef
     name: QualifiedName
     definition: MacroDefinition
 
-    stage: ClassVar[Stage] = Stage.DEFINE
+    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def claim(self) -> Claim:
@@ -400,14 +400,14 @@ class CreateMacro(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class DropMacro(Declared):
+class DropMacro(ChangeBase):
     """The end of a macro."""
 
     macro_id: MacroId
     name: QualifiedName
     is_table_macro: bool
 
-    stage: ClassVar[Stage] = Stage.DROP
+    stage: ClassVar[CommitPhase] = CommitPhase.DROP
 
     @property
     def claim(self) -> Claim:
@@ -415,7 +415,7 @@ class DropMacro(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreMacro(Declared):
+class RestoreMacro(ChangeBase):
     """A dropped macro that is restored under its id, with its old definition."""
 
     macro_id: MacroId
@@ -423,7 +423,7 @@ class RestoreMacro(Declared):
     name: QualifiedName
     is_table_macro: bool
 
-    stage: ClassVar[Stage] = Stage.DEFINE
+    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def claim(self) -> Claim:
