@@ -60,6 +60,11 @@ class Column:
         """Text of ``column_type``."""
         return catalog_name(self.type)
 
+    @property
+    def has_default(self) -> bool:
+        """Return True if the column has a default other than NULL."""
+        return self.default.value not in (None, NO_DEFAULT) and not self.children
+
     def walk(self) -> list[Column]:
         """Return the column and all fields below it, parents first."""
         return [self, *_walk(self.children)]

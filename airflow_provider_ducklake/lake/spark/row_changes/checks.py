@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.spark.job.errors import message_of
 from airflow_provider_ducklake.lake.spark.job.request import Action, condition_of, value_of
 from airflow_provider_ducklake.lake.spark.read import read_table
 from airflow_provider_ducklake.lake.spark.types.names import MatchNames, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import default_value, has_default, to_insertable
+from airflow_provider_ducklake.lake.spark.types.spark_types import default_value, to_insertable
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign
 from airflow_provider_ducklake.lake.spec.names.identifiers import split_parts
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
@@ -96,7 +96,7 @@ class Assignment:
         for column in self.schema.columns:
             if column.id in self.values:
                 columns.append(f.expr(self.values[column.id]).alias(column.name))
-            elif has_default(column):
+            elif column.has_default:
                 columns.append(to_insertable(default_value(column), column).alias(column.name))
             elif column.nullable:
                 columns.append(f.lit(None).alias(column.name))

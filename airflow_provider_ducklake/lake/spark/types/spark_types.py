@@ -20,7 +20,6 @@ from airflow_provider_ducklake.lake.errors import InvalidTypeError, UnsupportedF
 from airflow_provider_ducklake.lake.spark.types.frames import INFINITE, local_time
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.schema import NO_DEFAULT
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
@@ -439,15 +438,10 @@ def literal(type_: DuckLakeType, value: Physical | None) -> SparkColumn:
 _ENOUGH_DIGITS = Context(prec=80)
 
 
-def has_default(column: Column) -> bool:
-    """Return True if a column has a default other than NULL."""
-    return column.default.value not in (None, NO_DEFAULT) and not column.children
-
-
 def default_value(column: Column) -> SparkColumn:
     """Return a column's default in its carrier."""
     carrier = carrier_type(column)
-    if not has_default(column):
+    if not column.has_default:
         return f.lit(None).cast(carrier)
     default = column.default
     if default.kind != "literal" or default.value is None:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import SchemaMismatchError
+from airflow_provider_ducklake.lake.planning.writing.fit import Parts, Types, differences
 from airflow_provider_ducklake.lake.spark.job.errors import marked, marks
 from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
 from airflow_provider_ducklake.lake.spark.types.frames import (
@@ -38,7 +39,6 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
     SPARK_SCALARS,
     carrier_type,
     default_value,
-    has_default,
     is_geometry,
     is_time,
     is_void,
@@ -46,7 +46,6 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
     scalar_of_spark,
 )
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
@@ -61,9 +60,8 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
 
 _UUID = r"^[0-9A-Fa-f]{8}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{12}$"
 _CLOCK = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.0{1,6})?)"
@@ -82,17 +80,15 @@ def assign(df: DataFrame, schema: TableSchema, table: str, *, fills: bool = Fals
     """
     for column in schema.columns:
         carrier_type(column)
-    differences = [*_name_differences(df.schema, schema, fills=fills)]
+    incoming = [(field.name, field.dataType) for field in df.schema]
+    if found := [*differences(incoming, schema.columns, Types(_parts, _misfit, is_void), fills=fills)]:
+        raise SchemaMismatchError(table, found)
     given = {fold(field.name): index for index, field in enumerate(df.schema)}
     pairs = [
         (column, df.schema[given[fold(column.name)]])
         for column in schema.columns
         if fold(column.name) in given
     ]
-    for column, field in pairs:
-        differences += _type_differences(field.dataType, column, column.name, fills=fills)
-    if differences:
-        raise SchemaMismatchError(table, differences)
     assigned = {column.id: _top_level(df, field, column) for column, field in pairs}
     return df.select(
         [
@@ -119,43 +115,6 @@ def only_matching(df: DataFrame, where: Predicate, schema: TableSchema) -> DataF
     return df.filter(f.when(condition(where, schema), f.lit(True)).otherwise(refused))  # noqa: FBT003
 
 
-def _name_differences(incoming: t.StructType, schema: TableSchema, *, fills: bool) -> Iterator[str]:
-    wanted = {fold(column.name) for column in schema.columns}
-    seen: set[str] = set()
-    for field in incoming:
-        folded = fold(field.name)
-        if folded in seen:
-            yield f"column {field.name} appears twice"
-        elif folded not in wanted and not (fills and is_void(field.dataType)):
-            yield f"column {field.name} is not in the table"
-        seen.add(folded)
-    for column in schema.columns:
-        if fold(column.name) not in seen and not (fills and (column.nullable or has_default(column))):
-            yield f"column {column.name} is missing"
-
-
-def _type_differences(incoming: t.DataType, column: Column, where: str, *, fills: bool) -> Iterator[str]:
-    if isinstance(incoming, t.NullType):
-        return
-    match column.type:
-        case StructType() if isinstance(incoming, t.StructType):
-            yield from _struct_differences(incoming, column, where, fills=fills)
-        case ListType() if isinstance(incoming, t.ArrayType):
-            element = column.children[0]
-            yield from _type_differences(incoming.elementType, element, f"{where}.element", fills=fills)
-        case MapType() if isinstance(incoming, t.MapType):
-            key, value = column.children
-            yield from _type_differences(incoming.keyType, key, f"{where}.key", fills=fills)
-            yield from _type_differences(incoming.valueType, value, f"{where}.value", fills=fills)
-        case _ if not _fits(incoming, column.type):
-            found = scalar_of_spark(incoming)
-            given = found or incoming.simpleString()
-            hint = _hint(found.facts, column.type.facts) if found else _SRID if is_geometry(incoming) else ""
-            yield f"column {where} is {column.type} in the table; {given} does not fit without loss{hint}"
-        case _:
-            pass
-
-
 def _hint(found: Scalar, wanted: Scalar) -> str:
     if found.is_local_microseconds and wanted.kind is ScalarKind.TIMESTAMP and wanted.zoned:
         return _WITH_ZONE
@@ -163,14 +122,24 @@ def _hint(found: Scalar, wanted: Scalar) -> str:
     return _WITHOUT_ZONE if is_instant and wanted.is_local_microseconds else ""
 
 
-def _struct_differences(incoming: t.StructType, column: Column, where: str, *, fills: bool) -> Iterator[str]:
-    children = TableSchema(column.children)
-    for difference in _name_differences(incoming, children, fills=fills):
-        yield difference.replace("column ", f"column {where}.", 1)
-    given = {fold(field.name): field.dataType for field in incoming}
-    for child in children.columns:
-        if fold(child.name) in given:
-            yield from _type_differences(given[fold(child.name)], child, f"{where}.{child.name}", fills=fills)
+def _parts(type_: t.DataType) -> Parts[t.DataType] | None:
+    match type_:
+        case t.StructType():
+            return StructType, [(field.name, field.dataType) for field in type_]
+        case t.ArrayType():
+            return ListType, [("element", type_.elementType)]
+        case t.MapType():
+            return MapType, [("key", type_.keyType), ("value", type_.valueType)]
+        case _:
+            return None
+
+
+def _misfit(incoming: t.DataType, column: Column, _where: str) -> str | None:
+    if isinstance(incoming, t.NullType) or _fits(incoming, column.type):
+        return None
+    found = scalar_of_spark(incoming)
+    hint = _hint(found.facts, column.type.facts) if found else _SRID if is_geometry(incoming) else ""
+    return f"{found or incoming.simpleString()} does not fit without loss{hint}"
 
 
 def _fits(incoming: t.DataType, target: DuckLakeType) -> bool:

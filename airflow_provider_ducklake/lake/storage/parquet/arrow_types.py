@@ -20,6 +20,7 @@ from airflow_provider_ducklake.lake.errors import (
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.lake.planning.writing import fit
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     MAX_DECIMAL_PRECISION,
@@ -174,56 +175,57 @@ def _struct_fields(type_: pa.StructType, where: str) -> tuple[Field, ...]:
 
 def check_and_cast(table: pa.Table, schema: TableSchema, table_name: str) -> pa.Table:
     """Bring ``table`` to ``schema``: match columns by name, and cast where no value changes."""
-    pairs, differences = _pair(table, schema)
-    for column, values in pairs:
-        if not pa.types.is_null(values.type):
-            differences += type_differences(column, values.type, column.name)
-        if not column.nullable and values.null_count:
-            differences.append(f"column {column.name} is NOT NULL but has {values.null_count} null value(s)")
-    if differences:
-        raise SchemaMismatchError(table_name, differences)
+    given = [(field.name, field.type) for field in table.schema]
+    places = {fold(name): place for place, (name, _) in enumerate(given)}
+    pairs = [
+        (column, table.column(places[fold(column.name)]))
+        for column in schema.columns
+        if fold(column.name) in places
+    ]
+    problems = [
+        *fit.differences(given, schema.columns, _TYPES),
+        *(
+            f"column {column.name} is NOT NULL but has {values.null_count} null value(s)"
+            for column, values in pairs
+            if not column.nullable and values.null_count
+        ),
+    ]
+    if problems:
+        raise SchemaMismatchError(table_name, problems)
     arrays, failures = _cast_all(pairs)
     if failures:
         raise SchemaMismatchError(table_name, failures)
     return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
 
 
-def _pair(table: pa.Table, schema: TableSchema) -> tuple[list[tuple[Column, pa.ChunkedArray]], list[str]]:
-    given: dict[str, list[int]] = {}
-    for index, name in enumerate(table.column_names):
-        given.setdefault(fold(name), []).append(index)
-    wanted = {fold(column.name): column for column in schema.columns}
-    differences = [
-        f"column {name} is not in the table" for name in table.column_names if fold(name) not in wanted
-    ]
-    pairs: list[tuple[Column, pa.ChunkedArray]] = []
-    for folded, column in wanted.items():
-        indices = given.get(folded, [])
-        if len(indices) == 1:
-            pairs.append((column, table.column(indices[0])))
-        else:
-            differences.append(f"column {column.name} {'is missing' if not indices else 'appears twice'}")
-    return pairs, differences
-
-
 def type_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
     """Explain why values of an Arrow type cannot be stored in ``column``, each nested field by itself."""
-    given = _value_type(given)
-    if pa.types.is_null(given):
-        return []
-    match column.type:
-        case StructType() if pa.types.is_struct(given):
-            return list(_struct_differences(column, given, where))
-        case ListType() if is_list(given):
-            return type_differences(column.children[0], given.value_type, f"{where}.element")
-        case MapType() if pa.types.is_map(given):
-            key, value = column.children
-            return [
-                *type_differences(key, given.key_type, f"{where}.key"),
-                *type_differences(value, given.item_type, f"{where}.value"),
-            ]
-        case _:
-            return _scalar_differences(column, given, where)
+    return [*fit.type_differences(given, column, _TYPES, where)]
+
+
+def _parts(type_: pa.DataType) -> fit.Parts[pa.DataType] | None:
+    given = _value_type(type_)
+    if pa.types.is_struct(given):
+        return StructType, [(field.name, field.type) for field in given]
+    if is_list(given):
+        return ListType, [("element", given.value_type)]
+    if pa.types.is_map(given):
+        return MapType, [("key", given.key_type), ("value", given.item_type)]
+    return None
+
+
+def _misfit(type_: pa.DataType, column: Column, where: str) -> str | None:
+    given, facts = _value_type(type_), column.type.facts
+    if pa.types.is_null(given) or (facts.kind is ScalarKind.VARIANT and is_variant(given)):
+        return None
+    if facts.is_double_in_files and _is_whole(given):
+        return None
+    found = None
+    with suppress(InvalidTypeError):
+        found = ducklake_type(given, where)
+    if found is not None and (can_promote(found, column.type) or _is_cast(found, column.type)):
+        return None
+    return f"{given} does not fit without loss"
 
 
 def _value_type(given: pa.DataType) -> pa.DataType:
@@ -233,19 +235,7 @@ def _value_type(given: pa.DataType) -> pa.DataType:
     return given
 
 
-def _scalar_differences(column: Column, given: pa.DataType, where: str) -> list[str]:
-    facts = column.type.facts
-    if (facts.kind is ScalarKind.VARIANT and is_variant(given)) or (
-        facts.is_double_in_files and _is_whole(given)
-    ):
-        return []
-    try:
-        found = ducklake_type(given, where)
-    except InvalidTypeError:
-        found = None
-    if found is not None and (can_promote(found, column.type) or _is_cast(found, column.type)):
-        return []
-    return [f"column {where} is {column.type} in the table; {given} does not fit without loss"]
+_TYPES = fit.Types(_parts, _misfit, pa.types.is_null)
 
 
 def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
@@ -266,19 +256,6 @@ def _is_whole(given: pa.DataType) -> bool:
 
 
 _AS_WKB = (ScalarKind.BLOB, ScalarKind.GEOMETRY)  # a writer of files parses each value
-
-
-def _struct_differences(column: Column, given: pa.StructType, where: str) -> Iterator[str]:
-    fields = {fold(field.name): field for field in given}
-    wanted = {fold(child.name) for child in column.children}
-    for folded, field in fields.items():
-        if folded not in wanted:
-            yield f"column {where}.{field.name} is not in the table"
-    for child in column.children:
-        if fold(child.name) not in fields:
-            yield f"column {where}.{child.name} is missing"
-        else:
-            yield from type_differences(child, fields[fold(child.name)].type, f"{where}.{child.name}")
 
 
 def _cast_all(pairs: Iterable[tuple[Column, pa.ChunkedArray]]) -> tuple[list[pa.ChunkedArray], list[str]]:
