@@ -104,8 +104,10 @@ class DuckLakeError(Exception):
     One with fields is a dataclass: the fields, in order, are its ``args``, by which it is pickled. Its text
     is one line, or a list of several things that are wrong. No value ends a line or has control characters as
     they are, which would forge a line of the log, or change how the log looks; and all lines but the first
-    are indented, as no record of a log is.
+    are indented, as no record of a log is. ``template`` is the text with the fields' names in braces.
     """
+
+    template = ""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -124,7 +126,7 @@ class DuckLakeError(Exception):
         return [self._text()]
 
     def _text(self) -> str:
-        return super().__str__()
+        return self.template.format_map(vars(self)) if self.template else super().__str__()
 
 
 class CatalogError(DuckLakeError):
@@ -140,12 +142,11 @@ class CounterBehindError(CatalogError):
     least: int
     snapshot_id: int
 
-    def _text(self) -> str:
-        return (
-            f"The newest snapshot {self.snapshot_id} has {self.counter} {self.value}, but the catalog holds "
-            f"what needs {self.least}: a commit would give out the same number twice. Nothing was committed. "
-            "Verify the lake and repair what is found (docs/verify.md), then look for who wrote it."
-        )
+    template = (
+        "The newest snapshot {snapshot_id} has {counter} {value}, but the catalog holds "
+        "what needs {least}: a commit would give out the same number twice. Nothing was committed. "
+        "Verify the lake and repair what is found (docs/verify.md), then look for who wrote it."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -155,12 +156,11 @@ class NotADuckLakeError(CatalogError):
     catalog: str
     problem: str = "holds no DuckLake catalog"
 
-    def _text(self) -> str:
-        return (
-            f"{self.catalog} {self.problem}. Check the database and the metadata schema, or create a lake "
-            "there: with create_lake in the connection, DuckLakeDDLOperator(create_lake=True) or "
-            "Lake.create(...)."
-        )
+    template = (
+        "{catalog} {problem}. Check the database and the metadata schema, or create a lake "
+        "there: with create_lake in the connection, DuckLakeDDLOperator(create_lake=True) or "
+        "Lake.create(...)."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -186,11 +186,10 @@ class CatalogMigratedError(CatalogError):
     opened: str
     version: str
 
-    def _text(self) -> str:
-        return (
-            f"The lake was opened as DuckLake {self.opened} and migrated to {self.version} since then. "
-            "Nothing was read or committed; run this again, on a lake that is opened again."
-        )
+    template = (
+        "The lake was opened as DuckLake {opened} and migrated to {version} since then. "
+        "Nothing was read or committed; run this again, on a lake that is opened again."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -227,12 +226,11 @@ class LockTimeoutError(CatalogError):
     seconds: float
     holder: str
 
-    def _text(self) -> str:
-        return (
-            f"Waited {self.seconds:g} s for a lock of the catalog database {self.catalog}. It is held by "
-            f"{self.holder}. Nothing was committed. Let that one finish, or end it if it hangs, then run "
-            "this again; lock_timeout_seconds in the connection is how long a task waits."
-        )
+    template = (
+        "Waited {seconds:g} s for a lock of the catalog database {catalog}. It is held by "
+        "{holder}. Nothing was committed. Let that one finish, or end it if it hangs, then run "
+        "this again; lock_timeout_seconds in the connection is how long a task waits."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -247,11 +245,10 @@ class CatalogRefusedError(CatalogError):
     statement: str
     way_out: str = "Fix the database or the privileges of its user"
 
-    def _text(self) -> str:
-        return (
-            f"The catalog database {self.catalog} refused ({self.reason}), at: {self.statement}. Nothing "
-            f"was committed. {self.way_out}, then run this again."
-        )
+    template = (
+        "The catalog database {catalog} refused ({reason}), at: {statement}. Nothing "
+        "was committed. {way_out}, then run this again."
+    )
 
 
 class NotFoundError(DuckLakeError):
@@ -281,11 +278,10 @@ class TableNotFoundError(NotFoundError):
     table: str
     snapshot_id: int
 
-    def _text(self) -> str:
-        return (
-            f"Table {self.table} does not exist at snapshot {self.snapshot_id}. "
-            "Check the name; an insert with create_table=True creates it."
-        )
+    template = (
+        "Table {table} does not exist at snapshot {snapshot_id}. "
+        "Check the name; an insert with create_table=True creates it."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -295,8 +291,7 @@ class ViewNotFoundError(NotFoundError):
     view: str
     snapshot_id: int
 
-    def _text(self) -> str:
-        return f"View {self.view} does not exist at snapshot {self.snapshot_id}. Check the name."
+    template = "View {view} does not exist at snapshot {snapshot_id}. Check the name."
 
 
 @dataclass(eq=False, repr=False)
@@ -371,13 +366,12 @@ class TaggedSnapshotLostError(NotFoundError):
     snapshot_id: int
     made: datetime
 
-    def _text(self) -> str:
-        return (
-            f"The tag {self.name!r} names snapshot {self.snapshot_id}, made at {self.made}, which has "
-            "expired all the same: a client without tags, such as DuckDB's "
-            "ducklake_expire_snapshots, expired it. Remove the tag with lake.untag(...), or restore the "
-            "catalog from a backup."
-        )
+    template = (
+        "The tag {name!r} names snapshot {snapshot_id}, made at {made}, which has "
+        "expired all the same: a client without tags, such as DuckDB's "
+        "ducklake_expire_snapshots, expired it. Remove the tag with lake.untag(...), or restore the "
+        "catalog from a backup."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -389,13 +383,12 @@ class ChangesExpiredError(NotFoundError):
     upto: int
     oldest: int
 
-    def _text(self) -> str:
-        return (
-            f"The changes of {self.table} after snapshot {self.after} up to snapshot {self.upto} are no "
-            f"longer complete: snapshots in this range have expired (the oldest one left is {self.oldest}). "
-            "Run the task once with full_refresh=True: it computes its results again from the whole "
-            "tables."
-        )
+    template = (
+        "The changes of {table} after snapshot {after} up to snapshot {upto} are no "
+        "longer complete: snapshots in this range have expired (the oldest one left is {oldest}). "
+        "Run the task once with full_refresh=True: it computes its results again from the whole "
+        "tables."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -406,13 +399,12 @@ class ChangesUndoneError(NotFoundError):
     consumed: int
     restored_at: int
 
-    def _text(self) -> str:
-        return (
-            f"Snapshot {self.restored_at} restored {self.table} as a new table. Changes consumed up to "
-            f"snapshot {self.consumed} are not in it, or it can no longer be determined whether they are. "
-            "Run the task once with full_refresh=True: it computes its results again from the whole "
-            "tables."
-        )
+    template = (
+        "Snapshot {restored_at} restored {table} as a new table. Changes consumed up to "
+        "snapshot {consumed} are not in it, or it can no longer be determined whether they are. "
+        "Run the task once with full_refresh=True: it computes its results again from the whole "
+        "tables."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -422,11 +414,10 @@ class SourceNotFoundError(DuckLakeError):
     name: str
     path: str
 
-    def _text(self) -> str:
-        return (
-            f"{self.name}: {self.path} does not exist. Nothing was written. Correct the path, or let the "
-            "task's retries wait for the file."
-        )
+    template = (
+        "{name}: {path} does not exist. Nothing was written. Correct the path, or let the "
+        "task's retries wait for the file."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -436,8 +427,7 @@ class AlreadyExistsError(DuckLakeError):
     kind: str
     name: str
 
-    def _text(self) -> str:
-        return f"A {self.kind} named {self.name} already exists. Choose another name or drop it first."
+    template = "A {kind} named {name} already exists. Choose another name or drop it first."
 
 
 @dataclass(eq=False, repr=False)
@@ -496,11 +486,7 @@ class InvalidStatementError(InvalidInputError):
     near: str
     problem: str
 
-    def _text(self) -> str:
-        return (
-            f"Statement {self.number}, line {self.line}, column {self.column}, at {self.near}: "
-            f"{self.problem} Nothing was run."
-        )
+    template = "Statement {number}, line {line}, column {column}, at {near}: {problem} Nothing was run."
 
 
 @dataclass(eq=False, repr=False)
@@ -512,11 +498,7 @@ class InvalidPredicateError(InvalidInputError):
     near: str
     problem: str
 
-    def _text(self) -> str:
-        return (
-            f"The filter, line {self.line}, column {self.column}, at {self.near}: {self.problem} "
-            "Nothing was read."
-        )
+    template = "The filter, line {line}, column {column}, at {near}: {problem} Nothing was read."
 
 
 @dataclass(eq=False, repr=False)
@@ -526,11 +508,7 @@ class SharedDataPathError(InvalidInputError):
     data_path: str
     evidence: str
 
-    def _text(self) -> str:
-        return (
-            f"The data path {self.data_path} may be shared with another lake: {self.evidence} Nothing was "
-            "deleted."
-        )
+    template = "The data path {data_path} may be shared with another lake: {evidence} Nothing was deleted."
 
 
 @dataclass(eq=False, repr=False)
@@ -642,12 +620,11 @@ class FilesReleasedError(CommitError):
     job_id: str
     way_out: str = "run the task that wrote them again"
 
-    def _text(self) -> str:
-        return (
-            f"The files of job {self.job_id} have already been committed or discarded by another task, or "
-            "released by a clean-up of orphaned files, which waits for a job no longer than stage_ttl. "
-            f"Nothing was committed; {self.way_out}."
-        )
+    template = (
+        "The files of job {job_id} have already been committed or discarded by another task, or "
+        "released by a clean-up of orphaned files, which waits for a job no longer than stage_ttl. "
+        "Nothing was committed; {way_out}."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -659,11 +636,10 @@ class TransactionConflictError(CommitError):
     table: str
     snapshot_id: int
 
-    def _text(self) -> str:
-        return (
-            f"Conflict on {self.table}: this commit was to {self.ours}, but snapshot {self.snapshot_id} "
-            f"{self.theirs}. Nothing was committed; rerun the task: it plans again on the newest snapshot."
-        )
+    template = (
+        "Conflict on {table}: this commit was to {ours}, but snapshot {snapshot_id} "
+        "{theirs}. Nothing was committed; rerun the task: it plans again on the newest snapshot."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -674,12 +650,11 @@ class ZombieCommitError(CommitError):
     newest: int
     snapshot_id: int
 
-    def _text(self) -> str:
-        return (
-            f"The task was cleared, and has committed snapshot {self.snapshot_id} since (generation "
-            f"{self.newest}). This older attempt (generation {self.generation}) committed nothing, and "
-            "nothing needs to be done."
-        )
+    template = (
+        "The task was cleared, and has committed snapshot {snapshot_id} since (generation "
+        "{newest}). This older attempt (generation {generation}) committed nothing, and "
+        "nothing needs to be done."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -689,11 +664,10 @@ class CommitRetriesExceededError(CommitError):
     attempts: int
     seconds: float
 
-    def _text(self) -> str:
-        return (
-            f"Lost the race for the next snapshot {self.attempts} times in {self.seconds:.1f} s; nothing was "
-            "committed. Rerun the task, or look for a writer that commits in a tight loop."
-        )
+    template = (
+        "Lost the race for the next snapshot {attempts} times in {seconds:.1f} s; nothing was "
+        "committed. Rerun the task, or look for a writer that commits in a tight loop."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -703,12 +677,11 @@ class CommitStateUnknownError(DuckLakeError):
     snapshot_id: int
     reason: str
 
-    def _text(self) -> str:
-        return (
-            f"The connection was lost during COMMIT of snapshot {self.snapshot_id} ({self.reason}): it may "
-            "have been committed. Its files are kept. A retry with the same commit key finds out; without "
-            "a key, look at the newest snapshots before you run it again."
-        )
+    template = (
+        "The connection was lost during COMMIT of snapshot {snapshot_id} ({reason}): it may "
+        "have been committed. Its files are kept. A retry with the same commit key finds out; without "
+        "a key, look at the newest snapshots before you run it again."
+    )
 
 
 @dataclass(eq=False, repr=False)
