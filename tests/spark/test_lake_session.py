@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
@@ -16,6 +17,7 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     SchemaMismatchError,
     SourceNotFoundError,
+    SparkJobError,
     StorageError,
 )
 from airflow_provider_ducklake.lake.writes.session import LakeSession
@@ -278,3 +280,36 @@ def test_errors_of_a_read_are_the_operators(session, spark, lake):
         read.collect()
     with pytest.raises(KeyError), session.translated():
         raise KeyError("of the user's own")
+
+
+def _lose_the_jvm(url: str) -> None:
+    spark = _new_spark("local[1]")
+    with Lake.connect(url) as lake:
+        session, frame = LakeSession(spark, lake), rows(spark, 1)
+        read = session.read("main.t")
+        spark.sparkContext._gateway.proc.kill()
+        spark.sparkContext._gateway.proc.wait()
+        for verb in (
+            lambda: session.insert("main.t", frame),
+            lambda: session.delete("main.t", "id = 1"),
+            lambda: session.read("main.t"),
+            lambda: session.changes("main.t", 1, lake.current_snapshot().id),
+            session.translated()(read.collect),
+        ):
+            with pytest.raises(SparkJobError, match=r"JVM has ended.*new SparkSession"):
+                verb()
+
+
+@pytest.mark.drawn(one_in=3)
+@pytest.mark.kills
+def test_a_session_whose_jvm_ended_says_so(lake, sqlite_catalog):
+    lake.append_arrow("main.t", pa.table({"id": [1], "name": ["a"]}))
+    process = multiprocessing.get_context("spawn").Process(
+        target=_lose_the_jvm, args=(sqlite_catalog.sqlalchemy_url,)
+    )
+    process.start()
+    process.join(120)
+    process.kill()
+
+    assert process.exitcode == 0
+    assert lake.verify() == []

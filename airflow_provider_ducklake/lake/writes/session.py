@@ -117,7 +117,8 @@ class LakeSession:
 
         plan = self._lake.scan(table, at=at, columns=columns, filter=filter)
         self._read.append(plan)
-        return read_table(self._spark, plan, storage_options=self._lake.opened.storage_options)
+        with self.translated():
+            return read_table(self._spark, plan, storage_options=self._lake.opened.storage_options)
 
     def translated(self) -> AbstractContextManager[None]:
         """Raise this package's errors for those of Spark in the context, over what ``read`` returned.
@@ -140,7 +141,8 @@ class LakeSession:
         from airflow_provider_ducklake.lake.spark.read import read_changes  # noqa: PLC0415 - PySpark
 
         plan = self._lake.changes(table, start, end).plan
-        return read_changes(self._spark, plan, storage_options=self._lake.opened.storage_options)
+        with self.translated():
+            return read_changes(self._spark, plan, storage_options=self._lake.opened.storage_options)
 
     def insert(  # noqa: PLR0913 - the operator's, by name
         self,
@@ -394,7 +396,9 @@ class LakeSession:
         """
         from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of  # noqa: PLC0415 - PySpark
 
-        if not kind_of(self._spark).owns(df):
+        with self.translated():
+            is_own = kind_of(self._spark).owns(df)
+        if not is_own:
             raise InvalidInputError(
                 "The DataFrame belongs to another SparkSession. Create it with this session's."
             )

@@ -10,12 +10,13 @@ import re
 import secrets
 from contextlib import suppress
 from functools import cache
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake.lake import errors
-from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, SparkJobError, short_line
 from airflow_provider_ducklake.lake.spark.output.log import OF_EXCEPTIONS, TOO_WIDE, cause_in
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ def typed(error: Exception) -> DuckLakeError:
     """Return the error of ours that ``error`` is or carries; anything else becomes a ``SparkJobError``."""
     if isinstance(error, DuckLakeError):
         return error
+    if _has_lost_jvm(error):
+        return SparkJobError(
+            f"Spark's JVM has ended or cannot be reached ({type(error).__name__}: {short_line(str(error))}). "
+            "Start a new SparkSession, and run this again."
+        )
     # an analysis shows its plan behind its message, with the marks of errors that did not happen
     text = message_of(error) if isinstance(error, AnalysisException) else str(error)
     found = re.search(rf"<<{secret()}:(\w+)\|(.*?)\|{secret()}>>", text, re.DOTALL)
@@ -103,7 +109,15 @@ def _throwables(error: Exception) -> Iterator[Any]:
 
 def is_of_spark(error: BaseException) -> bool:
     """Return True if Spark raised an error, in PySpark or through Py4J, and not a user's code."""
-    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j") or _has_lost_jvm(error)
+
+
+def _has_lost_jvm(error: BaseException) -> bool:
+    """Return True if Py4J could not reach the JVM: it raises an error of its own, or the socket's."""
+    if isinstance(error, OSError):
+        modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+        return modules[-1:] != [] and modules[-1].startswith("py4j.")
+    return type(error).__name__ == "Py4JNetworkError"
 
 
 _PYTHON_WORKER = "org.apache.spark.api.python.PythonException"

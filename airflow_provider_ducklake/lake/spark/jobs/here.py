@@ -37,16 +37,16 @@ def run_here(
 
     A session that is not ours stays as it was: the job runs in a copy of it.
     """
-    copied = nullcontext(spark) if is_ours else kind_of(spark).copied()
-    with options_given(spark, storage_options), copied as session:
-        kind = kind_of(session)
-        kind.give_package()
-        for name, df in frames.items():
-            sources.show_as(kind.rebind(df), name)
-        try:
+    try:
+        copied = nullcontext(spark) if is_ours else kind_of(spark).copied()
+        with options_given(spark, storage_options), copied as session:
+            kind = kind_of(session)
+            kind.give_package()
+            for name, df in frames.items():
+                sources.show_as(kind.rebind(df), name)
             return do(session, request, storage_options)
-        except Exception as error:  # Spark's own, or one of ours in Spark's
-            raise typed(error) from error
+    except Exception as error:  # Spark's own, or one of ours in Spark's
+        raise typed(error) from error
 
 
 @contextmanager
