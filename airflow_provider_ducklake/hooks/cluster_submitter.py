@@ -167,7 +167,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
 
     def _why(self, life: JobLife, application_id: str, application: Application) -> Exception:
         said = f" {application.diagnostics}" if application.diagnostics else ""
-        killed = " Somebody, or a time-out, ended it." if application.state is State.KILLED else ""
+        killed = " A person, or a time-out, ended it." if application.state is State.KILLED else ""
         unknown = f"{application_id} is {application.state}, and left no reason.{said}{killed}"
         return self.failure(life.request, life.lake.opened.storage_options, unknown, is_known=True)
 

@@ -553,7 +553,7 @@ class SparkSubmitter:
         file = writing.file_of(directory)
         if file is None and writing.key_of(directory) is not None:
             self.operator.log.warning(
-                "In cluster mode the keys of the lake's files are in the job's documents in %s, for whoever "
+                "In cluster mode the keys of the lake's files are in the job's documents in %s, for all who "
                 "may read there. Put a document_key_file into the extra of the lake's connection, a file "
                 "that the driver has, too, and they are sealed.",
                 directory,

@@ -360,17 +360,16 @@ class TagNotFoundError(NotFoundError):
 
 @dataclass(eq=False, repr=False)
 class TaggedSnapshotLostError(NotFoundError):
-    """The snapshot of a tag was expired by a client that ignores tags."""
+    """The snapshot of a tag is not in the lake: a client that ignores tags has expired it."""
 
     name: str
     snapshot_id: int
     made: datetime
 
     template = (
-        "The tag {name!r} names snapshot {snapshot_id}, made at {made}, which has "
-        "expired all the same: a client without tags, such as DuckDB's "
-        "ducklake_expire_snapshots, expired it. Remove the tag with lake.untag(...), or restore the "
-        "catalog from a backup."
+        "The tag {name!r} names snapshot {snapshot_id}, made at {made}, which is not in the lake: a client "
+        "without tags, such as DuckDB's ducklake_expire_snapshots, has expired it. Remove the tag with "
+        "lake.untag(...), or restore the catalog from a backup."
     )
 
 

@@ -98,8 +98,8 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
         (templated)
     :param min_retention: files changed within this interval stay, and a shorter ``older_than`` is an error.
         Default: 24 hours. (templated)
-    :param stage_ttl: how long uncommitted files of staged writes are kept: an interval; they cannot be
-        committed after that. (templated)
+    :param stage_ttl: how long files of a job are kept that has not committed them, a staged write's among
+        them: an interval; they cannot be committed after that. (templated)
     :param sole_owner: assert that no other lake has files below the data path, and delete even if it looks
         so. (templated)
     :param dry_run: only report what would be deleted, and change nothing. (templated as ``is_dry_run``)

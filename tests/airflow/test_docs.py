@@ -11,33 +11,14 @@ from airflow_provider_ducklake.hooks.connection import read_settings
 from tests.airflow.dags import parse
 
 DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(page.name for page in DOCS.glob("*.md"))
 EXAMPLES = DOCS.with_name("example_dags")
 
 
 def blocks(language: str) -> list[object]:
     return [
         pytest.param(code, id=f"{page}-{number}")
-        for page in (
-            "backfill.md",
-            "connection.md",
-            "macros.md",
-            "sensor.md",
-            "assets.md",
-            "long_jobs.md",
-            "recipes.md",
-            "expire.md",
-            "tags.md",
-            "frozen_lakes.md",
-            "health.md",
-            "verify.md",
-            "cleanup.md",
-            "migrate.md",
-            "restore.md",
-            "flush.md",
-            "maintenance.md",
-            "compaction.md",
-            "add_table.md",
-        )
+        for page in PAGES
         for number, code in enumerate(
             re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
         )

@@ -163,7 +163,7 @@ def test_a_dag_file_imports_nothing_heavy_from_us():
     ).split()
 
     heavy = ("sqlalchemy", "pyarrow", "pyspark", "fsspec", "pandas", "numpy", "psycopg", "duckdb")
-    ours = tuple(f"airflow_provider_ducklake.{package}." for package in ("catalog", "storage", "spark"))
+    ours = tuple(f"airflow_provider_ducklake.lake.{package}." for package in ("catalog", "storage", "spark"))
     assert "airflow_provider_ducklake.sensors.snapshot" in added
     assert [name for name in added if name.split(".")[0] in heavy or name.startswith(ours)] == []
 

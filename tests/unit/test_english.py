@@ -1,4 +1,7 @@
-"""The words that CONTRIBUTING refuses occur in no docstring, comment, name or page: its table is the list."""
+"""The words that CONTRIBUTING refuses occur in no docstring, comment, message, name or page.
+
+Its table is the list. And modules that a text names are there.
+"""
 
 import ast
 import io
@@ -52,6 +55,14 @@ def prose_of(module: ast.Module, text: str, phrases: re.Pattern[str]) -> Iterato
             yield token.start[0], _QUOTED.sub("`", token.string)
 
 
+def messages_of(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the strings of a module that have several words; a docstring is one of them."""
+    for one in ast.walk(module):
+        match one:
+            case ast.Constant(value=str(found)) if " " in found.strip():
+                yield one.lineno, _QUOTED.sub("`", found)
+
+
 def names_of(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the names of classes, functions, arguments and attributes that a module defines."""
     for one in statements(module):
@@ -93,7 +104,7 @@ def test_no_refused_word_is_in_the_package():
         if not may_have(text, words):
             continue
         module = ast.parse(text)
-        for line, prose in prose_of(module, text, phrases):
+        for line, prose in (*prose_of(module, text, phrases), *messages_of(module)):
             for word in phrases.findall(prose):
                 in_prose.setdefault(file, []).append(f"{line}: {word}")
         for line, name in names_of(module):
@@ -112,3 +123,33 @@ def test_no_refused_word_is_in_the_docs():
     }
 
     assert found == {}
+
+
+ROOMS = [one.name for folder in (PACKAGE, PACKAGE / "lake") for one in folder.iterdir() if one.is_dir()]
+MODULE = re.compile(rf"``((?:{'|'.join(ROOMS)})[./][\w./]+?)(?:\([^`]*\))?``")
+OF_OTHERS = re.compile(r"lake\.|spark\.(yarn|driver|executor|kubernetes|sql|hadoop)\.")  # of Spark, too
+
+
+def is_there(name: str) -> bool:
+    """Return True if a name is that of a module or folder, or of something in a module."""
+    parts = name.removesuffix(".py").replace("/", ".").strip(".").split(".")
+    for root in (PACKAGE, PACKAGE / "lake"):
+        for count in range(len(parts), 0, -1):
+            file, rest = root.joinpath(*parts[:count]).with_suffix(".py"), parts[count:]
+            if not rest and (file.is_file() or file.with_suffix("").is_dir()):
+                return True
+            if file.is_file():
+                return all(re.search(rf"\b{one}\b", file.read_text()) for one in rest)
+    return False
+
+
+def test_every_module_that_a_text_names_is_there():
+    named = [
+        (path.relative_to(PACKAGE).as_posix(), name)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for name in MODULE.findall(path.read_text())
+        if not OF_OTHERS.match(name)
+    ]
+
+    assert len(named) > 20
+    assert [one for one in named if not is_there(one[1])] == []

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from airflow_provider_ducklake.lake import Lake
+
 ROOT = Path(__file__).parents[2]
 GUIDES = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "sources.md"}
 
@@ -32,6 +34,17 @@ def test_every_operator_sensor_and_trigger_is_in_the_reference():
 
     named = {one for one in classes if one.rpartition(".")[2] not in inner and "Maintenance" not in one}
     assert named <= set(re.findall(r"^::: (\S+)$", page, re.MULTILINE))
+
+
+def test_every_method_of_a_lake_is_in_the_reference_and_in_a_guide():
+    page = (ROOT / "docs/api.md").read_text()
+    guides = "".join((ROOT / "docs" / name).read_text() for name in GUIDES)
+    names = {name for name in dir(Lake) if not name.startswith("_")}
+    forwarded = {name for names in re.findall(r"members: \[([^]]*)\]", page) for name in names.split(", ")}
+
+    assert len(names) <= 45
+    assert forwarded == {name for name in names if hasattr(getattr(Lake, name), "__wrapped__")}
+    assert {name for name in names if not re.search(rf"\b(?:lake|Lake|lake\(\))\.{name}\b", guides)} == set()
 
 
 def test_the_readme_says_how_to_install():

@@ -20,11 +20,7 @@ TABLES = {
     "spark/types/spark_types.py": SPARK_SCALARS,
     "catalog/snapshot/inlined_tables.py": INLINED_SCALARS,
 }
-STORABLE = [
-    name
-    for name, row in SCALARS.items()
-    if row.storable and row.comparable and row.kind is not ScalarKind.NULL
-]
+STORABLE = [name for name, row in SCALARS.items() if row.storable and row.kind is not ScalarKind.NULL]
 
 
 @pytest.mark.parametrize("path", TABLES)

@@ -98,7 +98,7 @@ class LakeJobs:
             return jobs.snapshot_of_job(connection, self._lake.catalog, job_id)
 
     def protected_prefixes(self, stage_ttl: timedelta = jobs.STAGE_TTL) -> frozenset[str]:
-        """Return the directories of staged writes that wait for their commit and are not older than that.
+        """Return the directories of jobs that wait for their commit and are not older than that.
 
         A clean-up of orphaned files must not delete them.
         """

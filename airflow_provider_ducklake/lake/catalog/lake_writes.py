@@ -264,7 +264,7 @@ class LakeWrites:
 
         Raises:
             InvalidPredicateError, ColumnNotFoundError: the condition cannot be read.
-            InvalidInputError: too many bytes would have to be read; see ``catalog.overwrite``.
+            InvalidInputError: too many bytes would have to be read; see ``catalog.drafting.overwrite``.
             TransactionConflictError: a file in which rows were found is gone, or rows came to another, or
                 the snapshot has expired.
         """

@@ -504,7 +504,7 @@ def _merged(files: Sequence[_File], name: str, folders: set[str], *, merges: boo
     except pa.ArrowException as error:
         raise InvalidInputError(
             f"{name} cannot be read: its {len(files)} files, such as {files[0].path}, have columns whose "
-            f"types do not go together: {str(error).rstrip('.')}. Make files with the same types a source."
+            f"types differ: {str(error).rstrip('.')}. Make files with the same types a source."
         ) from error
 
 

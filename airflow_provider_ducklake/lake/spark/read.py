@@ -120,8 +120,8 @@ def read_error(error: Exception, plans: Iterable[ScanPlan | ChangeFeedPlan]) -> 
     """Return the error of ours for one that Spark raised over DataFrames of this module with these plans.
 
     That is a ``StorageError`` where Spark names one of their files and no other cause, and an
-    ``UnsupportedFeatureError`` where that file has what Spark cannot decode; else what ``job_errors.typed``
-    returns.
+    ``UnsupportedFeatureError`` where that file has what Spark cannot decode; else what
+    ``spark.job.errors.typed`` returns.
     """
     found = typed(error)
     if not isinstance(found, SparkJobError) or cause_of(error) is not None:

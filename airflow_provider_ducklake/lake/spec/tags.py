@@ -31,7 +31,7 @@ _UNPRINTED = {"Cc", "Zl", "Zp"}  # categories of Unicode: control characters, en
 class Tag:
     """A name of a snapshot; times are aware UTC.
 
-    ``is_lost``: the snapshot was expired all the same, by a client that ignores tags.
+    ``is_lost``: there is no such snapshot (any more): a client that ignores tags has expired it.
     """
 
     name: str

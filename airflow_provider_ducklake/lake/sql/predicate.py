@@ -191,7 +191,7 @@ class _Reader:
         return NEVER
 
     def made(self, node: Node, make: Any, *arguments: Any, **options: Any) -> Predicate:  # noqa: ANN401
-        """Call one of the functions of ``planning.predicates``; its error gets a place."""
+        """Call one of the functions of ``planning.reading.predicates``; its error gets a place."""
         if isinstance(arguments[0], VariantPath):
             make = _AT[make]
         try:

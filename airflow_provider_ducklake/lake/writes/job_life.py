@@ -333,7 +333,7 @@ def remove_files(lake: Lake, request: JobRequest, *, has_files: bool = True) -> 
 
 
 def release_uncommitted(lake: Lake, job_id: str) -> bool:
-    """Release a job; return whether none of its files is, or can become, the lake's.
+    """Release a job; return True if its files may be removed: none is, or can become, the lake's.
 
     A compaction's or a stream's own documents are not registered. A job that was released long ago may have
     files of the lake.
@@ -341,6 +341,9 @@ def release_uncommitted(lake: Lake, job_id: str) -> bool:
     if lake.jobs.release(job_id):
         return True
     return not lake.jobs.registered([job_id]) and lake.jobs.snapshot_of(job_id) is None
+
+
+_TWICE = "this try goes on with a later one"
 
 
 def begin(
@@ -352,9 +355,9 @@ def begin(
     else:
         resumed: tuple[PlannedWrite, JobLife] | None = None
         for job in reversed(lake.jobs.submitted_of(commit.attempt.key)):
-            again = None if resumed is not None else _resumed(verb, lake, submitter, commit, job)
-            if again is None:
-                give_up(lake, submitter, job, "it is not what this try would do")
+            again = _resumed(verb, lake, submitter, commit, job) if resumed is None else _TWICE
+            if isinstance(again, str):
+                give_up(lake, submitter, job, again)
             else:
                 resumed = again
         if resumed is not None:
@@ -368,30 +371,29 @@ def begin(
 
 def _resumed(
     verb: Verb, lake: Lake, submitter: DetachedSubmitter, commit: Commit, job: SubmittedJob
-) -> tuple[PlannedWrite, JobLife] | None:
-    """Plan an earlier try's job once more; None: this try would submit another, or the cluster has none."""
+) -> tuple[PlannedWrite, JobLife] | str:
+    """Plan an earlier try's job once more; a text says why this try cannot go on with it."""
     attempt = commit.attempt
     assert attempt is not None
     is_of_deleted_run = attempt.is_first and job.try_id != attempt.id
     if job.cluster != submitter.cluster:
         log.warning(
-            "%s of %s is left alone: the task goes to %s", job.application, job.cluster, submitter.cluster
+            "%s may still run on %s: the task goes to %s now", job.application, job.cluster, submitter.cluster
         )
-        return None
+        return f"it was submitted to {job.cluster}"
     if job.generation != attempt.key.generation or is_of_deleted_run:
-        return None
+        return "the task was cleared since, or its run deleted"
     try:
         planned = verb.plan(lake.as_of(job.base), replace(commit, job_id=job.job_id), submitter.resolve)
     except _TRANSIENT:
         raise  # the job runs on: the next try plans it
     except DuckLakeError as error:
-        log.info("Job %s cannot be planned once more: %s", job.job_id, error)
-        return None
+        return f"it cannot be planned once more: {error}"
     if planned.request is None or job_io.request_digest(planned.request) != job.request_digest:
-        return None
+        return "it does not do what this try would"
     application = _application(submitter, job)
     if application is None:
-        return None
+        return "the cluster has no application of it"
     log.info("Going on with %s, planned on snapshot %d, of job %s", application, job.base, job.job_id)
     known = replace(job, application=application)
     return planned, _submitted(lake, submitter, planned.request, attempt, known)
@@ -490,7 +492,7 @@ def _request_of(lake: Lake, job: SubmittedJob) -> JobRequest:
 def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: str) -> None:
     """Stop a job, release it and remove its files: no try takes its results."""
     application = _application(submitter, job)
-    log.info("Discarding job %s: %s", job.job_id, why)
+    log.info("Job %s is released and its files are removed: %s", job.job_id, why)
     if application is not None:
         log.info("Stopping %s", application)
         submitter.stop(application)

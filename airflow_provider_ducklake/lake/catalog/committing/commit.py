@@ -444,7 +444,7 @@ class Committer:
         retry: RetryPolicy = DEFAULT_RETRY,
         keyed: KeyedCommit | None = None,
     ) -> CommittedSnapshot | None:
-        """Commit changes that were planned on snapshot ``base``; see ``catalog.commit``."""
+        """Commit changes that were planned on snapshot ``base``; see ``commit``."""
         planned = PlannedCommit((ChangeSet(base, tuple(changes)),), info, keyed, demands_message=True)
         return self.commit_planned(planned, retry)
 

@@ -50,7 +50,7 @@ _ROUNDS_OUTSIDE = 2
 
 
 class OtherSnapshotError(Exception):
-    """The files were written for another snapshot than the commit became; never leaves ``catalog.commit``."""
+    """The files were written for another snapshot than the commit became; stays within ``commit``."""
 
 
 class DeleteWriter:

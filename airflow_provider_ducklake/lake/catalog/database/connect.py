@@ -97,8 +97,7 @@ def parse_url(url: str | URL) -> URL:
     database = _DATABASES.get(backend)
     if database is None:
         raise InvalidInputError(
-            f"This release does not support catalogs in {backend!r}. It supports sqlite, postgresql, mysql, "
-            "mariadb and duckdb."
+            f"This release does not support catalogs in {backend!r}. It supports {', '.join(_DATABASES)}."
         )
     if database.file and parsed.database in (None, "", ":memory:"):
         raise InvalidInputError(

@@ -281,8 +281,8 @@ class CatalogDialect(ABC):
     def grants(self, connection: Connection, wanted: Wanted, schema: str) -> list[str]:  # noqa: ARG002 - as well
         """Return the statements that give a role its rights on the catalog's tables in a schema."""
         raise UnsupportedFeatureError(
-            f"A catalog in {self.name} is a file, and has no users: whoever may write the file and its "
-            "directory is a maintainer, and whoever may read it a reader. Set the permissions of the file."
+            f"A catalog in {self.name} is a file, and has no users: a person who may write the file and its "
+            "directory is a maintainer, and one who may read it a reader. Set the permissions of the file."
         )
 
     @staticmethod

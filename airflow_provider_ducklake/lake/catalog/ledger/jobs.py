@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-STAGE_TTL = timedelta(days=7)  # how long a staged write waits for its commit before a clean-up takes it
+STAGE_TTL = timedelta(days=7)  # how long a job's files wait for their commit before a clean-up takes them
 _KEPT = timedelta(days=30)  # so long a task that comes late can look up what became of its job
 
 JOBS = OwnTable(
@@ -235,7 +235,7 @@ def retire(catalog: Catalog, ttl: timedelta) -> None:
         return overdue
 
     if overdue := in_transaction(catalog.dialect, write):
-        log.info("Released the staged files of jobs %s, registered longer than %s ago", overdue, ttl)
+        log.info("Released jobs %s, registered longer than %s ago and not committed", overdue, ttl)
 
 
 def snapshot_of_job(connection: Connection, catalog: Catalog, job_id: str) -> SnapshotId | None:

@@ -167,7 +167,7 @@ def _stored_type(type_: DuckLakeType, dialect_name: str) -> TypeEngine[Any]:
 
 
 class InlinedValue(TypeDecorator[Any]):
-    """A user's column in an inlined table; values are those of ``storage.inlined_values``."""
+    """A user's column in an inlined table; values are those of ``storage.rows.inlined_values``."""
 
     impl = VARCHAR
     cache_ok = True

@@ -468,7 +468,7 @@ def _not_a_string(kind: str, path: object) -> UntrustedValueError:
 
 
 def may_mislead(path: ColumnElement[str]) -> ColumnElement[bool]:
-    """Return a condition that is true for all paths that ``spec.paths.misleading`` finds, and few others."""
+    """Return a condition true for all paths that ``spec.names.paths.misleading`` finds, and few others."""
     encoded = (path.contains(start, autoescape=True) for start in ("%2", "%%"))
     return or_(path.like("%..%"), *encoded, func.length(path) > MAX_LENGTH)
 

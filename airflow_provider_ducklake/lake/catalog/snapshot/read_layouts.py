@@ -179,7 +179,7 @@ class ColumnVersions:
 
         A column that came back after it had gone is as old as that: files between lack it. One that ends and
         begins again without any difference is as well: a restored table may have files from before the column
-        was as it is, in snapshots since (``planning.restore.outdated_columns``).
+        was as it is, in snapshots since (``planning.upkeep.restore.outdated_columns``).
         """
         known: dict[ColumnId, Row[Any]] = {}
         since: dict[ColumnId, SnapshotId] = {}

@@ -202,8 +202,8 @@ def columns_with_unbounded_values(
 # Filters as conditions on the catalog's rows of data files, so that few of many files are fetched.
 #
 # Only what a database compares exactly becomes a condition: whole numbers by value, and texts whose order
-# is that of their values, byte by byte. Bounds of any other shape exclude nothing; ``planning.pruning``
-# looks again at the files that remain.
+# is that of their values, byte by byte. Bounds of any other shape exclude nothing;
+# ``planning.reading.pruning`` looks again at the files that remain.
 
 
 _MOST_CONDITIONS = 32  # each is a subquery

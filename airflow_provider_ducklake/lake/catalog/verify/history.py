@@ -113,7 +113,7 @@ def _lost_tags(look: VerificationScope) -> Iterator[Fields]:
 # At each snapshot there is one row of each object.
 
 
-# Catalog table, and the column that names the object.
+# Catalog table, and the column that names the object; the format's tags are comments.
 _VERSIONED = {
     "schema": "schema_id", "table": "table_id", "view": "view_id", "macro": "macro_id", "tag": "object_id",
     "view_column_tag": "view_id", "column": "column_id", "column_tag": "column_id",
@@ -231,7 +231,8 @@ CHECKS = (
           "The newest snapshot {head} has {counter} {found}, but the catalog holds what needs {least}: the "
           "next commit would give out the same number twice.", of_lake=True),
     Check(Code.TAG_WITHOUT_SNAPSHOT, _lost_tags, ("tag", "snapshot_id"),
-          "The tag {tag!r} names snapshot {snapshot_id}, made at {time}, which has expired.", of_lake=True),
+          "The tag {tag!r} names snapshot {snapshot_id}, made at {time}, which is not in the lake.",
+          of_lake=True),
     Search(_misplaced_rows, (Code.ENDS_BEFORE_BEGIN, Code.IN_THE_FUTURE)),
     _two_at_once("table", "table_id"),
     _two_at_once("view", "view_id"),

@@ -1,7 +1,7 @@
 """Which files below a data path are orphans, and the evidence of another lake's files there.
 
-Paths are keys as ``spec.paths.path_key`` makes them: when in doubt two files are taken for one, which then
-stays.
+Paths are keys as ``spec.names.paths.path_key`` makes them: when in doubt two files are taken for
+one, which then stays.
 """
 
 from __future__ import annotations

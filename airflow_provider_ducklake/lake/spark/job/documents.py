@@ -79,7 +79,7 @@ def read_document(
 ) -> _T:
     """Return the value that a document says, which the caller compares with the place where it lies.
 
-    ``is_proven``: see ``sealing.opened``.
+    ``is_proven``: see ``storage.files.writing.opened``.
     """
     with reading(uri):
         content = read_bytes(uri, storage_options)

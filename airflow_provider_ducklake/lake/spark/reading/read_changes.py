@@ -1,4 +1,4 @@
-"""The change feed of a table as a Spark DataFrame: what ``storage.change_reader`` gives, in no order.
+"""The change feed of a table as a Spark DataFrame: what ``storage.rows.table_reader`` gives, in no order.
 
 Files that only brought rows are scanned as a table's are. Where rows also went, or came by several snapshots,
 pyarrow reads the file in a task, with the snapshots that inserted and deleted each row.

@@ -1,4 +1,4 @@
-"""DuckLake ↔ Spark types, nested ones too; the scalar ones are the table of ``spark.types.scalars``.
+"""DuckLake ↔ Spark types, nested ones too; the scalar ones are ``SPARK_SCALARS``.
 
 A value that is read travels in a carrier that needs no conversion on the way from Parquet: nanoseconds and
 times of day are numbers, a UUID is its 16 bytes. It arrives in a type that an insert takes. A row that does
@@ -424,7 +424,7 @@ def _arrival(type_: DuckLakeType) -> Conversion | None:
 
 
 def literal(type_: DuckLakeType, value: Physical | None) -> SparkColumn:
-    """Return a scalar in the physical form of ``spec.values`` as a constant in its carrier."""
+    """Return a scalar in the physical form of ``spec.types.values`` as a constant in its carrier."""
     carrier = scalar_read_type(type_, "of a constant")
     if value is None:
         return f.lit(None).cast(carrier)

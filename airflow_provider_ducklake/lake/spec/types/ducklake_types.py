@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 # The scalar types: one row each, with every fact that the format and the pure rules use.
 #
 # What Arrow, Spark and the catalog databases make of a type stands in one table each, with exactly the rows
-# of this one: ``storage/parquet/scalars.py``, ``spark/types/spark_types.py``,
-# ``catalog/snapshot/inlined_tables.py`` and ``storage/rows/inlined_values.py``. A type of another kind needs
-# its functions in ``spec/types/values.py`` and ``spec/defaults.py`` besides. *Source:* DuckLake spec
-# "Data Types"; the set is the one the reference accepts.
+# of this one: ``storage/parquet/scalars.py``, ``spark/types/spark_types.py`` and
+# ``catalog/snapshot/inlined_tables.py``. A type of another kind needs its functions in
+# ``spec/types/values.py`` and ``spec/defaults.py`` besides. *Source:* DuckLake spec "Data Types"; the set is
+# the one the reference accepts.
 
 
 class ScalarKind(Enum):

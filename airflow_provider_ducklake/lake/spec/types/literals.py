@@ -1,8 +1,8 @@
 r"""The text of nested values, as inlined tables keep them: ``[1, NULL]``, ``{'a': 1}``, ``{k=v}``.
 
-Values are in the physical form of ``spec.values``; nested, a list is a list, a struct a dict by field name,
-a map a list of pairs, NULL is None. *Source:* DuckDB's casts between nested types and VARCHAR: the text that
-the reference stores for lists and maps, and reads for all.
+Values are in the physical form of ``spec.types.values``; nested, a list is a list, a struct a dict by field
+name, a map a list of pairs, NULL is None. *Source:* DuckDB's casts between nested types and VARCHAR: the text
+that the reference stores for lists and maps, and reads for all.
 
 For a struct that is no member of a list or map the reference stores an SQL expression instead (``{'d':
 CAST('2020-01-01' AS DATE), 's': 'it''s'}``), which it then cannot read, or reads as another value. We write

@@ -368,7 +368,7 @@ def _decimal(unscaled: Physical | None, scale: int) -> Decimal | None:
 _ENOUGH_DIGITS = Context(prec=80)
 
 
-# Values of any nesting ↔ Arrow arrays; values are those of ``spec.literals``: scalars in physical form.
+# Values of any nesting ↔ Arrow arrays; values are those of ``spec.types.literals``: scalars in physical form.
 
 
 def values_of(chunked: pa.ChunkedArray, type_: DuckLakeType) -> list[Value]:

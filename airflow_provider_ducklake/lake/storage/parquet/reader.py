@@ -257,7 +257,7 @@ def _identified(schema: pa.Schema, columns: Sequence[Column], file: LiveDataFile
             f"{file.path} is registered with name mapping {file.mapping_id}, which the catalog does not have."
         )
     if twice := sorted({name for name in schema.names if len(schema.get_all_field_indices(name)) > 1}):
-        raise StorageError(f"{file.path} has several columns named {twice[0]!r}, not to be told apart")
+        raise StorageError(f"{file.path} has several columns named {twice[0]!r}")
     return with_field_ids(schema, file.mapping, columns, file.path)
 
 

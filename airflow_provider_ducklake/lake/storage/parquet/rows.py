@@ -75,7 +75,7 @@ def _value(row: pa.RecordBatch | pa.Table, schema: TableSchema, field: Partition
 
 
 def physical(scalar: pa.Scalar, type_: DuckLakeType) -> Physical | None:
-    """Return the physical form (see ``spec.values``) of an Arrow scalar; null is None."""
+    """Return the physical form (see ``spec.types.values``) of an Arrow scalar; null is None."""
     if not scalar.is_valid:
         return None
     if isinstance(scalar, pa.ExtensionScalar):

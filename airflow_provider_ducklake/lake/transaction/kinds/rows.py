@@ -167,7 +167,7 @@ class InlineRows(OfAnyTable):
 
 
 class Scope(Protocol):
-    """Rows of a table by what they are, as ``planning.writing.scope`` has them."""
+    """Rows of a table by what they are, as ``planning.writing.overwrite.RowScope`` has them."""
 
     @property
     def table(self) -> TableSnapshot:
