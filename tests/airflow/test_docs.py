@@ -56,7 +56,8 @@ def test_each_recipe_shows_lines_of_its_example(example, shown):
 
 
 @pytest.mark.parametrize("text", blocks("json"))
-def test_each_example_of_a_connection_is_accepted(text):
+def test_each_example_of_a_connection_is_accepted(text, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_LAKE", '{"conn_type": "aws"}')
     settings = read_settings(Connection.from_json(text, conn_id="example"))
 
     assert settings.url.get_backend_name() in ("sqlite", "postgresql", "mysql", "duckdb")
