@@ -9,8 +9,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.storage.parquet.footer_scan import scan
+from airflow_provider_ducklake.lake.storage.parquet.modules import Field, ModuleKind, write_struct
 from tests.interop.damaged_footers import outcomes
-from tests.interop.footers import parquet
+from tests.interop.footers import CODEC, chunks_of, edited, footer_of, parquet
 
 CASES = {"ci": 25, "full": 400}
 SOAKED = {"ci": 1500, "full": 20_000}
@@ -60,6 +63,17 @@ def area(tmp_path) -> Path:
                 tx.create_table(path.stem, columns[path.stem])
                 tx.add_data_files(path.stem, [str(added)])
     return tmp_path
+
+
+@pytest.mark.parametrize("field", [1, CODEC], ids=["type", "codec"])
+@pytest.mark.parametrize("value", [-1, -2, 64, 200])
+def test_a_number_that_names_nothing_is_damage(field, value):
+    data = parquet({"flag": [True], "text": ["a"]})
+    changed = edited(data, lambda footer: chunks_of(footer)[0].update({field: Field(ModuleKind.I32, value)}))
+    _, footer = footer_of(changed)
+
+    with pytest.raises(StorageError, match="column flag has"):
+        scan(write_struct(footer), "file")
 
 
 def check(area: Path, seed: int, count: int) -> None:

@@ -213,10 +213,10 @@ class _Scan:
                 place = skip(data, place, kind)
             if last == _TYPE:
                 _expect(kind, _I32)
-                physical = data[start] >> 1 if place == start + 1 else -1
+                physical = _small(data, start, place)
             elif last == _CODEC:
                 _expect(kind, _I32)
-                codec = data[start] >> 1 if place == start + 1 and not data[start] & 1 else -1
+                codec = _small(data, start, place)
             elif last == _ENCODINGS:
                 _expect(kind, _LIST)
                 encodings = data[start:place]
@@ -269,6 +269,11 @@ class _Scan:
                         f"column {leaf.name} has counts of {count} levels, and {levels + 1} levels"
                     )
         return place + 1
+
+
+def _small(data: bytes, start: int, end: int) -> int:
+    """Return an integer that has a byte of its own; -1 if it is negative, or longer."""
+    return data[start] >> 1 if end == start + 1 and not data[start] & 1 else -1
 
 
 def _check_order(number: int, last: int = -1) -> None:
