@@ -50,7 +50,7 @@ def prepare(model: Model, *, indexes: bool) -> None:
         make(model)
         if indexes:
             with Lake.connect(model.catalog.sqlalchemy_url) as lake:
-                lake.create_indexes()
+                lake.maintenance.create_indexes()
             analyze(model.catalog)
         return "made"
 
@@ -134,7 +134,7 @@ def main() -> int:
     parser.add_argument("--directions", nargs="*", choices=list(DIRECTIONS), default=list(DIRECTIONS))
     parser.add_argument("--percent", type=float, nargs="*", default=[0.1, 1, 10], help="of the full size")
     parser.add_argument("--calls", nargs="*", help="words; only calls with one of them in their name")
-    parser.add_argument("--indexes", action="store_true", help="after lake.create_indexes()")
+    parser.add_argument("--indexes", action="store_true", help="after lake.maintenance.create_indexes()")
     parser.add_argument("--limit", type=float, default=120, help="seconds for a call")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--write", type=Path, help="the page whose tables are to be replaced")

@@ -156,7 +156,7 @@ def namespace_of(settings: ConnectionSettings) -> str:
     kind = url.get_backend_name().replace("postgresql", "postgres")
     if url.host is None:
         return f"ducklake:{kind}://{url.database}"
-    port = url.port or {"postgres": 5432, "mysql": 3306}.get(kind, "")
+    port = url.port or {"postgres": 5432, "mysql": 3306}.get(kind) or ""
     schema = f"/{settings.metadata_schema}" if settings.metadata_schema else ""
     return f"ducklake:{kind}://{url.host}:{port}/{url.database}{schema}"
 

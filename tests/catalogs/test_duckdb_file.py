@@ -50,8 +50,8 @@ def test_indexes_are_made_once_and_the_reference_works_on_beside_them(duckdb_cat
             tx.create_table("t", TABLE)
             tx.append_arrow("t", ROWS)
 
-        assert len(lake.create_indexes()) == 10
-        assert lake.create_indexes() == []
+        assert len(lake.maintenance.create_indexes()) == 10
+        assert lake.maintenance.create_indexes() == []
 
     with open_lake(duckdb_catalog) as reference:
         reference.sql("DELETE FROM t WHERE i = 1")

@@ -88,7 +88,7 @@ _OF_MAINTAINERS = ("merge files", "merge files, late", "restore")
 WRITER_VERBS = [one for one in VERBS if one.name not in _OF_MAINTAINERS]
 UPKEEP: dict[str, Callable[[PausingLake, Pair], object]] = {
     **{one.name: one.act for one in VERBS if one.name in _OF_MAINTAINERS},
-    "create_indexes": lambda lake, _: lake.create_indexes(),
+    "create_indexes": lambda lake, _: lake.maintenance.create_indexes(),
     "repair": lambda lake, _: lake.repair(lake.verify()),
     "cleanup": lambda lake, _: lake.cleanup_old_files(older_than=NOTHING),
     "expire": lambda lake, _: lake.expire_snapshots(keep_last=1),

@@ -34,14 +34,14 @@ for place, version in make.items():
     with Lake.create(f"duckdb:///{place}/lake.duckdb", f"{place}/files/", version=version) as lake:
         with lake.transaction() as tx:
             tx.create_table("t", {"who": "varchar"})
-        lake.create_indexes()
+        lake.maintenance.create_indexes()
 for place in [*make, *work]:
     with Lake.connect(f"duckdb:///{place}/lake.duckdb") as lake:
         lake.append_arrow("t", row)
         with lake.transaction() as tx:
             tx.add_column("t", f"c{lake.current_snapshot().id}", "int64")
             tx.drop_column("t", f"c{lake.current_snapshot().id}")
-        assert lake.create_indexes() == []
+        assert lake.maintenance.create_indexes() == []
         assert lake.verify() == []
 print(json.dumps(lake.read_arrow("t")["who"].to_pylist()))
 """
@@ -176,7 +176,7 @@ def test_a_newer_duckdb_leaves_the_storage_version_as_it_is(run, make, storage, 
     file = tmp_path / "lake.duckdb"
     assert storage_version(file) == storage
 
-    run(NEWEST, WORK.replace("lake.create_indexes() == []", "True"), [{}, [str(tmp_path)]])
+    run(NEWEST, WORK.replace("lake.maintenance.create_indexes() == []", "True"), [{}, [str(tmp_path)]])
     assert storage_version(file) == storage
     backup = run(NEWEST, MIGRATE, str(tmp_path))
 

@@ -80,7 +80,7 @@ def test_each_snapshot_can_be_frozen_with_all_that_it_shows(duckdb_or_usual, for
 
     for one in results:
         with Lake.connect(url_of(one)) as frozen:
-            assert frozen.opened.is_frozen
+            assert frozen.is_frozen
             assert [s.id for s in frozen.snapshots()] == [one.snapshot_id]
             assert frozen.tables() == tables[one.snapshot_id]
             for name in frozen.tables():

@@ -14,8 +14,8 @@ def test_duckdb_works_on_beside_the_indexes(catalog):
         with lake.transaction() as tx:
             tx.create_table("t", {"i": "int64"})
         layout = dump_schema(catalog)
-        assert len(lake.create_indexes()) == 10
-        assert lake.create_indexes() == []
+        assert len(lake.maintenance.create_indexes()) == 10
+        assert lake.maintenance.create_indexes() == []
         assert lake.append_arrow("t", ROWS, message="one").id == 2
         with open_lake(catalog) as duck:
             duck.sql("INSERT INTO t FROM range(20, 40)")

@@ -57,7 +57,7 @@ def test_nothing_is_written_to_an_older_lake(old):
             lake.transaction,
             lambda: lake.set_option("data_inlining_row_limit", 0),
             lambda: lake.expire_snapshots(keep_last=1),
-            lake.create_indexes,
+            lake.maintenance.create_indexes,
         ]
         for attempt in attempts:
             with pytest.raises(UnsupportedVersionError, match=old.version):

@@ -106,6 +106,11 @@ class Lake:
         """The root of the lake's files; ends with ``/``."""
         return self.opened.data_path
 
+    @property
+    def is_frozen(self) -> bool:
+        """Return True if it was exported from another lake, to be read."""
+        return self.opened.is_frozen
+
     def as_of(self, at: SnapshotId | str) -> Lake:
         """Return the lake as if a snapshot (id or tag) were its newest one: to read, or plan again, on it."""
         snapshot_id = self.reads.snapshot_at(at).id if isinstance(at, str) else at
@@ -282,7 +287,6 @@ class Lake:
     transaction = _of_writes(LakeWrites.transaction)
     add_table = _of_writes(LakeWrites.add_table)
     append_arrow = _of_writes(LakeWrites.append_arrow)
-    create_indexes = _of_writes(LakeWrites.create_indexes)
 
     # Maintenance
     flush_inlined_data = _of_maintenance(Maintenance.flush_inlined_data)

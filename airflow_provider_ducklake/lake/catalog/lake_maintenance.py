@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, PlannedCommit
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
+from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import create_indexes
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import STAGE_TTL
 from airflow_provider_ducklake.lake.catalog.migrations.migrate import Files, MigrationResult, migrate
 from airflow_provider_ducklake.lake.catalog.open_lake import Definitions
@@ -414,6 +415,15 @@ class Maintenance:
         )
         with self._lake.translated():
             return export(self._lake, request)
+
+    def create_indexes(self) -> list[str]:
+        """Add the missing indexes that large catalogs need; return the names of new ones.
+
+        The format has none, but DuckDB works with them. Not versioned; makes no snapshot.
+        """
+        self._lake.refuse_unwritable()
+        with self._lake.translated():
+            return create_indexes(self._lake.catalog)
 
     def verify(
         self,

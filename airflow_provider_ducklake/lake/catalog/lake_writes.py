@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, KeyedCommit
 from airflow_provider_ducklake.lake.catalog.database.connect import write_option
-from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import create_indexes
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import in_transaction
 from airflow_provider_ducklake.lake.catalog.drafting import overwrite
 from airflow_provider_ducklake.lake.catalog.drafting.base_lake import BaseRows
@@ -219,15 +218,6 @@ class LakeWrites:
         with self.transaction(author=author, message=message, commit_key=commit_key) as tx:
             tx.append_arrow(table, rows)
         return tx.committed
-
-    def create_indexes(self) -> list[str]:
-        """Add the missing indexes that large catalogs need; return the names of new ones.
-
-        The format has none, but DuckDB works with them. Not versioned; makes no snapshot.
-        """
-        self._lake.refuse_unwritable()
-        with self._lake.translated():
-            return create_indexes(self._lake.catalog)
 
     def consumptions(
         self, consumer: Consumer, starts_over: CommitKey | None = None
