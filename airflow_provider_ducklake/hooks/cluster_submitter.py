@@ -181,7 +181,8 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
 
     def stop(self, application: str) -> None:
         """Have the manager end an application; see ``DetachedSubmitter``."""
-        self.manager.stop(application)
+        if not self.manager.stop(application).has_ended:
+            self.operator.log.warning("%s was asked to end, and runs on", application)
 
     def _after_submission(self) -> None:
         """Run what is to be run when the job has ended; the hook of a submission would do it at once."""

@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
+from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import APPLICATIONS, JOBS
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailableError,
     ClusterUnavailableError,
     SparkJobError,
+    StorageError,
 )
 from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
 from airflow_provider_ducklake.lake.spark.job import io as job_io
@@ -31,6 +33,7 @@ from airflow_provider_ducklake.lake.writes.job_life import (
     DetachedSubmitter,
     JobDeferred,
     JobLife,
+    finish_earlier,
     release_uncommitted,
 )
 from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update
@@ -324,6 +327,7 @@ def test_a_try_that_was_given_up_ends_no_job_that_a_later_one_waits_for(catalog,
             with pytest.raises(JobDeferred):
                 task.execute(other)
             held.append(first.life.is_held())
+            first.life.named("application_1")  # spark-submit goes on to print what this worker reads
             raise TimedOutError
 
         first.meanwhile = is_given_up
@@ -489,6 +493,60 @@ def test_a_store_or_catalog_that_fails_at_the_second_plan_stops_no_job(catalog, 
         task.execute(lake)
 
         assert (len(submitter.runs_of), submitter.stopped) == (1, [])
+        check_nothing_left(lake)
+
+
+class DownOnce(Committer):
+    """Commits to a catalog that is down the first time."""
+
+    is_down = True
+
+    def commit_stages(self, *arguments: Any, **named: Any) -> Any:
+        if self.is_down:
+            self.is_down = False
+            raise CatalogUnavailableError("sqlite", "down")
+        return super().commit_stages(*arguments, **named)
+
+
+def test_a_catalog_that_is_down_at_the_commit_costs_no_job(catalog, rows, tmp_path):
+    submitter = Clustered(tmp_path)
+    with new_lake(catalog) as lake:
+        lake.committer = DownOnce(lake.opened)
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+        with pytest.raises(CatalogUnavailableError):
+            task.execute(lake)
+
+        task.execute(lake)
+
+        assert (len(submitter.runs_of), submitter.stopped) == (1, [])
+        assert lake.row_count("t") == 62
+        check_nothing_left(lake)
+
+
+def test_a_store_that_is_down_ends_no_job_that_is_waited_for(catalog, rows, tmp_path):
+    """Streams and compactions wait for jobs of earlier tries before they begin one."""
+    submitter = Clustered(tmp_path)
+    submitter.waits = False
+    with new_lake(catalog) as lake:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+        with pytest.raises(JobDeferred) as deferred:
+            task.execute(lake)
+        submitter.waits = True
+        request = Path(job_io.request_uri(deferred.value.job.directory))
+        request.rename(tmp_path / "request")
+        request.mkdir()
+        with pytest.raises(StorageError):
+            finish_earlier(lake, submitter, task.attempt())
+        assert lake.jobs.submitted(deferred.value.job.job_id) is not None
+        request.rmdir()
+        (tmp_path / "request").rename(request)
+
+        finished = finish_earlier(lake, submitter, task.attempt())
+
+        assert ([one.job_id for one in finished.requests], submitter.stopped) == (
+            [deferred.value.job.job_id],
+            [],
+        )
         check_nothing_left(lake)
 
 

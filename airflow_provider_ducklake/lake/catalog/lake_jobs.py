@@ -68,6 +68,11 @@ class LakeJobs:
         with self._lake.translated():
             jobs.note_submitted(self._lake.catalog, job)
 
+    def note_named(self, job: SubmittedJob) -> None:
+        """Record the cluster's name for a job, unless another try waits for it now; makes no snapshot."""
+        with self._lake.translated():
+            jobs.note_named(self._lake.catalog, job)
+
     def forget_submitted(self, job_id: str) -> None:
         """Remove the record of a job that is over."""
         with self._lake.translated():

@@ -17,14 +17,20 @@ REGISTERED     ``run``, in cluster mode             SUBMITTED   recorded, then s
 SUBMITTED      the application has ended            ENDED       its results are read
 SUBMITTED      the try defers, or the cluster's     LEFT        nothing: a later try goes on
                manager is silent
-SUBMITTED      it fails, while another try holds    LEFT        nothing: that try ends it
-any            it fails, or its files cannot be     FAILED      its files are removed, unless another try
-               committed                                        has committed them
-ENDED          the outcome of COMMIT is unknown     LEFT        nothing: a later try looks for the commit
+SUBMITTED,     it fails, or its files cannot be     LEFT        nothing: that try ends it
+ENDED          committed, and another try holds it
+REGISTERED,    it fails, or its files cannot be     FAILED      released, and its files are removed, unless
+SUBMITTED,     committed                                        another try has committed them or the
+ENDED                                                           catalog cannot be asked
+ENDED          the outcome of COMMIT is unknown,    LEFT        nothing: a later try looks for the commit,
+               or, in cluster mode, the catalog                 or commits the same files
+               cannot be reached
 ENDED, FAILED  ``end``                              OVER        released (a commit does that) and forgotten
 =============  ===================================  ==========  ============================================
 
-``give_up`` takes a job of an earlier try from SUBMITTED to OVER: it stops the application.
+A later try of a stream or a compaction does not go on with a job as its own: ``finish_earlier`` waits for it
+and forgets it. ``give_up`` stops and forgets one that no try goes on with. A staged write stays ENDED: it is
+forgotten, and registered until its commit.
 """
 
 from __future__ import annotations
@@ -48,7 +54,7 @@ from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import job_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
@@ -191,10 +197,12 @@ class JobLife:
                     self._submit(cluster)
                 results = self.outcome()
         except (JobDeferred, ClusterUnavailableError):
-            self.state = State.LEFT
+            self.leave()
             raise
         except BaseException:
             self._fail()
+            if self.cluster is None:  # no later try finds it, and no commit has begun
+                self.end()
             raise
         self.state = State.ENDED
         return results
@@ -206,7 +214,7 @@ class JobLife:
         assert self.submitted is not None
         if self.submitted.attended_by != self.attempt.id:
             self.submitted = replace(self.submitted, attended_by=self.attempt.id)
-            self._record_if_possible()
+            self._record_if_possible(self.lake.jobs.note_submitted)
         return self.cluster.outcome(self)
 
     def _submit(self, cluster: DetachedSubmitter) -> None:
@@ -226,27 +234,25 @@ class JobLife:
         )
         if self.serves is not None:
             self.lake.jobs.register(request.job_id, request.directory)
-        self._record(self.submitted)
+        self.lake.jobs.note_submitted(self.submitted)
+        self.lake.close()
         self.state = State.SUBMITTED
         cluster.start(self)
 
     def named(self, application: str) -> None:
-        """Record the cluster's name for the job."""
+        """Record the cluster's name for the job, unless another try has taken it over."""
         assert self.submitted is not None
         self.submitted = replace(self.submitted, application=application)
-        self._record_if_possible()
+        self._record_if_possible(self.lake.jobs.note_named)
 
-    def _record_if_possible(self) -> None:
+    def _record_if_possible(self, note: Callable[[SubmittedJob], None]) -> None:
         job = self.submitted
         assert job is not None
         try:
-            self._record(job)
+            note(job)
+            self.lake.close()
         except DuckLakeError as error:  # the job is submitted, and a later try can ask the cluster for it
             log.warning("Cannot note that job %s is %s: %s", job.job_id, job.application, error)
-
-    def _record(self, job: SubmittedJob) -> None:
-        self.lake.jobs.note_submitted(job)
-        self.lake.close()
 
     def is_held(self) -> bool:
         """Return True if no other try waits for the job, or if the catalog cannot be asked."""
@@ -263,38 +269,54 @@ class JobLife:
         log.info("%s is left to the try %s, which waits for it now", job.application, job.attended_by)
         return False
 
-    def fail(self) -> None:
-        """End a job whose files cannot be committed; nothing is done to one that is left to another try."""
-        if self.state not in (State.LEFT, State.FAILED):
+    def leave(self) -> None:
+        """Leave the job and its files to a later try."""
+        self.state = State.LEFT
+
+    def fail(self, error: DuckLakeError | None = None) -> None:
+        """End a job whose files cannot be committed; nothing is done to one that is left to another try.
+
+        ``error`` says why; where it is a catalog that cannot be reached, a retry commits the files of a job
+        that it finds again.
+        """
+        if (
+            isinstance(error, CatalogUnavailableError)
+            and self.state is State.ENDED
+            and self.cluster is not None
+        ):
+            log.warning("Job %s has ended and its files stay: a retry commits them", self.request.job_id)
+            self.leave()
+        if self.state not in (State.LEFT, State.FAILED, State.OVER):
             self._fail()
         if self.state is State.FAILED:
             self.end()
 
     def _fail(self) -> None:
         """Remove all that the job wrote, unless another try that goes on with it, too, has committed it."""
-        if self.cluster is None:
-            self.state = State.FAILED
-            remove_files(self.lake, self.request)
-        elif not self.is_held():
-            self.state = State.LEFT
+        if self.cluster is not None and not self.is_held():
+            self.leave()
             log.info("The files of job %s stay: another try waits for it", self.request.job_id)
-        else:
-            self.state = State.FAILED
-            try:
-                is_lost = release_uncommitted(self.lake, self.request.job_id)
-            except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
-                log.warning("Cannot release job %s: %s", self.request.job_id, error)
+            return
+        self.state = State.FAILED
+        is_lost = self.cluster is None  # then no other try has a way to the files
+        try:
+            is_lost = release_uncommitted(self.lake, self.request.job_id)
+        except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
+            log.warning("Cannot release job %s: %s", self.request.job_id, error)
+            if not is_lost:
                 return
-            if is_lost:
-                remove_files(self.lake, self.request)
-            else:
-                log.info(
-                    "The files of job %s stay: another try has committed or removes them", self.request.job_id
-                )
-            self.forget()
+        if is_lost:
+            remove_files(self.lake, self.request)
+        else:
+            log.info(
+                "The files of job %s stay: another try has committed or removes them", self.request.job_id
+            )
+        self.forget()
 
     def end(self, *, is_released: bool = False) -> None:
         """Release the job, unless its commit did, and have no later try find it."""
+        if self.state is State.OVER:
+            return
         if not is_released and self.serves is None:
             try:
                 self.lake.jobs.release(self.request.job_id)
@@ -335,8 +357,8 @@ def remove_files(lake: Lake, request: JobRequest, *, has_files: bool = True) -> 
 def release_uncommitted(lake: Lake, job_id: str) -> bool:
     """Release a job; return True if its files may be removed: none is, or can become, the lake's.
 
-    A compaction's or a stream's own documents are not registered. A job that was released long ago may have
-    files of the lake.
+    A compaction's or a stream's own documents are registered in cluster mode alone. A job that was released
+    long ago may have files of the lake.
     """
     if lake.jobs.release(job_id):
         return True
@@ -429,7 +451,7 @@ def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) ->
     finished = Finished()
     if isinstance(submitter, DetachedSubmitter) and attempt is not None:
         for job in lake.jobs.submitted_of(attempt.key):
-            request, error = _ended(lake, submitter, job, attempt)
+            request, error = _finish(lake, submitter, job, attempt)
             is_own = job.try_id == attempt.id
             finished = Finished(
                 finished.is_own or is_own,
@@ -440,22 +462,42 @@ def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) ->
     return finished
 
 
-def _ended(
+def _finish(
     lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, attempt: Attempt
 ) -> tuple[JobRequest | None, DuckLakeError | None]:
+    """Wait for an earlier job; return its request and why it failed. None: it has no request that counts.
+
+    Raises:
+        ClusterUnavailableError, StorageError, CatalogError: the cluster, the store or the catalog gives no
+            answer. The job runs on, and the next try asks again.
+    """
     application = _application(submitter, job)
-    request = None
+    if not job_io.has_request(job.directory, lake.opened.storage_options):
+        return _stopped(submitter, application, "it has no request: its try died while it was submitted")
     try:
         request = _request_of(lake, job)
-        if application is not None:
-            log.info("Waiting for %s, which was submitted earlier", application)
-            _submitted(lake, submitter, request, attempt, replace(job, application=application)).outcome()
-    except ClusterUnavailableError:
+    except _TRANSIENT:
         raise
     except DuckLakeError as error:
+        return _stopped(submitter, application, str(error))
+    if application is None:
+        return request, None
+    log.info("Waiting for %s, which was submitted earlier", application)
+    try:
+        _submitted(lake, submitter, request, attempt, replace(job, application=application)).outcome()
+    except ClusterUnavailableError:
+        raise
+    except DuckLakeError as error:  # of the job, which has ended
         log.warning("%s failed: %s", application, error)
         return request, error
     return request, None
+
+
+def _stopped(submitter: DetachedSubmitter, application: str | None, why: str) -> tuple[None, None]:
+    if application is not None:
+        log.warning("Stopping %s: %s", application, why)
+        submitter.stop(application)
+    return None, None
 
 
 def _application(submitter: DetachedSubmitter, job: SubmittedJob) -> str | None:

@@ -56,10 +56,12 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
         phases.end("Spark")
         write, committed = _commit(lake, planned, results, commit, (request.job_id,))
     except CommitStateUnknownError:  # the snapshot may be there, and name the files; a later try looks
-        life.state = State.LEFT
+        life.leave()
         raise
-    except DuckLakeError:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
-        life.fail()
+    except (
+        DuckLakeError
+    ) as error:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
+        life.fail(error)
         done = _committed_by_another_try(life, commit)
         if not done:
             raise
@@ -127,7 +129,11 @@ def _committed_by_another_try(life: JobLife, commit: Commit) -> Sequence[CommitR
     """Look up what another try that goes on with the job, too, has committed: it removes the job's files."""
     if life.cluster is None or commit.keyed is None:
         return ()
-    return life.lake.writes.keyed_commit(commit.keyed.key, commit.keyed.on_clear).seen.done or ()
+    try:
+        return life.lake.writes.keyed_commit(commit.keyed.key, commit.keyed.on_clear).seen.done or ()
+    except DuckLakeError as error:  # why the job failed is what counts
+        log.warning("Cannot look for a commit of another try: %s", error)
+        return ()
 
 
 def _commit(

@@ -88,7 +88,8 @@ def stream(
 ) -> Summary:
     """Commit what an earlier try staged, stage what is new, and commit that."""
     finished = finish_earlier(lake, submitter, attempt)
-    committed = _commit(verb, lake, info)
+    ended = [one.source.staging_id for one in finished.requests if isinstance(one.source, StreamSource)]
+    committed = _commit(verb, lake, info, ended)
     if finished.error is not None:
         raise finished.error
     if finished.is_own:  # this try was deferred: the job that it submitted has ended
@@ -109,8 +110,8 @@ def stream(
         except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
             log.warning("Staged batches cannot be committed: %s", error)
         raise
-    remove_files(lake, request, has_files=False)
     committed += _commit(verb, lake, info, [staging_id])
+    remove_files(lake, request, has_files=False)
     life.end()
     return _summary(verb.table, committed)
 
