@@ -1,4 +1,4 @@
-"""Translate errors that no retry can cure for Airflow, and show the log lines of the library.
+"""Which tries of a task make the same commit, which errors a retry can cure, and the library's log lines.
 
 Airflow shows the lines of an operator's own logger wherever it runs, and not those of other loggers.
 """

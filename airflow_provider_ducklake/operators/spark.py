@@ -157,23 +157,23 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralTimeout:
-            self._give_up(context)
+            self._discard(context)
             raise
         except TaskDeferralError:  # the trigger failed, and a retry waits for the application itself
             if ti.try_number > ti.max_tries:
-                self._give_up(context)
+                self._discard(context)
             raise
 
     @no_retry_on_user_errors()
-    def _give_up(self, context: Context) -> None:
-        from airflow_provider_ducklake.lake.writes.job_life import give_up_all  # noqa: PLC0415 - heavy
+    def _discard(self, context: Context) -> None:
+        from airflow_provider_ducklake.lake.writes.job_life import discard_all  # noqa: PLC0415 - heavy
 
         with (
             DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
             verbs_logged_by(self.log),
         ):
             identity = commit_identity(context, self, hook.settings().commit_namespace)
-            give_up_all(hook.lake(), self.submitter(context), self.attempt(identity))
+            discard_all(hook.lake(), self.submitter(context), self.attempt(identity))
 
     @no_retry_on_user_errors()
     def _execute(self, context: Context) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""PySpark jobs, independent of catalog and Airflow. Imports nothing, so operators may import ``job_io``."""
+"""PySpark jobs, independent of catalog and Airflow. Importing ``spark.job`` loads no PySpark."""

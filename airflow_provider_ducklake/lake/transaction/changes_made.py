@@ -1,4 +1,4 @@
-"""Codec of ``ducklake_snapshot_changes.changes_made``.
+"""The text of ``ducklake_snapshot_changes.changes_made``, and what records of a commit key mean (``Replay``).
 
 >>> parse_changes('created_table:"s,1"."we""ird",inserted_into_table:2')[0].name
 QualifiedName(schema=SchemaPath(parts=('s,1',)), name='we"ird')

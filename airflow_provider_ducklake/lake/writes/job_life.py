@@ -29,7 +29,7 @@ ENDED, FAILED  ``end``                              OVER        released (a comm
 =============  ===================================  ==========  ============================================
 
 A later try of a stream or a compaction does not go on with a job as its own: ``finish_earlier`` waits for it
-and forgets it. ``give_up`` stops and forgets one that no try goes on with. A staged write stays ENDED: it is
+and forgets it. ``discard`` stops and forgets one that no try goes on with. A staged write stays ENDED: it is
 forgotten, and registered until its commit.
 """
 
@@ -166,7 +166,7 @@ class JobLife:
     state: State = State.PLANNED
 
     @property
-    def cluster(self) -> DetachedSubmitter | None:
+    def detached(self) -> DetachedSubmitter | None:
         """The submitter of a job that outlives its try; None: it ends with the try."""
         is_found_again = isinstance(self.submitter, DetachedSubmitter) and self.attempt is not None
         return self.submitter if is_found_again else None  # type: ignore[return-value] # it is one
@@ -189,19 +189,19 @@ class JobLife:
     def run(self) -> Results:
         """Run the job to its end, or go on with it. Where it fails, its files are removed."""
         try:
-            cluster = self.cluster
-            if cluster is None:
+            detached = self.detached
+            if detached is None:
                 results = self.submitter.run(self.request, self.lake.opened.storage_options)
             else:
                 if self.submitted is None:
-                    self._submit(cluster)
+                    self._submit(detached)
                 results = self.outcome()
         except (JobDeferred, ClusterUnavailableError):
             self.leave()
             raise
         except BaseException:
             self._fail()
-            if self.cluster is None:  # no later try finds it, and no commit has begun
+            if self.detached is None:  # no later try finds it, and no commit has begun
                 self.end()
             raise
         self.state = State.ENDED
@@ -209,15 +209,15 @@ class JobLife:
 
     def outcome(self) -> Results:
         """Wait for the submitted job, as the try that it is left to now."""
-        assert self.cluster is not None
+        assert self.detached is not None
         assert self.attempt is not None
         assert self.submitted is not None
         if self.submitted.attended_by != self.attempt.id:
             self.submitted = replace(self.submitted, attended_by=self.attempt.id)
             self._record_if_possible(self.lake.jobs.note_submitted)
-        return self.cluster.outcome(self)
+        return self.detached.outcome(self)
 
-    def _submit(self, cluster: DetachedSubmitter) -> None:
+    def _submit(self, detached: DetachedSubmitter) -> None:
         assert self.attempt is not None
         assert self.base is not None
         key, request = self.attempt.key, self.request
@@ -229,7 +229,7 @@ class JobLife:
             base=self.base,
             directory=request.directory,
             request_digest=job_io.request_digest(request),
-            cluster=cluster.cluster,
+            cluster=detached.cluster,
             attended_by=self.attempt.id,
         )
         if self.serves is not None:
@@ -237,7 +237,7 @@ class JobLife:
         self.lake.jobs.note_submitted(self.submitted)
         self.lake.close()
         self.state = State.SUBMITTED
-        cluster.start(self)
+        detached.start(self)
 
     def named(self, application: str) -> None:
         """Record the cluster's name for the job, unless another try has taken it over."""
@@ -282,7 +282,7 @@ class JobLife:
         if (
             isinstance(error, CatalogUnavailableError)
             and self.state is State.ENDED
-            and self.cluster is not None
+            and self.detached is not None
         ):
             log.warning("Job %s has ended and its files stay: a retry commits them", self.request.job_id)
             self.leave()
@@ -293,12 +293,12 @@ class JobLife:
 
     def _fail(self) -> None:
         """Remove all that the job wrote, unless another try that goes on with it, too, has committed it."""
-        if self.cluster is not None and not self.is_held():
+        if self.detached is not None and not self.is_held():
             self.leave()
             log.info("The files of job %s stay: another try waits for it", self.request.job_id)
             return
         self.state = State.FAILED
-        is_lost = self.cluster is None  # then no other try has a way to the files
+        is_lost = self.detached is None  # then no other try has a way to the files
         try:
             is_lost = release_uncommitted(self.lake, self.request.job_id)
         except Exception as error:  # noqa: BLE001 - a clean-up must not hide why
@@ -327,7 +327,7 @@ class JobLife:
 
     def forget(self) -> None:
         """Have no later try find the job. A failure is logged: no try goes on with a released job."""
-        if self.cluster is None:
+        if self.detached is None:
             return
         try:
             if self.serves is not None:
@@ -379,7 +379,7 @@ def begin(
         for job in reversed(lake.jobs.submitted_of(commit.attempt.key)):
             again = _resumed(verb, lake, submitter, commit, job) if resumed is None else _TWICE
             if isinstance(again, str):
-                give_up(lake, submitter, job, again)
+                discard(lake, submitter, job, again)
             else:
                 resumed = again
         if resumed is not None:
@@ -432,7 +432,7 @@ def serving(
 ) -> JobLife:
     """Begin the life of a job that writes into the directory of another registered job."""
     life = JobLife(lake, submitter, request, attempt, serves=staging_id)
-    if life.cluster is not None:
+    if life.detached is not None:
         life.base = lake.current_snapshot().id
     return life
 
@@ -531,7 +531,7 @@ def _request_of(lake: Lake, job: SubmittedJob) -> JobRequest:
     return request
 
 
-def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: str) -> None:
+def discard(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: str) -> None:
     """Stop a job, release it and remove its files: no try takes its results."""
     application = _application(submitter, job)
     log.info("Job %s is released and its files are removed: %s", job.job_id, why)
@@ -541,11 +541,11 @@ def give_up(lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, why: st
     remove(lake, job)
 
 
-def give_up_all(lake: Lake, submitter: Submitter, attempt: Attempt) -> None:
+def discard_all(lake: Lake, submitter: Submitter, attempt: Attempt) -> None:
     """Stop the jobs that tries of a task submitted: it is over."""
     if isinstance(submitter, DetachedSubmitter):
         for job in lake.jobs.submitted_of(attempt.key):
-            give_up(lake, submitter, job, "its task is over")
+            discard(lake, submitter, job, "its task is over")
 
 
 def forget_committed(lake: Lake, submitter: Submitter, commit: Commit) -> None:

@@ -127,7 +127,7 @@ def _announce_unconfirmed(records: Iterable[CommitRecord]) -> None:
 
 def _committed_by_another_try(life: JobLife, commit: Commit) -> Sequence[CommitRecord]:
     """Look up what another try that goes on with the job, too, has committed: it removes the job's files."""
-    if life.cluster is None or commit.keyed is None:
+    if life.detached is None or commit.keyed is None:
         return ()
     try:
         return life.lake.writes.keyed_commit(commit.keyed.key, commit.keyed.on_clear).seen.done or ()

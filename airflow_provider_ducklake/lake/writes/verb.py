@@ -135,7 +135,7 @@ class Verb(Protocol):
     """What a user wants, as given: nothing is looked up before ``plan``."""
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedWrite:
-        """Plan on the newest snapshot; ``resolve`` completes a source that names a connection."""
+        """Plan on the newest snapshot of ``lake``; ``resolve`` completes a source that names a connection."""
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:
         """Return the summary of a commit that was made before, as far as the catalog kept it."""

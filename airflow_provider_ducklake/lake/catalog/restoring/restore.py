@@ -67,10 +67,10 @@ def restore(
     except CommitStateUnknownError:
         raise
     except Exception:  # did not land; an interruption may follow COMMIT and keeps the files
-        work.give_up()
+        work.discard()
         raise
     if committed is not None and committed.is_earlier:
-        work.give_up()
+        work.discard()
     _log(planned, request)
     return replace(planned.result(), committed=committed)
 
@@ -88,7 +88,7 @@ class _Work:
         try:
             return ChangeSet(planned.head.id, tuple(self._changes(planned)))
         except BaseException:
-            self.give_up()
+            self.discard()
             raise
 
     def _changes(self, planned: Planned) -> Iterator[Change]:
@@ -162,7 +162,7 @@ class _Work:
             for new in planned.restoring.write_inlined(planned.history.returning, path_in, settings):
                 yield RestoredFile(_below(new, root))
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """Remove what was written: nothing landed."""
         remove_unused(self.paths, self.lake.locate)
         for job_id in self.job_ids:

@@ -248,14 +248,14 @@ class Flush:
                 return self.commit([one.stage for one in ready], [one.job_id for one in ready])
             except TransactionConflictError as error:
                 if attempt == _TRIES - 1:
-                    self._give_up_all()
+                    self._discard_all()
                     raise
                 log.info("%s Those tables are read again.", error)
-                names = self._give_up_stale()
+                names = self._discard_stale()
             except CommitStateUnknownError:
                 raise  # the files may be the lake's
             except Exception:  # did not land; an interruption may follow COMMIT and keeps the files
-                self._give_up_all()
+                self._discard_all()
                 raise
         return None
 
@@ -264,7 +264,7 @@ class Flush:
             for name in names:
                 self._make_ready_if_possible(name)
         except BaseException:
-            self._give_up_all()
+            self._discard_all()
             raise
 
     def _make_ready_if_possible(self, name: QualifiedName) -> None:
@@ -277,18 +277,18 @@ class Flush:
             log.warning("%s is left unchanged: %s", name, error)
             self._failed[name] = error
 
-    def _give_up_all(self) -> None:
+    def _discard_all(self) -> None:
         for name in list(self._ready):
-            self._give_up(name)
+            self._discard(name)
 
-    def _give_up_stale(self) -> list[QualifiedName]:
+    def _discard_stale(self) -> list[QualifiedName]:
         """Discard the flushes that conflict with concurrent commits, and return the tables' names."""
         stale = [name for name, one in self._ready.items() if not _fits(self.catalog, one.stage)]
         for name in stale:
-            self._give_up(name)
+            self._discard(name)
         return stale
 
-    def _give_up(self, name: QualifiedName) -> None:
+    def _discard(self, name: QualifiedName) -> None:
         flushed = self._ready.pop(name)
         remove_unused(flushed.paths, self.locate)
         jobs.release(self.catalog, flushed.job_id)
