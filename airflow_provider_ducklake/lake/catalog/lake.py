@@ -17,10 +17,9 @@ from airflow_provider_ducklake.lake.catalog.database.connect import (
 )
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.lake.catalog.dialects import bootstrap, dialect_of
-from airflow_provider_ducklake.lake.catalog.lake_jobs import LakeJobs, open_documents
 from airflow_provider_ducklake.lake.catalog.lake_maintenance import Maintenance
 from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
-from airflow_provider_ducklake.lake.catalog.lake_writes import LakeWrites
+from airflow_provider_ducklake.lake.catalog.lake_writes import LakeJobs, LakeWrites, open_documents
 from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake, translated
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.errors import (
