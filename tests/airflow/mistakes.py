@@ -315,7 +315,7 @@ IN_A_TASK = [
         "tagging what has expired",
         DuckLakeTagOperator,
         {"name": "q3-close", "at": 1},
-        ("version 1",),
+        ("snapshot 1",),
         "the lake holds snapshots",
     ),
     Mistake(

@@ -142,7 +142,7 @@ def test_a_staged_write_is_invisible_until_its_commit(lake, rows, submit, tmp_pa
     submit.meanwhile(
         "from airflow_provider_ducklake.lake.catalog.lake import Lake\n"
         f"opened = Lake.connect({lake.sqlalchemy_url!r})\n"
-        f"open({str(tmp_path / 'seen')!r}, 'w').write(' '.join(opened.protected_prefixes()))"
+        f"open({str(tmp_path / 'seen')!r}, 'w').write(' '.join(opened.jobs.protected_prefixes()))"
     )
 
     staged = stage_by_job(rows(1, 2, 3))

@@ -195,7 +195,7 @@ def test_a_parent_that_is_not_there_hides_what_lies_in_it(lake, catalog):
 
     with Lake.connect(catalog.sqlalchemy_url) as again, ducklakepy_lake.open_lake(catalog) as theirs:
         assert again.tables() == theirs.tables() == []
-        assert again.schema("sales.asia") is not None
+        assert again.reads.schema("sales.asia") is not None
         hidden = [one for one in again.verify() if one.code == "schema-missing"]
         assert [(one.objects["kind"], one.objects["schema_id"]) for one in hidden] == [("schema", 99)]
 

@@ -175,7 +175,7 @@ def test_a_tag_names_a_snapshot_wherever_one_can_be_named(own):
     assert own.column_bounds("t", "i", at="tag:one") is not None
     assert own.table_info("t", at="tag:one")[0].table_name == "t"
     assert len(own.files("t", at="tag:one")) <= 1
-    assert own.schema("main", at="tag:one") is not None
+    assert own.reads.schema("main", at="tag:one") is not None
     changes = own.changes("t", "tag:two", "tag:newest").read_arrow().to_pylist()
     assert [(one["snapshot_id"], one["change_type"]) for one in changes] == [(3, "insert"), (4, "delete")]
     assert own.insertions("t", "tag:two", 4)["i"].to_pylist() == [2]

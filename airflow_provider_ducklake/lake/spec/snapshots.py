@@ -159,7 +159,7 @@ def is_claimed_in(extra: str | None, digest: str, generation: int) -> bool:
     Any client may write anything there. A generation below the first had another number when it committed.
 
     >>> extra = '{"commit_key": ["a", 1], "commit_generation": 2}'
-    >>> [is_said_in(extra, CommitKey(names).digest, 2) for names in (("a", 1), ("b", 1))]
+    >>> [is_claimed_in(extra, CommitKey(names).digest, 2) for names in (("a", 1), ("b", 1))]
     [True, False]
     """
     try:
