@@ -488,7 +488,10 @@ STARTS: dict[str, tuple[type, dict[str, Any], list[str], list[str]]] = {
     ),
     "statements": (
         DuckLakeSparkSQLOperator,
-        {"sql": ["INSERT INTO a SELECT * FROM b", "INSERT INTO A SELECT * FROM sales.c"], "default_schema": "x"},
+        {
+            "sql": ["INSERT INTO a SELECT * FROM b", "INSERT INTO A SELECT * FROM sales.c"],
+            "default_schema": "x",
+        },
         [f"{LAKE} x.b", f"{LAKE} sales.c"],
         [f"{LAKE} x.a"],
     ),

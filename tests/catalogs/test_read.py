@@ -187,7 +187,7 @@ def test_a_version_finds_itself_alone(dated):
             SnapshotNotFoundError, match=f"snapshot {missing}; the lake holds snapshots 0 to 5"
         ):
             dated.snapshot_at(missing)
-    ends = r"timestamp 2026-03-01T12:00:00\.999997.* 0 to 5, made from 2026-03-01 .* to 2026-03-01"
+    ends = r"snapshot at 2026-03-01T12:00:00\.999997.* 0 to 5, made from 2026-03-01 .* to 2026-03-01"
     with pytest.raises(SnapshotNotFoundError, match=ends):
         dated.snapshot_at(NOON - timedelta(microseconds=1))
 

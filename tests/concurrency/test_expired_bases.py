@@ -52,7 +52,7 @@ class Moments:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        engine = self._lake._lake.catalog.dialect.engine
+        engine = self._lake.opened.catalog.dialect.engine
         event.listen(engine, "begin", self._reach)
         try:
             yield

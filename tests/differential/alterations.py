@@ -55,7 +55,7 @@ class Alterations:
 def _carried_out(twin: Twin, changes: list[Change]) -> str:
     """Do the same in both lakes and return it as text."""
     if changes:
-        twin.committer.commit(changes)
+        twin.commit(changes)
     texts = [text for change in changes for text in change.sql]
     for text in texts:
         twin.reference.sql(text)
