@@ -85,7 +85,7 @@ def test_our_append_that_loses_the_race_for_the_snapshot_id_takes_the_next(lake,
     with ThreadPoolExecutor() as pool:
         ours = pool.submit(append_one, lake)
         wait_until_somebody_waits_for_a_row(mariadb_catalog)
-        foreign.committer.commit()
+        foreign.commit()
         attempts = ours.result(timeout=60)
 
     assert attempts == 2
@@ -100,7 +100,7 @@ def test_our_append_that_loses_to_a_conflicting_commit_says_so_and_leaves_no_fil
     with ThreadPoolExecutor() as pool:
         ours = pool.submit(append_one, lake)
         wait_until_somebody_waits_for_a_row(mariadb_catalog)
-        foreign.committer.commit()
+        foreign.commit()
 
         with pytest.raises(TransactionConflictError, match=r"main\.t: .* snapshot 2 altered it"):
             ours.result(timeout=60)

@@ -165,7 +165,7 @@ def test_our_append_that_loses_the_race_for_the_snapshot_id_takes_the_next(postg
             foreign.execute("INSERT INTO ducklake_snapshot_changes VALUES (2, 'inlined_insert:1')")
             ours = pool.submit(append_one, lake)
             wait_until_somebody_waits_for_a_row(postgres_catalog)
-            foreign.committer.commit()
+            foreign.commit()
             attempts = ours.result(timeout=60)
 
         assert attempts == 2
@@ -205,7 +205,7 @@ def test_our_append_that_loses_to_a_conflicting_commit_says_so_and_leaves_no_fil
             foreign.execute("INSERT INTO ducklake_snapshot_changes VALUES (2, 'altered_table:1')")
             ours = pool.submit(append_one, lake)
             wait_until_somebody_waits_for_a_row(postgres_catalog)
-            foreign.committer.commit()
+            foreign.commit()
 
             with pytest.raises(TransactionConflictError, match=r"main\.t: .* snapshot 2 altered it"):
                 ours.result(timeout=60)

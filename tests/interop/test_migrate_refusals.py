@@ -332,7 +332,7 @@ def test_a_snapshot_committed_meanwhile_undoes_the_migration(old, new_catalog):
                 copied = "27, snapshot_time, schema_version, next_catalog_id, next_file_id"
                 source = "FROM ducklake_snapshot WHERE snapshot_id = 1"
                 other.execute(text(f"INSERT INTO ducklake_snapshot SELECT {copied} {source}"))
-                other.committer.commit()
+                other.commit()
 
         engine = lake.opened.catalog.dialect.engine
         event.listen(engine, "before_cursor_execute", commit_snapshot)

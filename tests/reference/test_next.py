@@ -100,7 +100,7 @@ def test_everything_of_1_1_can_be_asked_for(catalog):
         assert lake.schemas() == [("main",), ("sales",), ("sales", "europe"), ("a.b",)]
         assert lake.tables() == [("sales", "europe", "inlined"), ("sales", "europe", "orders")]
         assert lake.views() == [("sales", "europe", "v")]
-        assert lake.reads.view("sales.europe.v") == {
+        assert lake.view("sales.europe.v") == {
             "sql": "SELECT id FROM sales.europe.orders",
             "aliases": ("x",),
             "comment": "the view",
@@ -111,7 +111,7 @@ def test_everything_of_1_1_can_be_asked_for(catalog):
         assert lake.count("sales.europe.orders", first) == 18
         found = lake.read("sales.europe.orders", where=[("id", ">", 5), ("ts", "=", moment)])
         assert sorted(found["id"].to_pylist()) == list(range(7, 20))
-        assert ("write_deletion_vectors", "true", "global", None) in lake.reads.options()
+        assert ("write_deletion_vectors", "true", "global", None) in lake.options()
         assert lake.expire(versions=[first]) == (first,)
 
 

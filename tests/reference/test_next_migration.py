@@ -120,7 +120,7 @@ def test_every_snapshot_reads_as_before_for_both_readers(catalog, judge):
                 (row["rowid"], row["i"], *((row["st"]["a"], row["st"]["b"]) if row["st"] else (None, None)))
                 for row in found
             ] == rows
-        assert lake.reads.view("s.v")["sql"].startswith("SELECT i FROM")
+        assert lake.view("s.v")["sql"].startswith("SELECT i FROM")
     with duckdb_lake.open_lake(judge(catalog)) as reference:
         for n, rows in expected.items():
             found = reference.sql(f"SELECT rowid, i, st.a, st.b FROM t AT (VERSION => {n}) ORDER BY rowid")

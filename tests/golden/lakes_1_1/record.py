@@ -49,7 +49,7 @@ def record(name: str) -> None:
 def _content(lake: DuckLakePyLake, snapshot: int) -> dict[str, Any]:
     return {
         "schemas": [_text(schema) for schema in lake.schemas(snapshot)],
-        "views": {_text(view): lake.reads.view(view, snapshot) for view in lake.views(snapshot)},
+        "views": {_text(view): lake.view(view, snapshot) for view in lake.views(snapshot)},
         "tables": {
             _text(table): {
                 "columns": lake.columns(table, snapshot),
