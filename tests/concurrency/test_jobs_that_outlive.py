@@ -550,6 +550,23 @@ def test_a_store_that_is_down_ends_no_job_that_is_waited_for(catalog, rows, tmp_
         check_nothing_left(lake)
 
 
+def test_a_deferred_try_whose_request_is_gone_fails(catalog, rows, tmp_path):
+    submitter = Clustered(tmp_path)
+    submitter.waits = False
+    with new_lake(catalog) as lake:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+        with pytest.raises(JobDeferred) as deferred:
+            task.execute(lake)
+        Path(job_io.request_uri(deferred.value.job.directory)).unlink()
+
+        finished = finish_earlier(lake, submitter, task.attempt())
+
+        assert (finished.is_own, finished.requests) == (True, ())
+        assert isinstance(finished.error, SparkJobError)
+        assert submitter.stopped == ["application_1"]
+        check_nothing_left(lake)
+
+
 class Failing(Insert):
     """An insert whose plan meets a catalog that is down as long as a file is there."""
 

@@ -83,8 +83,8 @@ def _of_maintenance(
 class Lake:
     """An open lake. Open one with ``Lake.connect`` or ``Lake.create``.
 
-    ``maintenance`` has the operations that keep it small; the other parts serve this package, and may change:
-    ``reads``, ``writes``, ``jobs``, ``committer`` and what they share, ``opened``.
+    ``maintenance`` has the operations that keep it small. The other parts serve this package and, but for
+    what the guides name, may change: ``reads``, ``writes``, ``jobs``, ``committer``, and ``opened``.
     """
 
     def __init__(self, lake: OpenLake, committer: Committer | None = None) -> None:

@@ -46,6 +46,7 @@ from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailableError,
     ClusterUnavailableError,
     DuckLakeError,
+    SparkJobError,
     StorageError,
     UntrustedValueError,
 )
@@ -465,7 +466,7 @@ def finish_earlier(lake: Lake, submitter: Submitter, attempt: Attempt | None) ->
 def _finish(
     lake: Lake, submitter: DetachedSubmitter, job: SubmittedJob, attempt: Attempt
 ) -> tuple[JobRequest | None, DuckLakeError | None]:
-    """Wait for an earlier job; return its request and why it failed. None: it has no request that counts.
+    """Wait for an earlier job; return its request, None where that cannot be used, and why it failed.
 
     Raises:
         ClusterUnavailableError, StorageError, CatalogError: the cluster, the store or the catalog gives no
@@ -473,13 +474,16 @@ def _finish(
     """
     application = _application(submitter, job)
     if not job_io.has_request(job.directory, lake.opened.storage_options):
-        return _stopped(submitter, application, "it has no request: its try died while it was submitted")
+        gone = SparkJobError(
+            f"The request of job {job.job_id} is not in {job.directory}: it was not waited for."
+        )
+        return _stopped(submitter, application, gone)
     try:
         request = _request_of(lake, job)
     except _TRANSIENT:
         raise
     except DuckLakeError as error:
-        return _stopped(submitter, application, str(error))
+        return _stopped(submitter, application, error)
     if application is None:
         return request, None
     log.info("Waiting for %s, which was submitted earlier", application)
@@ -493,11 +497,13 @@ def _finish(
     return request, None
 
 
-def _stopped(submitter: DetachedSubmitter, application: str | None, why: str) -> tuple[None, None]:
+def _stopped(
+    submitter: DetachedSubmitter, application: str | None, error: DuckLakeError
+) -> tuple[None, DuckLakeError]:
     if application is not None:
-        log.warning("Stopping %s: %s", application, why)
+        log.warning("Stopping %s: %s", application, error)
         submitter.stop(application)
-    return None, None
+    return None, error
 
 
 def _application(submitter: DetachedSubmitter, job: SubmittedJob) -> str | None:

@@ -58,9 +58,8 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
     except CommitStateUnknownError:  # the snapshot may be there, and name the files; a later try looks
         life.leave()
         raise
-    except (
-        DuckLakeError
-    ) as error:  # whatever else comes, a time-out say, may come after COMMIT: the files stay
+    except DuckLakeError as error:
+        # whatever else comes, a time-out say, may come after COMMIT: the files stay
         life.fail(error)
         done = _committed_by_another_try(life, commit)
         if not done:

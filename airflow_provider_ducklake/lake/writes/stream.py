@@ -88,8 +88,7 @@ def stream(
 ) -> Summary:
     """Commit what an earlier try staged, stage what is new, and commit that."""
     finished = finish_earlier(lake, submitter, attempt)
-    ended = [one.source.staging_id for one in finished.requests if isinstance(one.source, StreamSource)]
-    committed = _commit(verb, lake, info, ended)
+    committed = _commit(verb, lake, info)
     if finished.error is not None:
         raise finished.error
     if finished.is_own:  # this try was deferred: the job that it submitted has ended
