@@ -136,6 +136,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         self.operator.log.info("%s: %s %s", application_id, application.state, application.diagnostics)
         if application.state in (State.FAILED, State.KILLED):
             raise self._why(life, application_id, application)
+        life.ended()
         return Results.of(job_io.read_outcome(life.request, life.lake.opened.storage_options))
 
     def _ended(self, application_id: str, job: SubmittedJob) -> Application:

@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.compat import RetryDecision, RetryPolicy
 from airflow_provider_ducklake.hooks.task import explained, is_incurable
 from airflow_provider_ducklake.lake.errors import (
+    OUTAGES,
     CatalogMigratedError,
-    CatalogRefusedError,
-    CatalogUnavailableError,
-    ClusterUnavailableError,
     CommitRetriesExceededError,
     CommitStateUnknownError,
     FilesReleasedError,
-    LockTimeoutError,
-    StorageError,
     TransactionConflictError,
 )
 
@@ -25,13 +21,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _LOST = (TransactionConflictError, CommitRetriesExceededError, FilesReleasedError, CatalogMigratedError)
-_DOWN = (
-    CatalogUnavailableError,
-    LockTimeoutError,
-    CatalogRefusedError,
-    StorageError,
-    ClusterUnavailableError,
-)
 _SOON = 5.0  # seconds: so that tasks that met do not meet again
 _FIRST_WAIT, _LONGEST_WAIT = 10.0, 600.0  # seconds
 
@@ -62,7 +51,7 @@ class DuckLakeRetryPolicy(RetryPolicy):
             return RetryDecision.retry(timedelta(0), reason)
         if isinstance(exception, _LOST):
             return RetryDecision.retry(_drawn(0.0, _SOON), reason)
-        if isinstance(exception, _DOWN):
+        if isinstance(exception, OUTAGES):
             wait = min(_FIRST_WAIT * 2.0 ** (min(try_number, 20) - 1), _LONGEST_WAIT)
             return RetryDecision.retry(_drawn(wait / 2, wait), reason)
         if is_incurable(exception):

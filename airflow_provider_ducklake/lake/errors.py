@@ -715,3 +715,13 @@ class ClusterUnavailableError(DuckLakeError):
             "The job may still run, and keeps its files; the next try looks for it. Check that the manager "
             "runs, and its address and login in the Spark connection."
         )
+
+
+# What ends by itself, or by an administrator's hand: the same work may then succeed.
+OUTAGES = (
+    CatalogUnavailableError,
+    LockTimeoutError,
+    CatalogRefusedError,
+    StorageError,
+    ClusterUnavailableError,
+)

@@ -145,6 +145,7 @@ class Cluster(ArrowSubmitter, DetachedSubmitter):
             raise JobDeferred(job)
         assert job.application is not None
         self.manager.look(job.application)
+        life.ended()
         return Results.of(job_io.read_outcome(life.request, life.lake.opened.storage_options))
 
     def find(self, job_id: str) -> str | None:

@@ -6,6 +6,7 @@ import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +17,7 @@ import pymysql
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 from airflow_provider_ducklake.lake.errors import (
     CatalogError,
     CatalogRefusedError,
@@ -24,7 +26,8 @@ from airflow_provider_ducklake.lake.errors import (
     MigrationRefusedError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.names.paths import job_directory
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, SnapshotId
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
 from tests.catalogs.database_roles import ROLES, Users, as_user, drop_roles, run, users
 from tests.concurrency.arrow_jobs import ArrowSubmitter
@@ -348,6 +351,41 @@ def test_several_people_write_as_one_role(postgres_catalog, files):
             assert lake.flush_inlined_data()
             assert lake.verify() == []
         run(postgres_catalog, f"DROP ROLE {', '.join(names)}")
+
+
+def test_a_writer_flushes_rows_that_were_inlined_before_the_grants(postgres_catalog):
+    with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", given_rows().schema)
+        lake.append_arrow("t", given_rows())
+    with users(postgres_catalog) as made:
+        made.grant()
+        with Lake.connect(made.of("writer").sqlalchemy_url) as lake:
+            assert [one.row_count for one in lake.flush_inlined_data()] == [1]
+            assert lake.read_arrow("t").equals(given_rows())
+            assert lake.verify() == []
+
+
+def test_a_writer_notes_everything_of_a_job_that_outlives_its_task(given):
+    key, job_id = CommitKey(("dag", "task")), str(uuid.uuid4())
+    directory = job_directory(f"{given.catalog.data_path}main/t/", job_id)
+    job = SubmittedJob(job_id, key.digest, 1, "try 1", SnapshotId(0), directory, "0" * 64, "here", "try 1")
+    with Lake.connect(given.of("writer").sqlalchemy_url) as lake:
+        jobs = lake.jobs
+        jobs.register(job_id, directory)
+        jobs.note_submitted(job)
+        jobs.note_named(replace(job, application="app-1"))
+        noted = jobs.submitted(job_id)
+        assert noted is not None
+        assert noted.application == "app-1"
+        jobs.note_submitted(replace(noted, attended_by="try 2"))
+        jobs.forget_submitted(job_id)
+        jobs.note_submitted(job)
+        jobs.forget_submitted_of(key)
+        jobs.release(job_id)
+
+        assert jobs.submitted(job_id) is None
+        assert jobs.protected_prefixes() == frozenset()
 
 
 # What PostgreSQL and MariaDB both take for names.

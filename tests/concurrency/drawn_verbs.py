@@ -141,8 +141,9 @@ def _merge(draw: random.Random) -> Verb:
     arguments: dict[str, object] = {}
     model = ""
     if matched is not None:
-        model += f" WHEN MATCHED THEN {matched[0]}"
-        arguments["when_matched"] = [matched[1]]
+        condition = draw.choice([None, "source.n > target.n"])
+        model += f" WHEN MATCHED{' AND ' + condition if condition else ''} THEN {matched[0]}"
+        arguments["when_matched"] = [{"condition": condition, **matched[1]} if condition else matched[1]]
     if inserts:
         model += f" {INSERTS}"
         arguments["when_not_matched"] = [{"insert": NEW_ROW}]

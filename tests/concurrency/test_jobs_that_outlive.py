@@ -20,6 +20,8 @@ from airflow_provider_ducklake.lake.catalog.ledger.jobs import APPLICATIONS, JOB
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailableError,
     ClusterUnavailableError,
+    DuckLakeError,
+    LockTimeoutError,
     SparkJobError,
     StorageError,
 )
@@ -111,6 +113,8 @@ class Clustered(ArrowSubmitter, DetachedSubmitter):
         if self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None
             meanwhile()
+        if not self.fails:
+            life.ended()
         return Results.of(job_io.read_outcome(life.request, life.lake.opened.storage_options))
 
     def find(self, job_id: str) -> str | None:
@@ -497,23 +501,33 @@ def test_a_store_or_catalog_that_fails_at_the_second_plan_stops_no_job(catalog, 
 
 
 class DownOnce(Committer):
-    """Commits to a catalog that is down the first time."""
+    """Fails to commit the first time."""
 
-    is_down = True
+    error: DuckLakeError | None = None
 
     def commit_stages(self, *arguments: Any, **named: Any) -> Any:
-        if self.is_down:
-            self.is_down = False
-            raise CatalogUnavailableError("sqlite", "down")
+        if (error := self.error) is not None:
+            self.error = None
+            raise error
         return super().commit_stages(*arguments, **named)
 
 
-def test_a_catalog_that_is_down_at_the_commit_costs_no_job(catalog, rows, tmp_path):
+@pytest.mark.parametrize(
+    "error",
+    [
+        CatalogUnavailableError("sqlite", "down"),
+        LockTimeoutError("sqlite", 5, "another"),
+        StorageError("s3://lake/x.parquet cannot be read"),
+    ],
+    ids=type,
+)
+def test_an_outage_at_the_commit_costs_no_job(catalog, rows, tmp_path, error):
     submitter = Clustered(tmp_path)
     with new_lake(catalog) as lake:
         lake.committer = DownOnce(lake.opened)
+        lake.committer.error = error
         task = Task(Insert("t", GivenRows(source=rows)), submitter)
-        with pytest.raises(CatalogUnavailableError):
+        with pytest.raises(type(error)):
             task.execute(lake)
 
         task.execute(lake)
@@ -521,6 +535,35 @@ def test_a_catalog_that_is_down_at_the_commit_costs_no_job(catalog, rows, tmp_pa
         assert (len(submitter.runs_of), submitter.stopped) == (1, [])
         assert lake.row_count("t") == 62
         check_nothing_left(lake)
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_store_that_is_down_once_costs_no_job_whose_results_it_has(catalog, rows, tmp_path, failures):
+    """The second failure is taken for lost files: they are given up, and the third try has its own job."""
+    submitter = Clustered(tmp_path)
+    with new_lake(catalog) as lake:
+        task = Task(Insert("t", GivenRows(source=rows)), submitter)
+
+        def hide() -> None:
+            assert submitter.life is not None
+            done = Path(submitter.life.request.directory) / "_DONE"
+            done.rename(tmp_path / "done")
+            done.mkdir()
+
+        for number in range(failures):
+            submitter.meanwhile = hide if number == 0 else None
+            with pytest.raises(StorageError):
+                task.execute(lake)
+        if failures == 1:
+            assert submitter.life is not None
+            done = Path(submitter.life.request.directory) / "_DONE"
+            done.rmdir()
+            (tmp_path / "done").rename(done)
+
+        task.execute(lake)
+
+        assert len(submitter.runs_of) == failures
+        assert lake.row_count("t") == 62
 
 
 def test_a_store_that_is_down_ends_no_job_that_is_waited_for(catalog, rows, tmp_path):

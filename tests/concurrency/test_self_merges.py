@@ -1,4 +1,4 @@
-"""A merge whose source reads its own target conflicts with rows that came or went meanwhile, in any file."""
+"""A merge conflicts with rows that came or went since it read them, as its source or to insert others."""
 
 from collections.abc import Iterator
 
@@ -85,3 +85,23 @@ def test_a_source_that_does_not_read_the_target_leaves_its_other_rows_to_others(
     merge(lake, "s.o")
 
     assert rows(lake) == []
+
+
+@pytest.mark.parametrize("inserts", [True, False])
+def test_a_row_that_went_is_a_conflict_of_a_merge_that_would_have_inserted_it(lake, inserts):
+    """The merge inserts no row, because row 2 was there, which it left alone."""
+    add(lake, "o", 1, 17)
+    new = [{"insert": "*"}] if inserts else []
+    newer = {"condition": "source.n > target.n", "update": "*"}
+    operator = DuckLakeSparkMergeOperator(
+        task_id="m", table="s.t", source_table="s.o", on=["id"], when_matched=[newer], when_not_matched=new
+    )
+    lake.meanwhile = lambda: delete(lake, "t")
+
+    if inserts:
+        with pytest.raises(TransactionConflictError, match="deleted rows of data file"):
+            operate(operator, lake)
+    else:
+        operate(operator, lake)
+
+    assert rows(lake) == [(1, 10 if inserts else 17)]

@@ -211,7 +211,7 @@ class ConnectedOperators(Operators):
     """Tasks whose jobs run on a Spark Connect server, which outlives them."""
 
     def _submitter(self, operator: Any) -> Submitter:
-        return SparkConnectSubmitter(operator, "spark_connect")
+        return SparkConnectSubmitter(operator, {}, "spark_connect")
 
 
 class Client:

@@ -40,6 +40,7 @@ from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.lent import CannotLendError
+from tests.reference.next.process import OracleError
 
 STEPS, TRIES = 22, 5
 VERSIONS = ("1.0", "1.1", "1.0 to 1.1")
@@ -214,7 +215,7 @@ class Walk:
                 for name in lake.tables(at=snapshot.id):
                     try:
                         count = theirs.count(name.parts, snapshot.id)
-                    except ducklakepy_lake.OracleError:
+                    except OracleError:
                         self.counts["not counted by ducklakepy"] += 1
                         continue
                     self.counts["counted by ducklakepy"] += 1

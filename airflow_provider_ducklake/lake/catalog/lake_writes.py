@@ -352,11 +352,18 @@ class LakeWrites:
             found = find_earlier_rows(connection, self._lake.catalog, snapshot, replay.replaced)
         return tuple(change for one in found for change in replaced_rows(one, self._lake.locate))
 
-    def row_changes(self, table: TableSnapshot, changes: RowChanges, where: Predicate = ALWAYS) -> ChangeSet:
+    def row_changes(
+        self,
+        table: TableSnapshot,
+        changes: RowChanges,
+        where: Predicate = ALWAYS,
+        *,
+        may_insert: bool = False,
+    ) -> ChangeSet:
         """Return the changes of a job that changed rows of a table, as it read the table.
 
         ``where`` is true for all rows that the job may have changed; what others do with other rows is no
-        conflict.
+        conflict. ``may_insert``: it inserts rows that match none of the table, also if it found none.
 
         Commit it with ``commit_stages``. It then removes files of the job that the commit does not need.
 
@@ -369,7 +376,8 @@ class LakeWrites:
         file_ids = [one.data_file_id for one in changes.deletes]
         with self._lake.translated():
             targets, newest = current_targets(self._lake.catalog, table, file_ids, changes.inlined)
-        stage = changes_of_job(targets, changes, RowScope(table, where), self._lake.locate)
+        scope, inserts = RowScope(table, where), may_insert or bool(changes.inserted.data_files)
+        stage = changes_of_job(targets, changes, scope, self._lake.locate, may_insert=inserts)
         return replace(stage, newest=newest)
 
 

@@ -253,8 +253,8 @@ def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | Non
         job_io.complete_results(request, (result,), lake.opened.storage_options)
         staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
         uri = job_io.write_stage(staged, lake.opened.storage_options)
-    except BaseException:
-        life.fail()
+    except BaseException as error:
+        life.fail(error)
         raise
     life.forget()  # it stays registered until its commit
     return _summary_of_stage(staged, uri)

@@ -14,7 +14,7 @@ PLANNED        an earlier try's job is this one     SUBMITTED   nothing: that tr
 REGISTERED     ``run``, in client mode              ENDED       Spark has run the job; its results are read
 REGISTERED     ``run``, in cluster mode             SUBMITTED   recorded, then submitted, then the cluster's
                                                                 name for it recorded
-SUBMITTED      the application has ended            ENDED       its results are read
+SUBMITTED      the application has succeeded        ENDED       its results are read
 SUBMITTED      the try defers, or the cluster's     LEFT        nothing: a later try goes on
                manager is silent
 SUBMITTED,     it fails, or its files cannot be     LEFT        nothing: that try ends it
@@ -22,9 +22,9 @@ ENDED          committed, and another try holds it
 REGISTERED,    it fails, or its files cannot be     FAILED      released, and its files are removed, unless
 SUBMITTED,     committed                                        another try has committed them or the
 ENDED                                                           catalog cannot be asked
-ENDED          the outcome of COMMIT is unknown,    LEFT        nothing: a later try looks for the commit,
-               or, in cluster mode, the catalog                 or commits the same files
-               cannot be reached
+ENDED          the outcome of COMMIT is unknown     LEFT        nothing: a later try looks for the commit
+ENDED          in cluster mode, an outage of the    LEFT        nothing: a retry commits the same files; the
+               catalog or the store                             store may fail it once
 ENDED, FAILED  ``end``                              OVER        released (a commit does that) and forgotten
 =============  ===================================  ==========  ============================================
 
@@ -42,8 +42,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 from airflow_provider_ducklake.lake.errors import (
-    CatalogRefusedError,
-    CatalogUnavailableError,
+    OUTAGES,
     ClusterUnavailableError,
     DuckLakeError,
     SparkJobError,
@@ -71,8 +70,6 @@ if TYPE_CHECKING:
     )
 
 log = logger(__name__)
-
-_TRANSIENT = (CatalogUnavailableError, CatalogRefusedError, StorageError)
 
 
 class Submitter(Protocol):
@@ -108,7 +105,7 @@ class DetachedSubmitter(Submitter, ABC):
 
     @abstractmethod
     def outcome(self, life: JobLife) -> Results:
-        """Wait until the submitted job has ended, and return its results.
+        """Wait until the submitted job has succeeded, call ``life.ended``, and return its results.
 
         Raises:
             JobGoesOn: the triggerer waits instead.
@@ -200,12 +197,14 @@ class JobLife:
         except (JobDeferred, ClusterUnavailableError):
             self.leave()
             raise
-        except BaseException:
-            self._fail()
+        except BaseException as error:
+            self._leave_ended(error)
+            if self.state is not State.LEFT:
+                self._fail()
             if self.detached is None:  # no later try finds it, and no commit has begun
                 self.end()
             raise
-        self.state = State.ENDED
+        self.ended()
         return results
 
     def outcome(self) -> Results:
@@ -239,6 +238,10 @@ class JobLife:
         self.lake.close()
         self.state = State.SUBMITTED
         detached.start(self)
+
+    def ended(self) -> None:
+        """Note that the application has done its work; its results are still to be read."""
+        self.state = State.ENDED
 
     def named(self, application: str) -> None:
         """Record the cluster's name for the job, unless another try has taken it over."""
@@ -274,23 +277,28 @@ class JobLife:
         """Leave the job and its files to a later try."""
         self.state = State.LEFT
 
-    def fail(self, error: DuckLakeError | None = None) -> None:
+    def fail(self, error: BaseException | None = None) -> None:
         """End a job whose files cannot be committed; nothing is done to one that is left to another try.
 
-        ``error`` says why; where it is a catalog that cannot be reached, a retry commits the files of a job
-        that it finds again.
+        ``error`` says why; after an outage a retry commits the files of a job that it finds again.
         """
-        if (
-            isinstance(error, CatalogUnavailableError)
-            and self.state is State.ENDED
-            and self.detached is not None
-        ):
-            log.warning("Job %s has ended and its files stay: a retry commits them", self.request.job_id)
-            self.leave()
+        self._leave_ended(error)
         if self.state not in (State.LEFT, State.FAILED, State.OVER):
             self._fail()
         if self.state is State.FAILED:
             self.end()
+
+    def _leave_ended(self, error: BaseException | None) -> None:
+        """Leave an ended job of a cluster to a retry after an outage.
+
+        A store that fails for the retry, too, may have lost the job's files: that try gives them up.
+        """
+        job, attempt = self.submitted, self.attempt
+        if self.state is not State.ENDED or self.detached is None or job is None or attempt is None:
+            return
+        if isinstance(error, OUTAGES) and (job.try_id == attempt.id or not isinstance(error, StorageError)):
+            log.warning("Job %s has ended and its files stay: a retry commits them", self.request.job_id)
+            self.leave()
 
     def _fail(self) -> None:
         """Remove all that the job wrote, unless another try that goes on with it, too, has committed it."""
@@ -408,7 +416,7 @@ def _resumed(
         return "the task was cleared since, or its run deleted"
     try:
         planned = verb.plan(lake.as_of(job.base), replace(commit, job_id=job.job_id), submitter.resolve)
-    except _TRANSIENT:
+    except OUTAGES:
         raise  # the job runs on: the next try plans it
     except DuckLakeError as error:
         return f"it cannot be planned once more: {error}"
@@ -480,7 +488,7 @@ def _finish(
         return _stopped(submitter, application, gone)
     try:
         request = _request_of(lake, job)
-    except _TRANSIENT:
+    except OUTAGES:
         raise
     except DuckLakeError as error:
         return _stopped(submitter, application, error)

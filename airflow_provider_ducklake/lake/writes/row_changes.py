@@ -82,7 +82,12 @@ class PlannedRowChange:
         if results.changes is None:
             return None
         table = self.changes.target.table
-        stage = lake.writes.row_changes(table, results.changes, self._where(results.changes))
+        stage = lake.writes.row_changes(
+            table,
+            results.changes,
+            self._where(results.changes),
+            may_insert=bool(self.changes.not_matched),
+        )
         if self._reads_target:  # which rows are hit depends on all rows that the target had
             stage = replace(stage, changes=(ReadRows(table.table_id, table.name), *stage.changes))
         return Write((stage,))

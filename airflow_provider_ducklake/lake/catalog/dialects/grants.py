@@ -131,7 +131,7 @@ _CHANGED: Mapping[str, tuple[str, ...]] = {
 }
 # Tables that are made for a table of the lake, some of them while it is written.
 _INLINED = {
-    re.compile(r"ducklake_inlined_data_\d+_\d+"): ("SELECT", "INSERT", *_UPDATE),
+    re.compile(r"ducklake_inlined_data_\d+_\d+"): ("SELECT", "INSERT", *_UPDATE, *_DELETE),
     re.compile(r"ducklake_inlined_delete_\d+"): ("SELECT", "INSERT", *_DELETE),
 }
 

@@ -77,16 +77,21 @@ class OwnTable:
             return self._read_missing(catalog)
         return []
 
-    def replace(self, catalog: Catalog, row: dict[str, Any]) -> None:
-        """Write a row in place of the one with its key, with the time as ``noted_at``."""
+    def replace(self, catalog: Catalog, row: dict[str, Any], *, if_same: str | None = None) -> None:
+        """Write a row in place of the one with its key, with the time as ``noted_at``.
+
+        ``if_same`` is a column in which the older row has to have the same value; else nothing is written.
+        """
         self.ensure(catalog)
         table = self.of(catalog)
         (key,) = table.primary_key
 
         def write(connection: Connection) -> None:
             now = catalog.dialect.server_time(connection)
-            connection.execute(table.delete().where(key == row[key.name]))
-            connection.execute(table.insert(), row | {"noted_at": now})
+            same = [one for one in (key.name, if_same) if one is not None]
+            older = table.delete().where(*(table.c[one] == row[one] for one in same))
+            if connection.execute(older).rowcount or if_same is None:
+                connection.execute(table.insert(), row | {"noted_at": now})
 
         in_transaction(catalog.dialect, write)
 

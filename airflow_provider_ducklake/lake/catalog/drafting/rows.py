@@ -171,18 +171,21 @@ def _check_not_replaced(table: TableSnapshot, file: LiveDataFile) -> None:
         )
 
 
-def changes_of_job(targets: Targets, changes: RowChanges, scope: RowScope, locate: Locate) -> ChangeSet:
+def changes_of_job(
+    targets: Targets, changes: RowChanges, scope: RowScope, locate: Locate, *, may_insert: bool
+) -> ChangeSet:
     """Build the change set of a job's row changes, based on the snapshot that it read.
 
     ``scope`` are the rows among which it looked for those to change.
 
     The delete files of the job become those of the lake where nothing was deleted before; others are read,
-    and are among the files that are unused after the commit. Which rows are inserted depends on those that
-    the table has: if so, rows deleted concurrently are a conflict, too.
+    and are among the files that are unused after the commit. Which rows a job inserts depends on those that
+    the table has: where it may insert some, even if it inserted none, rows deleted concurrently are a
+    conflict, too.
     """
     table = targets.table
     made = [
-        ReadRows(table.table_id, table.name, scope, counts_gone=bool(changes.inserted.data_files)),
+        ReadRows(table.table_id, table.name, scope, counts_gone=may_insert),
         *delete_changes(targets, positions_files(changes.deletes), changes.inlined, locate),
         *append_to_existing(table, changes.updated),
         *append_to_existing(table, changes.inserted),

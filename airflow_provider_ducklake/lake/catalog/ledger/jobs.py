@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Integer, Row, and_, func, literal, select, union_all
+from sqlalchemy import Column, Integer, Row, func, literal, select, union_all
 
 from airflow_provider_ducklake.lake.catalog.database.connect import Question, in_parts, shown
 from airflow_provider_ducklake.lake.catalog.database.tables import (
@@ -301,15 +301,19 @@ _COLUMNS = {one.name: one.name for one in fields(SubmittedJob)} | {"base": "base
 
 def note_submitted(catalog: Catalog, job: SubmittedJob) -> None:
     """Note a job before it is submitted, or the try that waits for it from now on."""
-    APPLICATIONS.replace(catalog, {column: getattr(job, name) for name, column in _COLUMNS.items()})
+    APPLICATIONS.replace(catalog, _row_of(job))
 
 
 def note_named(catalog: Catalog, job: SubmittedJob) -> None:
-    """Note what the cluster calls a job, if the try that waits for it is still the same."""
-    table = APPLICATIONS.of(catalog)
-    is_own = and_(table.c.job_id == job.job_id, table.c[_COLUMNS["attended_by"]] == job.attended_by)
-    named = table.update().where(is_own).values({_COLUMNS["application"]: job.application})
-    in_transaction(catalog.dialect, lambda connection: connection.execute(named))
+    """Note what the cluster calls a job, if the try that waits for it is still the same.
+
+    This takes the rights that ``note_submitted`` takes, so that it is not refused once the job is submitted.
+    """
+    APPLICATIONS.replace(catalog, _row_of(job), if_same="attended_by")
+
+
+def _row_of(job: SubmittedJob) -> dict[str, Any]:
+    return {column: getattr(job, name) for name, column in _COLUMNS.items()}
 
 
 def forget_submitted(catalog: Catalog, job_id: str) -> None:
