@@ -25,7 +25,12 @@ from airflow_provider_ducklake.hooks.clusters import (
     why_none,
 )
 from airflow_provider_ducklake.hooks.spark_submit import SparkSubmitter, history_url
-from airflow_provider_ducklake.lake.errors import ClusterUnavailableError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.lake.errors import (
+    ClusterUnavailableError,
+    DuckLakeError,
+    InvalidInputError,
+    SparkJobError,
+)
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip
 from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
@@ -105,7 +110,11 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
     def start(self, life: JobLife) -> None:
         """Submit the job; see ``DetachedSubmitter``."""
         self.submission.track(self.manager, life)
-        self.submit(life.request, life.lake.opened.storage_options)
+        try:
+            self.submit(life.request, life.lake.opened.storage_options)
+        except BaseException:
+            self._stop_accepted(life.request.job_id)
+            raise
         if self.submission.application is None:
             found = self.manager.find(life.request.job_id)
             if found is None:
@@ -114,6 +123,15 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
                     f"job {life.request.job_id}. Look for the cause in the log above."
                 )
             self.submission.set_application(found)
+
+    def _stop_accepted(self, job_id: str) -> None:
+        """Stop an application that the cluster took before its submission failed."""
+        try:
+            application = self.submission.application or self.manager.find(job_id)
+            if application is not None:
+                self.stop(application)
+        except DuckLakeError as error:
+            self.operator.log.warning("An application of job %s may run on: %s", job_id, error)
 
     def outcome(self, life: JobLife) -> Results:
         """Wait for the application, or leave it to the triggerer; see ``DetachedSubmitter``."""

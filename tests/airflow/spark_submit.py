@@ -53,7 +53,7 @@ class SparkSubmit:
     ) -> None:
         self._calls = folder / "calls"
         self._monkeypatch = monkeypatch
-        program = folder / "spark-submit"
+        program = self.program = folder / "spark-submit"
         folder.mkdir(parents=True, exist_ok=True)
         recorder = _RECORDER.format(python=sys.executable, calls=str(self._calls), command=command)
         program.write_text(recorder + code)

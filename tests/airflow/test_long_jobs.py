@@ -210,6 +210,21 @@ def test_a_time_out_stops_the_application_and_removes_its_files(lake, slow, post
         assert reference.sql("SELECT count(*) FROM t") == [(0,)]
 
 
+def test_an_application_whose_submission_fails_afterwards_is_stopped(
+    lake, slow, postgres_catalog, cluster, submit, tmp_path, monkeypatch
+):
+    fails = "import subprocess, time; subprocess.run(command + sys.argv[1:]); time.sleep(20); sys.exit(1)"
+    SparkSubmit(tmp_path / "failing", [str(submit.program)], monkeypatch, fails)
+
+    with pytest.raises(SparkJobError):
+        execute(**slow)
+
+    assert len(submit.calls) == 1
+
+    wait_until(lambda: not cluster.cluster_drivers(), "the driver is gone")
+    check_nothing(lake, postgres_catalog)
+
+
 def test_a_person_who_ends_the_task_ends_the_application(lake, slow, postgres_catalog, cluster):
     worker = multiprocessing.get_context("fork").Process(target=execute_until_term, kwargs=slow)
     worker.start()

@@ -221,6 +221,12 @@ CASES = {
         free(OP.READ, K.DELETED_FROM_TABLE),
         "deleted rows of data file",
     ),
+    "a file that went, with the snapshot that had it": Case(
+        made_of("id < 20"),
+        both(delete("id < 20"), lambda lake: lake.expire_snapshots(keep_last=1)),
+        without("_has_base", result=True),
+        "has expired",
+    ),
     "a marked row of which something was made": Case(
         made_of("id < 20"), delete(ROW), free(OP.READ, K.INLINED_DELETE), "deleted rows of data file"
     ),

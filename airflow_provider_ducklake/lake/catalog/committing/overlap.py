@@ -95,6 +95,10 @@ class _Since:
             theirs = "deleted rows of it, and files were compacted or rows flushed since"
             raise self._conflict(theirs, self._last(_GONE))
         if met & _GONE:
+            if not self._has_base():  # the rows of files that no later snapshot has went with it
+                raise self._conflict(
+                    f"deleted rows of it, and snapshot {self.base} has expired", self._last(_GONE)
+                )
             self._check_gone(scope)
 
     def _check_added_files(self, scope: RowScope) -> None:
@@ -113,6 +117,11 @@ class _Since:
         if ChangeKind.INLINED_DELETE in self.records:
             for row_id in self._rows(scope, at_base, self._is_lost_row):
                 raise self._conflict(f"deleted such a row from the catalog, row {row_id}", last)
+
+    def _has_base(self) -> bool:
+        snapshots = self.catalog.tables["snapshot"]
+        found = select(snapshots.c.snapshot_id).where(snapshots.c.snapshot_id == self.base)
+        return self.connection.execute(found).first() is not None
 
     def _last(self, kinds: Collection[ChangeKind]) -> SnapshotId:
         return max(self.records[kind] for kind in kinds if kind in self.records)
