@@ -17,8 +17,8 @@ from airflow_provider_ducklake.hooks.clusters import (
     ARCHIVE,
     FETCHED,
     JAVA_CLASS,
+    ApplicationState,
     Standalone,
-    State,
     as_arguments,
     can_be_sent,
     manager_of,
@@ -152,7 +152,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         self.submission.url = application.url or history
         self._after_submission()
         self.operator.log.info("%s: %s %s", application_id, application.state, application.diagnostics)
-        if application.state in (State.FAILED, State.KILLED):
+        if application.state in (ApplicationState.FAILED, ApplicationState.KILLED):
             raise self._why(life, application_id, application)
         life.ended()
         return Results.of(job_io.read_outcome(life.request, life.lake.opened.storage_options))
@@ -186,7 +186,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
 
     def _why(self, life: JobLife, application_id: str, application: Application) -> Exception:
         said = f" {application.diagnostics}" if application.diagnostics else ""
-        killed = " A person, or a time-out, ended it." if application.state is State.KILLED else ""
+        killed = " A person, or a time-out, ended it." if application.state is ApplicationState.KILLED else ""
         unknown = f"{application_id} is {application.state}, and left no reason.{said}{killed}"
         return self.failure(life.request, life.lake.opened.storage_options, unknown, is_known=True)
 

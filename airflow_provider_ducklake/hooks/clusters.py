@@ -37,8 +37,8 @@ _STOPPING = 30.0  # seconds that an application has to end
 TAG = "ducklake"
 
 
-class State(StrEnum):
-    """State of an application; ``GONE``: the manager has no record of it, or no longer has one."""
+class ApplicationState(StrEnum):
+    """ApplicationState of an application; ``GONE``: the manager has no record of it, or no longer has one."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -54,7 +54,7 @@ class Application:
     ``spark_id`` is what Spark itself calls it.
     """
 
-    state: State
+    state: ApplicationState
     diagnostics: str = ""
     url: str | None = None
     spark_id: str | None = None
@@ -62,7 +62,7 @@ class Application:
     @property
     def has_ended(self) -> bool:
         """Return True if the application has ended."""
-        return self.state is not State.RUNNING
+        return self.state is not ApplicationState.RUNNING
 
 
 class ClusterManager(ABC):
@@ -102,7 +102,9 @@ class ClusterManager(ABC):
         """
         if self.form.fullmatch(application_id) is None:
             return False
-        return application_id in self.marked(job_id) or self.look(application_id).state is State.GONE
+        return (
+            application_id in self.marked(job_id) or self.look(application_id).state is ApplicationState.GONE
+        )
 
     def checked(self, application_id: str) -> str:
         """Return an id as the manager gives it, quoted for a URL."""
@@ -185,7 +187,7 @@ def web_page(address: object) -> str | None:
 
 _LABEL = f"{TAG}-job"
 _POD = re.compile(r"pod name: (\S+)|submission ID \S+?:(\S+-driver)\b")
-_STATES = {"Succeeded": State.SUCCEEDED, "Failed": State.FAILED}
+_STATES = {"Succeeded": ApplicationState.SUCCEEDED, "Failed": ApplicationState.FAILED}
 _SPARK_ID = "spark-app-selector"  # the label that Spark gives its pods
 _NOT_FOUND = 404
 
@@ -230,8 +232,8 @@ class Kubernetes(ClusterManager):
         """See ``ClusterManager``."""
         pod = self._asked("read_namespaced_pod", self.checked(application_id), self.namespace)
         if pod is None:
-            return Application(State.GONE)
-        state = _STATES.get(pod.status.phase, State.RUNNING)
+            return Application(ApplicationState.GONE)
+        state = _STATES.get(pod.status.phase, ApplicationState.RUNNING)
         spark_id = (pod.metadata.labels or {}).get(_SPARK_ID)
         return Application(state, pod.status.message or "", spark_id=spark_id)
 
@@ -283,11 +285,11 @@ ARCHIVE = ".jar"  # how an application ends that is an archive of the package
 _ANSWERS = ("SubmissionStatusResponse", "KillSubmissionResponse")
 _NOT_LEADING = "Current state is not alive"  # says a master that waits, or recovers
 _OF_STANDALONE = {
-    "FINISHED": State.SUCCEEDED,
-    "FAILED": State.FAILED,
-    "ERROR": State.FAILED,
-    "KILLED": State.KILLED,
-    "NOT_FOUND": State.GONE,
+    "FINISHED": ApplicationState.SUCCEEDED,
+    "FAILED": ApplicationState.FAILED,
+    "ERROR": ApplicationState.FAILED,
+    "KILLED": ApplicationState.KILLED,
+    "NOT_FOUND": ApplicationState.GONE,
 }
 
 
@@ -324,7 +326,7 @@ class Standalone(ClusterManager):
     def look(self, application_id: str) -> Application:
         """See ``ClusterManager``."""
         said = self._asked(f"status/{self.checked(application_id)}")
-        unknown = State.RUNNING if said.get("success") else State.GONE
+        unknown = ApplicationState.RUNNING if said.get("success") else ApplicationState.GONE
         state = _OF_STANDALONE.get(str(said.get("driverState")), unknown)
         return Application(state, str(said.get("message") or ""))
 
@@ -355,8 +357,12 @@ class Standalone(ClusterManager):
 
 # The id is there before the ResourceManager has the application, and is printed then, too.
 _ID = re.compile(r"Submitted application (application_\d+_\d+)")
-_OF_YARN = {"FINISHED": State.SUCCEEDED, "FAILED": State.FAILED, "KILLED": State.KILLED}
-_FINAL = {"FAILED": State.FAILED, "KILLED": State.KILLED}
+_OF_YARN = {
+    "FINISHED": ApplicationState.SUCCEEDED,
+    "FAILED": ApplicationState.FAILED,
+    "KILLED": ApplicationState.KILLED,
+}
+_FINAL = {"FAILED": ApplicationState.FAILED, "KILLED": ApplicationState.KILLED}
 
 
 @dataclass(frozen=True)
@@ -397,12 +403,14 @@ class Yarn(ClusterManager):
         """See ``ClusterManager``."""
         found = answer(self.name, self._url(application_id), auth=self._auth())
         if found.get("RemoteException", {}).get("exception") == "NotFoundException":
-            return Application(State.GONE)
+            return Application(ApplicationState.GONE)
         if "app" not in found:
             raise ClusterUnavailableError(self.name, self.address, "its answer is not about an application")
         app = found["app"]
-        state = _OF_YARN.get(app["state"], State.RUNNING)
-        state = _FINAL.get(app.get("finalStatus", ""), state) if state is State.SUCCEEDED else state
+        state = _OF_YARN.get(app["state"], ApplicationState.RUNNING)
+        state = (
+            _FINAL.get(app.get("finalStatus", ""), state) if state is ApplicationState.SUCCEEDED else state
+        )
         return Application(
             state, (app.get("diagnostics") or "").strip(), web_page(app.get("trackingUrl")), application_id
         )

@@ -401,7 +401,7 @@ class Submission:
             self.connected.kill()
         elif self.manager is not None and self.application is not None:
             try:
-                if self.life is None or self.life.is_held():
+                if self.life is None or self.life.is_ours():
                     self.manager.kill(self.application)
             except DuckLakeError as error:  # a signal's handler must not end what it interrupts
                 log.warning("%s may run on: %s", self.application, error)

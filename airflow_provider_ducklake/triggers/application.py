@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_ducklake.hooks.clusters import Application, State, as_arguments, from_arguments
+from airflow_provider_ducklake.hooks.clusters import (
+    Application,
+    ApplicationState,
+    as_arguments,
+    from_arguments,
+)
 from airflow_provider_ducklake.hooks.task import LogsInLines
 from airflow_provider_ducklake.lake.errors import ClusterUnavailableError
 from airflow_provider_ducklake.triggers.watcher import in_own_thread
@@ -101,7 +106,7 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
     def _event(self, found: Application) -> dict[str, Any]:
         return {
             "application": self.application,
-            "state": State(found.state).value,
+            "state": ApplicationState(found.state).value,
             "diagnostics": found.diagnostics,
         }
 

@@ -12,10 +12,10 @@ from airflow.sdk import Connection
 
 from airflow_provider_ducklake.hooks import clusters
 from airflow_provider_ducklake.hooks.clusters import (
+    ApplicationState,
     ClusterManager,
     Kubernetes,
     Standalone,
-    State,
     Yarn,
     as_arguments,
     from_arguments,
@@ -87,13 +87,13 @@ def kubernetes(tmp_path, monkeypatch) -> Callable[[str], Kubernetes]:
 @pytest.mark.parametrize(
     ("said", "state"),
     [
-        ({"success": True, "driverState": "SUBMITTED"}, State.RUNNING),
-        ({"success": True, "driverState": "RELAUNCHING"}, State.RUNNING),
-        ({"success": True, "driverState": "UNKNOWN"}, State.RUNNING),
-        ({"success": True, "driverState": "FINISHED"}, State.SUCCEEDED),
-        ({"success": True, "driverState": "ERROR", "message": "no such file"}, State.FAILED),
-        ({"success": True, "driverState": "KILLED"}, State.KILLED),
-        ({"success": False}, State.GONE),
+        ({"success": True, "driverState": "SUBMITTED"}, ApplicationState.RUNNING),
+        ({"success": True, "driverState": "RELAUNCHING"}, ApplicationState.RUNNING),
+        ({"success": True, "driverState": "UNKNOWN"}, ApplicationState.RUNNING),
+        ({"success": True, "driverState": "FINISHED"}, ApplicationState.SUCCEEDED),
+        ({"success": True, "driverState": "ERROR", "message": "no such file"}, ApplicationState.FAILED),
+        ({"success": True, "driverState": "KILLED"}, ApplicationState.KILLED),
+        ({"success": False}, ApplicationState.GONE),
     ],
 )
 def test_states_of_a_standalone_driver(answers, said, state):
@@ -120,19 +120,25 @@ def test_the_master_that_leads_answers(answers):
     said = {"action": STATUS, "success": True, "driverState": "FINISHED"}
     answers.by_path[f"/v1/submissions/status/{DRIVER}"] = 200, said
 
-    assert Standalone(("http://127.0.0.1:9", answers.url)).look(DRIVER).state is State.SUCCEEDED
+    assert Standalone(("http://127.0.0.1:9", answers.url)).look(DRIVER).state is ApplicationState.SUCCEEDED
 
 
 @pytest.mark.parametrize(
     ("app", "state"),
     [
-        ({"state": "NEW_SAVING", "finalStatus": "UNDEFINED"}, State.RUNNING),
-        ({"state": "ACCEPTED", "finalStatus": "UNDEFINED"}, State.RUNNING),
-        ({"state": "RUNNING", "finalStatus": "UNDEFINED", "trackingUrl": "http://rm/proxy"}, State.RUNNING),
-        ({"state": "FINISHED", "finalStatus": "SUCCEEDED"}, State.SUCCEEDED),
-        ({"state": "FINISHED", "finalStatus": "FAILED", "diagnostics": "User class threw"}, State.FAILED),
-        ({"state": "FAILED", "finalStatus": "FAILED"}, State.FAILED),
-        ({"state": "KILLED", "finalStatus": "KILLED"}, State.KILLED),
+        ({"state": "NEW_SAVING", "finalStatus": "UNDEFINED"}, ApplicationState.RUNNING),
+        ({"state": "ACCEPTED", "finalStatus": "UNDEFINED"}, ApplicationState.RUNNING),
+        (
+            {"state": "RUNNING", "finalStatus": "UNDEFINED", "trackingUrl": "http://rm/proxy"},
+            ApplicationState.RUNNING,
+        ),
+        ({"state": "FINISHED", "finalStatus": "SUCCEEDED"}, ApplicationState.SUCCEEDED),
+        (
+            {"state": "FINISHED", "finalStatus": "FAILED", "diagnostics": "User class threw"},
+            ApplicationState.FAILED,
+        ),
+        ({"state": "FAILED", "finalStatus": "FAILED"}, ApplicationState.FAILED),
+        ({"state": "KILLED", "finalStatus": "KILLED"}, ApplicationState.KILLED),
     ],
 )
 def test_states_of_a_yarn_application(answers, app, state):
@@ -239,7 +245,7 @@ def test_an_application_that_the_resource_manager_does_not_know_is_gone(answers)
     said = {"RemoteException": {"exception": "NotFoundException", "message": "doesn't exist in RM"}}
     answers.by_path[f"/ws/v1/cluster/apps/{APPLICATION}"] = 404, said
 
-    assert Yarn(answers.url).look(APPLICATION).state is State.GONE
+    assert Yarn(answers.url).look(APPLICATION).state is ApplicationState.GONE
 
 
 def test_a_404_of_something_before_the_master_is_no_answer(answers):

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_ducklake.hooks.clusters import State
+from airflow_provider_ducklake.hooks.clusters import ApplicationState
 from airflow_provider_ducklake.hooks.clusters import Yarn as Manager
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.catalog.lake import Lake
@@ -93,12 +93,12 @@ def test_an_application_that_nobody_noted_is_found_by_its_tag(lake, slow, yarn, 
 
     assert manager.find(left.trigger.job_id) == left.trigger.application
     assert manager.find(str(uuid4())) is None
-    assert manager.look(left.trigger.application).state is State.RUNNING
-    assert manager.look("application_1_0001").state is State.GONE
+    assert manager.look(left.trigger.application).state is ApplicationState.RUNNING
+    assert manager.look("application_1_0001").state is ApplicationState.GONE
 
     asyncio.run(left.trigger.on_kill())
 
-    assert manager.look(left.trigger.application).state is State.KILLED
+    assert manager.look(left.trigger.application).state is ApplicationState.KILLED
     check_nothing(lake, postgres_catalog)
 
 

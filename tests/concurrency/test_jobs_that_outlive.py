@@ -326,11 +326,11 @@ def test_a_try_that_was_given_up_ends_no_job_that_a_later_one_waits_for(catalog,
 
         def is_given_up() -> None:
             assert first.life is not None
-            held.append(first.life.is_held())
+            held.append(first.life.is_ours())
             task.submitter = second
             with pytest.raises(JobDeferred):
                 task.execute(other)
-            held.append(first.life.is_held())
+            held.append(first.life.is_ours())
             first.life.named("application_1")  # spark-submit goes on to print what this worker reads
             raise TimedOutError
 
@@ -339,7 +339,7 @@ def test_a_try_that_was_given_up_ends_no_job_that_a_later_one_waits_for(catalog,
             task.execute(lake)
         assert held == [True, False]
         assert second.life is not None
-        assert second.life.is_held()
+        assert second.life.is_ours()
 
         second.waits = True
         outcome = task.execute(other, is_resumed=True)

@@ -490,7 +490,10 @@ VERBS: tuple[Verb, ...] = (
     ddl("CREATE TABLE {s}.c (id BIGINT)"),
     ddl(
         "DROP SCHEMA {s} CASCADE",
-        sql("DROP TABLE IF EXISTS t", "DROP TABLE IF EXISTS t2", "DROP TABLE IF EXISTS c", "DROP TABLE o"),
+        sql(
+            *("DROP TABLE IF EXISTS t", "DROP TABLE IF EXISTS t2", "DROP TABLE IF EXISTS c", "DROP TABLE o"),
+            "CREATE VIEW c AS SELECT 1",  # no table can be made in a schema that is gone
+        ),
     ),
     compaction("merge files", lambda lake, t: lake.maintenance.plan_merge(t, MergeRule()), early=True),
     compaction("merge files, late", lambda lake, t: lake.maintenance.plan_merge(t, MergeRule()), early=False),

@@ -13,8 +13,10 @@ import pytest
 from uuid6 import uuid7
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 from airflow_provider_ducklake.lake.errors import SharedDataPathError, StorageError, UntrustedValueError
 from airflow_provider_ducklake.lake.planning.upkeep.files import MARK
+from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 from tests.interop.test_cleanup import files, run_sql, write_history
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -175,6 +177,9 @@ def test_jobs_released_long_ago_are_forgotten(sqlite_lake, sqlite_catalog):
     old, recent = str(uuid7()), str(uuid7())
     for one in (old, recent):
         sqlite_lake.jobs.register(one, f"{sqlite_catalog.data_path}main/t/ducklake-{one}/")
+        sqlite_lake.jobs.note_submitted(
+            SubmittedJob(one, "k" * 64, 1, "1", SnapshotId(0), f"d{one}/", "0" * 64, "here", "1")
+        )
         sqlite_lake.jobs.release(one)
     run_sql(
         sqlite_catalog,
@@ -185,6 +190,7 @@ def test_jobs_released_long_ago_are_forgotten(sqlite_lake, sqlite_catalog):
     sqlite_lake.delete_orphaned_files()
 
     assert sqlite_lake.jobs.registered([old, recent]).keys() == {recent}
+    assert [one["job_id"] for one in dump_catalog(sqlite_catalog)["airflow_ducklake_application"]] == [recent]
 
 
 SPELLINGS = {

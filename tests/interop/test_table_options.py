@@ -6,6 +6,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
+    InvalidInputError,
     InvalidOptionError,
     TransactionConflictError,
     UnsupportedFeatureError,
@@ -164,6 +165,14 @@ def test_an_error_names_table_option_value_and_what_to_do(sqlite_lake, sqlite_ca
 def test_a_share_is_from_0_to_1(sqlite_lake):
     with pytest.raises(InvalidOptionError, match="from 0 to 1"):
         sqlite_lake.set_option("rewrite_delete_threshold", 1.5)
+
+
+@pytest.mark.parametrize("key", ["sort_on_insert", "skip_stats_columns"])
+def test_an_option_is_of_a_table_or_of_a_schema(sqlite_lake, sqlite_catalog, key):
+    with pytest.raises(InvalidInputError, match="a table or a schema, not both: 't' and 'main'"):
+        sqlite_lake.set_option(key, "id", table="t", schema="main")
+
+    assert table_options(sqlite_catalog) == {}
 
 
 def test_an_option_of_a_table_that_another_drops_is_a_conflict(lake, catalog):

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, TableNotFoundError
-from airflow_provider_ducklake.lake.planning.upkeep.findings import MENDABLE, NOTES, Finding, FindingCode
+from airflow_provider_ducklake.lake.planning.upkeep.findings import NOTES, REPAIRABLE, Finding, FindingCode
 from airflow_provider_ducklake.lake.storage.moving import compact
 from tests.interop import corpus, planted
 from tests.reference.duckdb_lake import open_lake
@@ -50,7 +50,9 @@ NOT_MENDED = "no statistics of rows in the catalog"
 
 
 def is_mended(corruption: planted.Corruption) -> bool:
-    return corruption.name == EMPTY_LAYOUT or (corruption.code in MENDABLE and corruption.name != NOT_MENDED)
+    return corruption.name == EMPTY_LAYOUT or (
+        corruption.code in REPAIRABLE and corruption.name != NOT_MENDED
+    )
 
 
 @pytest.mark.parametrize("corruption", planted.CORRUPTIONS, ids=lambda one: one.name)

@@ -1,4 +1,7 @@
-"""Values of every storable type, with the extremes of each, as SQL of the reference."""
+"""Values of most types, with the extremes of each, as SQL of the reference.
+
+Integers of 128 bits, intervals, zoned times, variants and the types of 1.1 have test files of their own.
+"""
 
 LONG = "repeat('a', 1000)"
 D38 = "9" * 38

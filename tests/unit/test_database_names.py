@@ -63,6 +63,14 @@ def test_each_dialect_is_complete(dialect):
     assert dialect.inlined_form is None or dialect.reads_inlined  # what we write we can read
 
 
+@pytest.mark.parametrize(
+    "dialect", [DIALECTS[one.driver.partition("+")[0]] for one in connect._DATABASES.values() if not one.file]
+)
+@pytest.mark.parametrize("name", ["clock", "is_missing_right", "why_not_alter", "grants"])
+def test_each_server_has_a_clock_and_rights(dialect, name):
+    assert getattr(dialect, name) is not getattr(CatalogDialect, name)  # which is that of files
+
+
 @pytest.mark.parametrize(("name", "database"), connect._DATABASES.items())
 def test_each_database_has_its_dialect(name, database, tmp_path):
     place = f"/{tmp_path}/lake" if database.file else "user@host/lake"

@@ -111,7 +111,15 @@ class Lake:
         return self.opened.is_frozen
 
     def as_of(self, at: SnapshotId | str) -> Lake:
-        """Return the lake as if a snapshot (id or tag) were its newest one: to read, or plan again, on it."""
+        """Return the lake as if a snapshot (id or tag) were its newest one: to read, or plan again, on it.
+
+        An id is looked up when the lake is first used. ``snapshots``, ``tags``, ``clients``,
+        ``table_changes``, ``table_health`` and ``verify`` look at the whole lake; options are the current
+        ones.
+
+        Raises:
+            TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
+        """
         snapshot_id = self.reads.snapshot_at(at).id if isinstance(at, str) else at
         return Lake(self.opened.as_of(snapshot_id), self.committer)
 
@@ -169,6 +177,7 @@ class Lake:
             InvalidInputError: ``max_version`` is not a version that can be written, or
                 ``key_bytes`` no length.
             CatalogError: the catalog says several versions, or lacks a table or column of its version.
+            UntrustedValueError: a view, or what else may run code, is in the place of a table of the catalog.
             StorageError: ``document_key_file`` cannot be read, or has no key.
         """
         newest = None if max_version is None else writable_version(max_version, "max_version")

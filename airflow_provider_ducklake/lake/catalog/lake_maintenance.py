@@ -268,6 +268,7 @@ class Maintenance:
             AlreadyExistsError: its name has been given to something else.
             StorageError: a file of that snapshot no longer exists; nothing was changed.
             TransactionConflictError: a table was changed in the meantime; nothing was restored.
+            CommitStateUnknownError: the answer to COMMIT was lost, so that it may have landed.
         """
         self._lake.refuse_unwritable()
         name = None if table is None else QualifiedName.of(table)
@@ -333,7 +334,8 @@ class Maintenance:
 
         Raises:
             InvalidInputError: ``older_than`` lies in the future or is younger than ``min_retention``.
-            StorageError: the data path does not exist. Failures of single files are in the result.
+            StorageError: the data path is on a local disk and does not exist. Failures of single files are in
+                the result.
         """
         self._lake.refuse_unwritable()
         age = self._deletion_age(older_than)

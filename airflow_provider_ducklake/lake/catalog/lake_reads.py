@@ -392,8 +392,9 @@ class LakeReads:
     def row_count(self, table: TableName, at: At = None) -> int:
         """Return the number of rows of a table at a snapshot.
 
-        It comes from the catalog; only merged or flushed files with rows or deletes of later snapshots are
-        read.
+        It comes from the catalog. Only files are read whose rows it cannot count: merged or flushed ones with
+        rows or deletes of later snapshots, and those with several delete files, or with a delete file and
+        inlined deletes.
 
         Raises:
             TableNotFoundError, SchemaNotFoundError, SnapshotNotFoundError: it did not exist then.
@@ -431,8 +432,8 @@ class LakeReads:
         """Return the changes of a table's rows from snapshot ``start`` to ``end``, both included.
 
         Bounds are snapshot ids, tags, or aware times: the first snapshot at or after the start, the last at
-        or before the end. Rows have the columns of the end snapshot. Compaction changes no rows, and is left
-        out.
+        or before the end. Where the start is after the end, there are no changes. Rows have the columns of
+        the end snapshot. Compaction changes no rows, and is left out.
 
         Raises:
             SnapshotNotFoundError: a bound has expired, or never existed. TableNotFoundError,

@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers
 from airflow_provider_ducklake.lake.catalog.snapshot import read
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import check_version
 from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS
 from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
@@ -76,9 +77,12 @@ class LakeWrites:
         ``skip_stats_columns`` takes names of columns of a table; see ``LakeTransaction.set_option``.
 
         Raises:
+            InvalidInputError: both a schema and a table are given.
             InvalidOptionError: the option is unknown or cannot be set, or the value is out of range.
             SchemaNotFoundError, TableNotFoundError: it does not exist.
         """
+        if table is not None and schema is not None:
+            raise InvalidInputError(f"Give a table or a schema, not both: {table!r} and {schema!r}.")
         if table is not None and key == SKIP_STATS_COLUMNS:
             with self.transaction() as tx:
                 tx.set_option(table, key, value)
@@ -180,6 +184,10 @@ class LakeWrites:
 
         The files belong to the lake from then on: compaction and clean-up delete them. See
         ``LakeTransaction.add_table``, also for what it raises; with a ``commit_key`` it is done once.
+
+        Raises:
+            CommitError: the commit did not land.
+            CommitStateUnknownError: the answer to COMMIT was lost, so that it may have landed.
         """
         with self.transaction(author, message, commit_key=commit_key) as tx:
             if tx.committed is None:
@@ -216,6 +224,7 @@ class LakeWrites:
             TableNotFoundError: the table does not exist.
             StorageError: a file cannot be written.
             CommitError: the commit did not land.
+            CommitStateUnknownError: the answer to COMMIT was lost, so that it may have landed.
         """
         with self.transaction(author=author, message=message, commit_key=commit_key) as tx:
             tx.append_arrow(table, rows)

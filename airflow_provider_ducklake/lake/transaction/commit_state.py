@@ -1,7 +1,6 @@
 """The snapshot being built: its predecessor, and the ids, times and statistics that it assigns.
 
-One of the three places with mutable state; a new one is made for every attempt, so a retry recomputes
-everything.
+It changes while the commit is built. A new one is made for every attempt, so a retry recomputes everything.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ CONFLICTS: dict[Operation, Row] = {
     | {_K.ALTERED_TABLE: Rule.FREE},
     Operation.ALTER: _on_table(_RESHAPED, (*_ROWS_ADDED, *_ROWS_GONE, *_COMPACTED, _FLUSHED)),
     Operation.FORBID_NULL: _on_table((*_RESHAPED, *_ROWS_ADDED), (*_ROWS_GONE, *_COMPACTED, _FLUSHED)),
-    # it may say which columns inlined rows have
+    # a rename may register the columns of inlined rows, which their alteration may have changed
     Operation.RENAME: _on_table(_RESHAPED, (*_ROWS_ADDED, *_ROWS_GONE, *_COMPACTED, _FLUSHED)) | _CREATE,
     Operation.DROP: _on_table((_DROPPED,), _TABLES),
     Operation.CREATE: _on_table((), _TABLES) | _CREATE,

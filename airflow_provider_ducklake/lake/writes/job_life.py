@@ -14,7 +14,8 @@ PLANNED        an earlier try's job is this one     SUBMITTED   nothing: that tr
 REGISTERED     ``run``, in client mode              ENDED       Spark has run the job; its results are read
 REGISTERED     ``run``, in cluster mode             SUBMITTED   recorded, then submitted, then the cluster's
                                                                 name for it recorded
-SUBMITTED      the application has succeeded        ENDED       its results are read
+SUBMITTED      the application has ended, not       ENDED       its results are read
+               failed and not been killed
 SUBMITTED      the try defers, or the cluster's     LEFT        nothing: a later try goes on
                manager is silent
 SUBMITTED,     it fails, or its files cannot be     LEFT        nothing: that try ends it
@@ -25,6 +26,8 @@ ENDED                                                           catalog cannot b
 ENDED          the outcome of COMMIT is unknown     LEFT        nothing: a later try looks for the commit
 ENDED          in cluster mode, an outage of the    LEFT        nothing: a retry commits the same files; the
                catalog or the store                             store may fail it once
+ENDED          another error, a time-out say        ENDED       nothing: in cluster mode a later try goes on,
+                                                                else a clean-up takes the files one day
 ENDED, FAILED  ``end``                              OVER        released (a commit does that) and forgotten
 =============  ===================================  ==========  ============================================
 
@@ -105,10 +108,10 @@ class DetachedSubmitter(Submitter, ABC):
 
     @abstractmethod
     def outcome(self, life: JobLife) -> Results:
-        """Wait until the submitted job has succeeded, call ``life.ended``, and return its results.
+        """Wait until the submitted job has ended, call ``life.ended``, and return its results.
 
         Raises:
-            JobGoesOn: the triggerer waits instead.
+            JobDeferred: the triggerer waits instead.
             ClusterUnavailableError: the cluster's manager gives no answer.
         """
 
@@ -258,7 +261,7 @@ class JobLife:
         except DuckLakeError as error:  # the job is submitted, and a later try can ask the cluster for it
             log.warning("Cannot note that job %s is %s: %s", job.job_id, job.application, error)
 
-    def is_held(self) -> bool:
+    def is_ours(self) -> bool:
         """Return True if no other try waits for the job, or if the catalog cannot be asked."""
         if self.submitted is None or self.attempt is None:
             return True
@@ -302,7 +305,7 @@ class JobLife:
 
     def _fail(self) -> None:
         """Remove all that the job wrote, unless another try that goes on with it, too, has committed it."""
-        if self.detached is not None and not self.is_held():
+        if self.detached is not None and not self.is_ours():
             self.leave()
             log.info("The files of job %s stay: another try waits for it", self.request.job_id)
             return

@@ -33,8 +33,8 @@ log = logger(__name__)
 def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome:
     """Carry a verb out as one snapshot, or find that its commit key was committed before.
 
-    On any failure nothing is visible and the job's files are removed, but where the outcome of COMMIT is
-    unknown: then the files stay, and a retry under the same key finds out.
+    A verb that fails leaves no snapshot, unless the outcome of COMMIT is unknown: then a retry under the same
+    key finds out. The table of ``job_life`` says what becomes of the job's files.
     """
     if commit.seen.done:
         forget_committed(lake, submitter, commit)
@@ -59,13 +59,13 @@ def run(verb: Verb, lake: Lake, submitter: Submitter, commit: Commit) -> Outcome
         life.leave()
         raise
     except DuckLakeError as error:
-        # whatever else comes, a time-out say, may come after COMMIT: the files stay
         life.fail(error)
         done = _committed_by_another_try(life, commit)
         if not done:
             raise
         life.end()
         return earlier(verb, lake, done)
+    # any other exception of the commit, of a time-out say, may come after COMMIT: the files stay
     if committed is not None and committed.is_earlier:
         life.fail()
         return earlier(verb, lake, committed.records, committed)

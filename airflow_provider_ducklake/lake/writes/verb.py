@@ -80,7 +80,11 @@ def added(numbers: Summary) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A try of a task: for which commit, and which try it is; before the ``first`` there was none."""
+    """A try of a task: for which commit, and which try it is.
+
+    ``is_first``: no try of this run was before it, so that an earlier job of the same commit is that of a
+    deleted run of the same name.
+    """
 
     key: CommitKey
     id: str

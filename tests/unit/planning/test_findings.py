@@ -5,7 +5,7 @@ from pathlib import Path
 
 from airflow_provider_ducklake.lake.catalog.verify.repair import REPAIRS
 from airflow_provider_ducklake.lake.catalog.verify.verification import CHECKS
-from airflow_provider_ducklake.lake.planning.upkeep.findings import MENDABLE, NOTES, Finding, FindingCode
+from airflow_provider_ducklake.lake.planning.upkeep.findings import NOTES, REPAIRABLE, Finding, FindingCode
 
 GUIDE = Path(__file__).parents[3] / "docs" / "verify.md"
 
@@ -20,7 +20,7 @@ def test_the_guide_lists_each_kind_and_whether_it_is_mended():
     )
 
     assert [code for code, _ in rows] == [code.value for code in FindingCode]
-    assert {code for code, mended in rows if mended == "yes"} == {code.value for code in MENDABLE}
+    assert {code for code, mended in rows if mended == "yes"} == {code.value for code in REPAIRABLE}
     assert {code for code, mended in rows if mended} == {code.value for code in REPAIRS}
 
 

@@ -1,4 +1,7 @@
-"""Statements of deleted rows. *Source:* rows the reference writes (docs/sources.md, deletes and inlining)."""
+"""Statements of rows that are deleted, inlined or flushed, and of files that are compacted.
+
+*Source:* rows the reference writes (docs/sources.md, deletes, inlining and maintenance).
+"""
 
 from __future__ import annotations
 

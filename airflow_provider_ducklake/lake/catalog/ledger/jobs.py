@@ -218,7 +218,6 @@ def retire(catalog: Catalog, ttl: timedelta) -> None:
 
     From then on no client can commit the files of those jobs, so that they can be deleted.
     """
-    table = JOBS.of(catalog)
     with catalog.dialect.reading() as connection:
         if not all_jobs(connection, catalog):
             return
@@ -231,7 +230,8 @@ def retire(catalog: Catalog, ttl: timedelta) -> None:
         for part in in_parts(overdue):
             connection.execute(release_effect(catalog, part, now).statement)
         for part in in_parts(old):
-            connection.execute(table.delete().where(table.c.job_id.in_(part)))
+            for table in (one.of(catalog) for one in (JOBS, APPLICATIONS) if one.exists(connection, catalog)):
+                connection.execute(table.delete().where(table.c.job_id.in_(part)))
         return overdue
 
     if overdue := in_transaction(catalog.dialect, write):

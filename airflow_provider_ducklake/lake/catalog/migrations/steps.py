@@ -1,7 +1,7 @@
-"""Fill the columns that an older catalog lacks with the values that 1.0 expects.
+"""The steps of a migration: fill columns, repair what older writers left, add and drop tables and columns.
 
-A handful of statements each, all in one transaction. They find all columns of the version that the catalog
-is migrated to, besides those that it dropped. *Source:* docs/sources.md, versions.
+A step that fills or repairs is a handful of statements, all in one transaction. They find all columns of the
+version that the catalog is migrated to, besides those that it dropped. *Source:* docs/sources.md, versions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Count the rows of a table from the catalog, and find the files that must be read for the rest.
+"""Report numbers of tables from the catalog: files and sizes, rows, bounds of columns; and a lake's clients.
 
 The counts of files and delete files are exact. What they do not say: which rows of a file came later than the
-snapshot, which of its deletes did, and whether a delete file and the catalog delete the same row.
+snapshot, which of its deletes did, and whether a delete file and the catalog delete the same row. Files with
+such rows must be read to count them.
 """
 
 from __future__ import annotations

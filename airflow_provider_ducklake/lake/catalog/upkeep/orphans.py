@@ -115,11 +115,11 @@ def delete_orphans(
     if evidence is None and not rule.sole_owner:
         evidence = foreign_evidence(orphans, lake)
     failures = list(listing.unreadable.items())
-    given_up = _given_up(begun, catalog.data_path, lake, limit)
+    abandoned = _abandoned(begun, catalog.data_path, lake, limit)
     if dry_run:
         size = sum(one.size for one in orphans.files)
         paths = tuple(one.path for one in orphans.files)
-        uploads = tuple(catalog.data_path + one.name for one in given_up)
+        uploads = tuple(catalog.data_path + one.name for one in abandoned)
         return OrphansResult(
             paths, size, orphans.young, orphans.protected, tuple(failures), evidence, dry_run, uploads
         )
@@ -128,7 +128,7 @@ def delete_orphans(
     assert mark is not None
     check_mark(catalog, mark, storage_options)
     deleted = _delete(catalog, orphans.files, next_file_id, storage_options, failures)
-    uploads = _abort(given_up, catalog.data_path, storage_options, failures)
+    uploads = _abort(abandoned, catalog.data_path, storage_options, failures)
     size = sum(one.size for one in deleted)
     paths = tuple(one.path for one in deleted)
     return OrphansResult(
@@ -157,7 +157,7 @@ def _begun_uploads(data_path: str, storage_options: Mapping[str, Any]) -> list[U
         return []
 
 
-def _given_up(begun: Sequence[Upload], data_path: str, lake: LakeFiles, limit: datetime) -> list[Upload]:
+def _abandoned(begun: Sequence[Upload], data_path: str, lake: LakeFiles, limit: datetime) -> list[Upload]:
     """Return the uploads whose files would be orphans."""
     by_file = {StoredFile(data_path + one.name, one.name, 0, one.began_at): one for one in begun}
     return [by_file[one] for one in find_orphans(by_file, lake, limit).files]

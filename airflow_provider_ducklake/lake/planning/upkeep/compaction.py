@@ -356,11 +356,11 @@ def plan_layout(table: TableSnapshot, layout: LayoutToFlush, directory: str) -> 
         schema=layout.schema,
         partition_fields=spec.fields if spec is not None else (),
         settings=ParquetSettings.of_options(table.options),
-        row_order=RowOrder(_keys_of_then(table, layout.schema)),
+        row_order=RowOrder(_sort_keys_at(table, layout.schema)),
     )
 
 
-def _keys_of_then(table: TableSnapshot, schema: TableSchema) -> tuple[SortField, ...]:
+def _sort_keys_at(table: TableSnapshot, schema: TableSchema) -> tuple[SortField, ...]:
     """Return the sort keys with the names that their columns had; one that is not there yet sorts nothing."""
     then = {column.id: column.name for column in schema.columns}
     keys = []

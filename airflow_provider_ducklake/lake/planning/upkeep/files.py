@@ -1,7 +1,7 @@
-"""Which files below a data path are orphans, and the evidence of another lake's files there.
+"""What may be removed: orphaned files below a data path, and snapshots with what only they show.
 
-Paths are keys as ``spec.names.paths.path_key`` makes them: when in doubt two files are taken for
-one, which then stays.
+Also the evidence of another lake's files there, and how old something must be. Paths are keys as
+``spec.names.paths.path_key`` makes them: when in doubt two files are taken for one, which then stays.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ NOTES = frozenset(
         FindingCode.PARTITION_FOLDERS_DIFFER,
     }
 )
-MENDABLE = frozenset(code for code in FindingCode if code.remedy.startswith(_REPAIR))
+REPAIRABLE = frozenset(code for code in FindingCode if code.remedy.startswith(_REPAIR))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which data files new rows replace: those of the same partitions.
+"""Which data files new rows replace, those of the same partitions; and which rows a write read or replaced.
 
 A file belongs to a partition as a whole, to none of them, or may hold rows of one and of others. Its own
 partition values decide, by whichever keys it was written, else its statistics. Year, month, day and hour of a

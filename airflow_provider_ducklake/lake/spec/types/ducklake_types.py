@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 #
 # What Arrow, Spark and the catalog databases make of a type stands in one table each, with exactly the rows
 # of this one: ``storage/parquet/scalars.py``, ``spark/types/spark_types.py`` and
-# ``catalog/snapshot/inlined_tables.py``. A type of another kind needs its functions in
-# ``spec/types/values.py`` and ``spec/defaults.py`` besides. *Source:* DuckLake spec "Data Types"; the set is
-# the one the reference accepts.
+# ``catalog/snapshot/inlined_tables.py``. CONTRIBUTING ("Add a scalar type") says what a type of another
+# kind needs besides. *Source:* DuckLake spec "Data Types"; the set is the one the reference accepts.
 
 
 class ScalarKind(Enum):

@@ -1,4 +1,4 @@
-"""Added rows, in files and inlined."""
+"""Rows that come and go, in files and inlined; and those that a write only read."""
 
 from __future__ import annotations
 
