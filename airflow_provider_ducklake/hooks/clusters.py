@@ -316,7 +316,7 @@ class Standalone(ClusterManager):
         return None if found is None else found[0]
 
     def marked(self, job_id: str) -> Collection[str]:  # noqa: ARG002 - a master shows no arguments of drivers
-        """Return none: a driver that was not noted is not found, and ends because its request is gone."""
+        """Return none: a driver that was not noted is not found, and ends if it finds its request gone."""
         return ()
 
     def runs(self, application_id: str, job_id: str) -> bool:  # noqa: ARG002 - as well

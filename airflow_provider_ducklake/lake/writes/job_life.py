@@ -15,14 +15,14 @@ REGISTERED     ``run``, in client mode              ENDED       Spark has run th
 REGISTERED     ``run``, in cluster mode             SUBMITTED   recorded, then submitted, then the cluster's
                                                                 name for it recorded
 SUBMITTED      the application has ended, not       ENDED       its results are read
-               failed and not been killed
+               failed and not killed
 SUBMITTED      the try defers, or the cluster's     LEFT        nothing: a later try goes on
                manager is silent
 SUBMITTED,     it fails, or its files cannot be     LEFT        nothing: that try ends it
 ENDED          committed, and another try holds it
 REGISTERED,    it fails, or its files cannot be     FAILED      released, and its files are removed, unless
-SUBMITTED,     committed                                        another try has committed them or the
-ENDED                                                           catalog cannot be asked
+SUBMITTED,     committed                                        another try has committed them or, in cluster
+ENDED                                                           mode, the catalog cannot be asked
 ENDED          the outcome of COMMIT is unknown     LEFT        nothing: a later try looks for the commit
 ENDED          in cluster mode, an outage of the    LEFT        nothing: a retry commits the same files; the
                catalog or the store                             store may fail it once
@@ -294,7 +294,7 @@ class JobLife:
     def _leave_ended(self, error: BaseException | None) -> None:
         """Leave an ended job of a cluster to a retry after an outage.
 
-        A store that fails for the retry, too, may have lost the job's files: that try gives them up.
+        A store that fails for the retry, too, may have lost the job's files: that try removes them.
         """
         job, attempt = self.submitted, self.attempt
         if self.state is not State.ENDED or self.detached is None or job is None or attempt is None:
