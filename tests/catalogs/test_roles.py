@@ -374,6 +374,7 @@ def test_a_writer_notes_everything_of_a_job_that_outlives_its_task(given):
         jobs = lake.jobs
         jobs.register(job_id, directory)
         jobs.note_submitted(job)
+        jobs.note_named(replace(job, attended_by="try 2", application="app-2"))
         jobs.note_named(replace(job, application="app-1"))
         noted = jobs.submitted(job_id)
         assert noted is not None

@@ -1,14 +1,18 @@
 """The table of jobs gets columns that older releases do not know; both go on beside each other."""
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 from airflow_provider_ducklake.lake.errors import CatalogRefusedError
 from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
 from airflow_provider_ducklake.lake.spark.job import io as job_io
+from airflow_provider_ducklake.lake.spec.names.paths import job_directory
+from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, SnapshotId
 from airflow_provider_ducklake.lake.writes.staged import discard, read_staged
 from tests.interop.job_columns import another_user, as_before, run
 from tests.interop.staging import rows_of, stage
@@ -42,6 +46,24 @@ def test_a_table_of_an_older_release_gets_the_columns_when_a_job_is_registered(c
         assert {one.prefix for one in lake.jobs.registered([old, new]).values()} == {prefix}
         assert lake.jobs.release(old)
         assert not lake.jobs.release(old)
+
+
+@pytest.mark.every_catalog
+def test_the_cluster_s_name_for_a_job_is_noted_by_the_try_that_waits_for_it(catalog_kind, new_catalog):
+    catalog, job_id = new_catalog(catalog_kind), str(uuid.uuid4())
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        directory = job_directory(f"{lake.data_path}main/t/", job_id)
+        digest = CommitKey(("dag", "task")).digest
+        job = SubmittedJob(job_id, digest, 1, "try 1", SnapshotId(0), directory, "0" * 64, "here", "try 1")
+        lake.jobs.register(job_id, directory)
+        lake.jobs.note_named(replace(job, application="app-0"))
+        assert lake.jobs.submitted(job_id) is None
+        lake.jobs.note_submitted(job)
+
+        lake.jobs.note_named(replace(job, attended_by="try 2", application="app-2"))
+        assert lake.jobs.submitted(job_id) == job
+        lake.jobs.note_named(replace(job, application="app-1"))
+        assert lake.jobs.submitted(job_id) == replace(job, application="app-1")
 
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])

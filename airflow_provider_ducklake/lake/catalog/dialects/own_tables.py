@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import MetaData, String, Table
+from sqlalchemy import MetaData, String, Table, select
 from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ducklake.lake.catalog.database.connect import Question
@@ -88,9 +88,12 @@ class OwnTable:
 
         def write(connection: Connection) -> None:
             now = catalog.dialect.server_time(connection)
-            same = [one for one in (key.name, if_same) if one is not None]
-            older = table.delete().where(*(table.c[one] == row[one] for one in same))
-            if connection.execute(older).rowcount or if_same is None:
+            is_older = [table.c[one] == row[one] for one in (key.name, if_same) if one is not None]
+            if if_same is not None and connection.execute(select(key).where(*is_older)).first() is None:
+                return
+            connection.execute(table.delete().where(*is_older))
+            of_key = select(key).where(key == row[key.name])
+            if if_same is None or connection.execute(of_key).first() is None:
                 connection.execute(table.insert(), row | {"noted_at": now})
 
         in_transaction(catalog.dialect, write)
