@@ -113,7 +113,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         try:
             self.submit(life.request, life.lake.opened.storage_options)
         except BaseException:
-            self._stop_accepted(life.request.job_id)
+            self._stop_accepted(life)
             raise
         if self.submission.application is None:
             found = self.manager.find(life.request.job_id)
@@ -124,11 +124,12 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
                 )
             self.submission.set_application(found)
 
-    def _stop_accepted(self, job_id: str) -> None:
-        """Stop an application that the cluster took before its submission failed."""
+    def _stop_accepted(self, life: JobLife) -> None:
+        """Stop an application that the cluster took before its submission failed, if no other try has it."""
+        job_id = life.request.job_id
         try:
             application = self.submission.application or self.manager.find(job_id)
-            if application is not None:
+            if application is not None and life.is_ours():
                 self.stop(application)
         except DuckLakeError as error:
             self.operator.log.warning("An application of job %s may run on: %s", job_id, error)

@@ -38,7 +38,7 @@ TAG = "ducklake"
 
 
 class ApplicationState(StrEnum):
-    """ApplicationState of an application; ``GONE``: the manager has no record of it, or no longer has one."""
+    """State of an application; ``GONE``: the manager has no record of it, or no longer has one."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"

@@ -227,10 +227,11 @@ def retire(catalog: Catalog, ttl: timedelta) -> None:
         found = all_jobs(connection, catalog).values()
         overdue = [one.id for one in found if one.released_at is None and one.registered_at < now - ttl]
         old = [one.id for one in found if one.released_at and one.released_at < now - _KEPT]
+        tables = [one.of(catalog) for one in (JOBS, APPLICATIONS) if one.exists(connection, catalog)]
         for part in in_parts(overdue):
             connection.execute(release_effect(catalog, part, now).statement)
         for part in in_parts(old):
-            for table in (one.of(catalog) for one in (JOBS, APPLICATIONS) if one.exists(connection, catalog)):
+            for table in tables:
                 connection.execute(table.delete().where(table.c.job_id.in_(part)))
         return overdue
 
