@@ -36,9 +36,12 @@ from tests.scale.fill import analyze  # noqa: E402
 from tests.scale.models import DIRECTIONS, Model, make  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.reference.catalogs import CatalogDatabase
 
-Keep = "Callable[[int, str, dict[str, Any]], None]"  # of a size, and the name of a call
+    Keep = Callable[[int, str, dict[str, Any]], None]  # of a size, and the name of a call
+
 RESULTS = HERE / "scaling" / "results.json"
 _MAKING = 7200.0  # seconds
 

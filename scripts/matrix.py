@@ -17,10 +17,13 @@ import argparse
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.metadata import version
+from pathlib import Path
 
-import matrix_page
-from matrix_cells import AXES, CELLS, Cell
-from matrix_environment import OLDEST_TESTS, Outcome, run
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts import matrix_page
+from scripts.matrix_cells import AXES, CELLS, Cell
+from scripts.matrix_environment import OLDEST_TESTS, Outcome, run
 
 
 def main() -> int:

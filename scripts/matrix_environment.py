@@ -18,12 +18,12 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from matrix_cells import AIRFLOW_PINS, LOWEST, LOWEST_PINS
+from scripts.matrix_cells import AIRFLOW_PINS, LOWEST, LOWEST_PINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from matrix_cells import Cell
+    from scripts.matrix_cells import Cell
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "matrix"

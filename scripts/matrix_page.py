@@ -7,13 +7,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from matrix_cells import AXES, CELLS, LOWEST, NAMES, NOT_RUN, cells_with, why_not
-from matrix_environment import Outcome
+from scripts.matrix_cells import AXES, CELLS, LOWEST, NAMES, NOT_RUN, cells_with, why_not
+from scripts.matrix_environment import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from matrix_cells import Cell
+    from scripts.matrix_cells import Cell
 
 RESULTS = Path(__file__).with_name("matrix_results.json")
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"

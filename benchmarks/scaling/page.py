@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    Sizes = Mapping[str, Mapping[str, Mapping[str, Any]]]  # figures by size and call
+
 BEGIN, END = "<!-- begin: benchmarks/scale.py --write -->", "<!-- end -->"
 _CATALOGS = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 _WITH_INDEXES = "+indexes"
 _QUICK = 0.05  # seconds; what takes less at every size, and grows by no law, is named only
 _NOISE_SECONDS, _NOISE_MEGABYTES = 0.005, 4.0
-
-Sizes = "Mapping[str, Mapping[str, Mapping[str, Any]]]"  # figures by size and call
 
 
 def write(page: Path, results: Mapping[str, Mapping[str, Sizes]]) -> None:

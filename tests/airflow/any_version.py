@@ -9,11 +9,13 @@ except ImportError:  # Airflow 3.1
 try:
     from airflow.serialization.serialized_objects import DagSerialization
 except ImportError:  # Airflow 3.1
-    from airflow.serialization.serialized_objects import SerializedDAG as DagSerialization
+    from airflow.serialization.serialized_objects import (  # type: ignore[attr-defined]
+        SerializedDAG as DagSerialization,
+    )
 try:
     from airflow.serialization.definitions.dag import SerializedDAG
 except ImportError:  # Airflow 3.1
-    from airflow.serialization.serialized_objects import SerializedDAG
+    from airflow.serialization.serialized_objects import SerializedDAG  # type: ignore[attr-defined]
 
 # In a whole DAG run in one process, 3.1 takes the time of a sensor's first look for a string.
 CAN_RESCHEDULE_IN_PROCESS = not airflow.__version__.startswith("3.1.")

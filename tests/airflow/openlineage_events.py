@@ -29,7 +29,7 @@ _FACETS: dict[str, type] = {
 }
 _STANDARD_NAMES = "https://openlineage.io/spec/"
 # where facets lie, and the class that each of them there derives from
-_FACETS_OF: dict[str, type] = {
+_FACETS_OF: dict[str, type[base.BaseFacet]] = {
     "run": base.RunFacet,
     "job": base.JobFacet,
     "dataset": base.DatasetFacet,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Connection
-from airflow.sdk.log import redact
+from airflow.sdk.log import redact  # type: ignore[attr-defined]
 
 from airflow_provider_ducklake.hooks.connection import ConnectionSettings, read_settings
 from airflow_provider_ducklake.lake.errors import InvalidOptionError

@@ -1,5 +1,6 @@
 """The examples of the pages on inserts: DAG files parse, connections are accepted."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -41,5 +42,5 @@ def test_each_example_of_a_connection_is_accepted(text):
 def test_each_argument_of_the_operator_is_explained_in_its_docstring():
     explained = set(re.findall(r":param (\w+):", DuckLakeSparkInsertOperator.__doc__))
 
-    own = DuckLakeSparkInsertOperator.__init__.__wrapped__.__kwdefaults__
+    own = inspect.unwrap(DuckLakeSparkInsertOperator.__init__).__kwdefaults__ or {}
     assert explained == {"table", *own} - {"kwargs"}

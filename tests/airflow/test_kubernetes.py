@@ -24,11 +24,12 @@ from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperat
 from tests.airflow.conftest import SetConnection
 from tests.airflow.dags import FakeTaskInstance
 from tests.airflow.s3_lakes import s3_lake
-from tests.airflow.spark_submit import FAST_JVM, ROOT, SparkSubmit, recorded
+from tests.airflow.spark_submit import ROOT, SparkSubmit, recorded
 from tests.airflow.test_s3 import read_by_duckdb
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.kubernetes_api import Cluster, Object, kubernetes
+from tests.reference.processes import FAST_JVM
 from tests.reference.s3_proxy import proxy
 
 BUCKET = "pods"

@@ -15,9 +15,9 @@ import pytest
 from tests.airflow.conftest import connection_fields
 from tests.airflow.long_jobs import PLANNED, ROWS, SLOW, SUBMITTED, count
 from tests.airflow.services import SERVICES, Airflow, airflow, unpaused
-from tests.airflow.spark_submit import FAST_JVM
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
+from tests.reference.processes import FAST_JVM
 from tests.reference.standalone_cluster import Cluster, command_lines
 
 ROUNDS = {"ci": 1, "full": 16}

@@ -104,8 +104,8 @@ def test_the_form_of_airflow_3_3_shows_every_field_under_our_name_for_it():
 def wtforms(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-ins that Airflow 3.1 and 3.2 put in place of wtforms to read a hook's widgets."""
     module, validators = ModuleType("wtforms"), ModuleType("wtforms.validators")
-    module.StringField = HookMetaService.MockStringField
-    validators.Optional, validators.any_of = HookMetaService.MockOptional, HookMetaService.MockEnum
+    vars(module).update(StringField=HookMetaService.MockStringField)
+    vars(validators).update(Optional=HookMetaService.MockOptional, any_of=HookMetaService.MockEnum)
     monkeypatch.setitem(sys.modules, "wtforms", module)
     monkeypatch.setitem(sys.modules, "wtforms.validators", validators)
 

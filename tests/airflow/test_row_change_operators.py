@@ -169,7 +169,13 @@ def lake(sqlite_catalog: CatalogDatabase) -> Iterator[Lake]:
         yield lake
 
 
-def planned(lake: Lake, class_: type[DuckLakeSparkOperator], **arguments: Any) -> RowChangeSource | None:
+# what `planned` makes a task of
+RowChangeOperator = type[
+    DuckLakeSparkDeleteOperator | DuckLakeSparkUpdateOperator | DuckLakeSparkMergeOperator
+]
+
+
+def planned(lake: Lake, class_: RowChangeOperator, **arguments: Any) -> RowChangeSource | None:
     """Return what a job would be asked."""
     with DAG("rows", schedule=None):
         task = class_(task_id="rows", **{"table": "t", **arguments})

@@ -4,6 +4,7 @@ Spark mostly runs in this process, which saves its start for each try.
 """
 
 import gc
+import inspect
 import json
 import multiprocessing
 import os
@@ -448,7 +449,7 @@ def test_the_guide_shows_a_dag_file_and_explains_each_argument(tmp_path):
     assert [task.task_type for task in parse(tmp_path / "example.py").tasks] == [
         "DuckLakeSparkStreamOperator"
     ]
-    own = set(DuckLakeSparkStreamOperator.__init__.__wrapped__.__annotations__) - {"kwargs", "return"}
+    own = set(inspect.unwrap(DuckLakeSparkStreamOperator.__init__).__annotations__) - {"kwargs", "return"}
     assert own == set(re.findall(r":param (\w+):", DuckLakeSparkStreamOperator.__doc__))
     assert own <= set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE))
 

@@ -3,12 +3,13 @@
 from importlib import import_module
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperator
 
 from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
 from airflow_provider_ducklake.provider import get_provider_info
 
 
-def operators() -> list[type]:
+def operators() -> list[type[BaseOperator]]:
     modules = [
         import_module(name) for one in get_provider_info()["operators"] for name in one["python-modules"]
     ]

@@ -145,7 +145,9 @@ def recorder() -> Iterator[Recorder]:
     recorder = Recorder()
     stats.initialize(factory=lambda: recorder, export_legacy_names=False)
     yield recorder
-    from airflow.sdk._shared.observability.metrics.stats import NoStatsLogger  # noqa: PLC0415
+    from airflow.sdk._shared.observability.metrics.stats import (  # type: ignore[attr-defined]  # noqa: PLC0415
+        NoStatsLogger,
+    )
 
     stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
 

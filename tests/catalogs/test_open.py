@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from sqlalchemy.pool import QueuePool
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
@@ -307,6 +308,7 @@ def test_a_lake_that_nobody_closes_leaves_no_connection(catalog):
     lake = Lake.create(catalog.sqlalchemy_url, catalog.data_path)
     assert lake.current_snapshot().id == 0
     pool = lake.opened.catalog.dialect.engine.pool
+    assert isinstance(pool, QueuePool)
     assert pool.checkedin() == 1
 
     del lake

@@ -677,8 +677,10 @@ def test_a_transaction_that_was_made_says_so_before_its_block(lake):
         assert tx.committed is None
         tx.create_table("once", {"i": "int64"})
     made = tx.committed
+    assert made is not None
 
     with lake.transaction(commit_key="setup") as tx:
+        assert tx.committed is not None
         assert tx.committed.id == made.id
         if tx.committed is None:
             tx.create_table("once", {"i": "int64"})

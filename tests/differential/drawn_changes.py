@@ -62,8 +62,8 @@ class Drawn:
     filled: set[Table] = field(default_factory=set)
     shortened: set[Table] = field(default_factory=set)
     created: set[object] = field(default_factory=set)
-    renamed: set[object] = field(default_factory=set)
-    changed: set[object] = field(default_factory=set)
+    renamed: set[Table | View] = field(default_factory=set)
+    changed: set[Table | View] = field(default_factory=set)
     settled: set[object] = field(default_factory=set)  # ours drops what is undone, the reference does not
     unkeyed: set[object] = field(default_factory=set)  # the reference crashes when it adds rows then
     sorted: set[object] = field(default_factory=set)  # each more takes an id there
@@ -183,7 +183,8 @@ def _quoted(name: str) -> str:
 
 
 def _held(draw: Changes, schema: str) -> list[Table | View]:
-    return [one for one in (*draw.lake.tables, *draw.lake.views) if one.schema == schema]
+    held: list[Table | View] = [*draw.lake.tables, *draw.lake.views]
+    return [one for one in held if one.schema == schema]
 
 
 @kind("drop schema, empty")

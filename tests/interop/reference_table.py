@@ -53,7 +53,7 @@ def write_by_reference(
         key: WrittenTable(
             names[key],
             schema_of(c=type_),
-            *live_files(catalog, dump, names[key]),
+            next(iter(live_files(catalog, dump, names[key]))),
             stats_of(dump, names[key]),
             shown[key],
         )

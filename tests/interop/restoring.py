@@ -68,8 +68,9 @@ class Interrupted(Lake):
     afterwards = staticmethod(lambda: None)
 
     def __init__(self, lake):
-        super().__init__(lake, _InterruptedCommitter(lake))
-        self.committer.of = self
+        committer = _InterruptedCommitter(lake)
+        committer.of = self
+        super().__init__(lake, committer)
 
 
 class _InterruptedCommitter(Committer):

@@ -247,18 +247,18 @@ def test_a_key_shows_in_nothing_that_is_printed(lying):
 
 
 def test_what_ducklakepy_wrote_at_1_1_is_read_and_changed(sqlite_catalog):
-    with ducklakepy_lake.open_lake(sqlite_catalog, encrypted=True) as lake:
-        lake.create_table("t", {"id": "int64", "word": "varchar"})
-        lake.set_option("data_inlining_row_limit", 0)
-        lake.insert("t", [{"id": i, "word": f"word {i % 3}"} for i in range(500)])
+    with ducklakepy_lake.open_lake(sqlite_catalog, encrypted=True) as other:
+        other.create_table("t", {"id": "int64", "word": "varchar"})
+        other.set_option("data_inlining_row_limit", 0)
+        other.insert("t", [{"id": i, "word": f"word {i % 3}"} for i in range(500)])
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake, lake.transaction() as tx:
         tx.delete_rows("t", "id < 100")
         tx.append_arrow("t", pa.table({"id": pa.array([1000], pa.int64()), "word": ["new"]}))
 
     assert {len(key) for key in keys(sqlite_catalog)} == {44}
     ours = by_us(sqlite_catalog).to_pylist()
-    with ducklakepy_lake.open_lake(sqlite_catalog) as lake:
-        theirs = lake.read("t").sort_by("id").to_pylist()
+    with ducklakepy_lake.open_lake(sqlite_catalog) as other:
+        theirs = other.read("t").sort_by("id").to_pylist()
     assert ours == theirs
     assert len(ours) == 401
 

@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.concurrency.faulty_writer import Job, Report
 from tests.concurrency.test_fault_injection import FAULTS, FaultyWriter, kept, roll_back_what_was_killed
-from tests.interop.flushing import feeds, seen_by_the_reference
+from tests.interop.flushing import Seen, feeds, seen_by_the_reference
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -61,7 +61,7 @@ def test_a_flush_that_fails_anywhere_is_finished_by_the_next(kind, process, new_
                     assert lake.verify() == []
 
 
-def fail(process: FaultyWriter, catalog: CatalogDatabase, job: Job, rows: object) -> Report:
+def fail(process: FaultyWriter, catalog: CatalogDatabase, job: Job, rows: Seen) -> Report:
     """Let a flush fail, look at what it left, and flush again."""
     process.run(job)
     if catalog.kind == "sqlite":

@@ -32,7 +32,7 @@ def names(lake: Lake) -> list[str]:
     return [str(one.name) for one in lake.macros()]
 
 
-def definitions(catalog) -> list[object]:
+def definitions(catalog) -> list[list[dict]]:
     dump = dump_catalog(catalog)
     return [dump[name] for name in ROWS]
 

@@ -7,6 +7,7 @@ import random
 import sqlite3
 from contextlib import closing
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -62,7 +63,7 @@ def write(catalog: CatalogDatabase, statements: list[str]) -> int:
         for statement in statements:
             try:
                 lake.sql(statement)
-            except duckdb_lake.duckdb.Error as error:
+            except duckdb.Error as error:
                 if "TYPE" not in statement:
                     raise AssertionError(statement) from error
         ((newest,),) = lake.sql("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")
@@ -190,7 +191,7 @@ def test_a_lake_of_1_0_in_any_database_is_migrated(kind, new_catalog):
         with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
             with lake.transaction() as tx:
                 tx.create_table("t", {"i": "int32"})
-            lake.append_arrow("t", duckdb_lake.duckdb.sql("SELECT 1::INTEGER AS i").to_arrow_table())
+            lake.append_arrow("t", duckdb.sql("SELECT 1::INTEGER AS i").to_arrow_table())
     else:
         write_history(catalog, PLAIN)
     with Lake.connect(catalog.sqlalchemy_url) as lake:
@@ -394,7 +395,7 @@ def test_half_a_migration_keeps_duckdb_1_5_away_and_others_can_complete_it(new_c
     execute(half, "UPDATE ducklake_metadata SET value = '1.1-dev1' WHERE key = 'version'")
     ours, theirs = copied(half, new_catalog("sqlite")), copied(half, new_catalog("sqlite"))
 
-    with pytest.raises(duckdb_lake.duckdb.Error, match=r"catalog version is 1\.1-dev1"):
+    with pytest.raises(duckdb.Error, match=r"catalog version is 1\.1-dev1"):
         duckdb_lake.open_lake(half)
     ducklakepy_lake.open_lake(theirs, migrate=True).close()
     with Lake.connect(ours.sqlalchemy_url, to_migrate=True) as lake:

@@ -331,10 +331,10 @@ def test_the_reference_loses_deletes_of_a_file_that_had_some_and_we_do_not(postg
         open_lake(postgres_catalog, data_inlining_row_limit=0) as one,
         open_lake(postgres_catalog, data_inlining_row_limit=0) as other,
     ):
-        for table in ("hole", "t"):
-            one.sql(f"CREATE TABLE {table} (i bigint, s varchar)")
-            one.sql(f"INSERT INTO {table} SELECT i, '' FROM range(20) r(i)")
-            one.sql(f"DELETE FROM {table} WHERE i = 3")
+        for name in ("hole", "t"):
+            one.sql(f"CREATE TABLE {name} (i bigint, s varchar)")
+            one.sql(f"INSERT INTO {name} SELECT i, '' FROM range(20) r(i)")
+            one.sql(f"DELETE FROM {name} WHERE i = 3")
         one.sql("BEGIN")
         one.sql("DELETE FROM hole WHERE i = 4")
         other.sql("DELETE FROM hole WHERE i = 5")

@@ -56,11 +56,11 @@ def write(path, values: dict[str, str], rows: int = 12, field_ids: str = "'auto'
         )
 
 
-def rows_of(path) -> list[object]:
+def rows_of(path) -> tuple[list[tuple], list[tuple]]:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         types = connection.execute(f"DESCRIBE FROM '{path}'").fetchall()
-        return [types, connection.execute(f"FROM '{path}'").fetchall()]
+        return types, connection.execute(f"FROM '{path}'").fetchall()
 
 
 @pytest.fixture

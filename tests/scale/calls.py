@@ -90,7 +90,7 @@ def _drop_table(at: Target) -> None:
         tx.drop_table(at.lake.tables()[0])
 
 
-def _plan(verb: object) -> Callable[[Target], object]:
+def _plan(verb: Delete | Update | Merge) -> Callable[[Target], object]:
     def plan(at: Target) -> object:
         return verb.plan(at.lake, Commit(CommitInfo()), lambda source: source)
 

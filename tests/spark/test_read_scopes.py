@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.lake.sql.spark.statements import WriteMode
@@ -83,6 +84,7 @@ def test_rows_outside_of_the_scope_do_not_count(spark, lake, query):
         return sorted(map(str, spark.sql(text).collect()))
 
     scope = read.scope
+    assert scope is None or isinstance(scope, RowScope)
     inside = ROWS if scope is None else matching(ROWS, scope.where, scope.table.schema)
 
     assert answer(inside) == answer(ROWS)

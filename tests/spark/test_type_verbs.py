@@ -18,6 +18,7 @@ from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidValueErr
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.comparison import difference, tables_of
+from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
@@ -70,7 +71,7 @@ class Given:
     """A table ``t (id, v0, v1, …)`` of ids 1 to 3, in files; the last values are NULL."""
 
     names: tuple[str, ...]  # of the columns' types
-    catalog: object
+    catalog: CatalogDatabase
     lake: Lake
     session: LakeSession
     folder: Path
@@ -207,7 +208,7 @@ def cells() -> dict[tuple[str, str], str]:
 
 
 @contextmanager
-def made(names: tuple[str, ...], catalog: object, spark: object, folder: Path) -> Iterator[Given]:
+def made(names: tuple[str, ...], catalog: CatalogDatabase, spark: object, folder: Path) -> Iterator[Given]:
     types, ones, twos = zip(*(TYPES[name] for name in names), strict=True)
     definition = ", ".join(f"v{number} {type_}" for number, type_ in enumerate(types))
     with open_lake(catalog, data_inlining_row_limit=0) as reference:

@@ -24,7 +24,7 @@ DIALECTS = {
 NAMES = {*DIALECTS, *connect._DATABASES, *CATALOG_TYPES}
 
 
-def _compared(tree: ast.Module) -> list[ast.AST]:
+def _compared(tree: ast.Module) -> list[ast.expr]:
     """List what is compared, or matched against."""
     compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
     matched = [node.value for node in ast.walk(tree) if isinstance(node, ast.MatchValue)]

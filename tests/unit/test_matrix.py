@@ -1,18 +1,15 @@
 """The support matrix is whole, its page says what came of it, and the README agrees with it."""
 
 import re
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from scripts import matrix_page
+from scripts.matrix_cells import AXES, CELLS, LOWEST, NAMES, pairs, why_not
+
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import matrix_page  # noqa: E402
-from matrix_cells import AXES, CELLS, LOWEST, NAMES, pairs, why_not  # noqa: E402
-
 ROWS = {"airflow": "Airflow", "python": "Python", "spark": "Spark", "catalog": "Catalog database"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

@@ -14,9 +14,9 @@ def attributes_set_late(path: Path) -> list[str]:
     for function in ast.walk(ast.parse(path.read_text())):
         if isinstance(function, ast.FunctionDef) and function.name != "__init__":
             for node in ast.walk(function):
-                is_set = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-                if is_set and isinstance(node.value, ast.Name) and node.value.id == "self":
-                    found.append(f"{path.name}:{node.lineno} self.{node.attr}")
+                match node:
+                    case ast.Attribute(value=ast.Name(id="self"), ctx=ast.Store()):
+                        found.append(f"{path.name}:{node.lineno} self.{node.attr}")
     return found
 
 

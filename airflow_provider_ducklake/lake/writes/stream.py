@@ -35,7 +35,7 @@ from airflow_provider_ducklake.lake.writes.job_life import State, finish_earlier
 from airflow_provider_ducklake.lake.writes.verb import added, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Generator, Sequence
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
@@ -161,7 +161,7 @@ class CommittedBatch:
 
 def commit_batches(
     lake: Lake, table: TableSnapshot, checkpoint: str, info: CommitInfo, job_ids: Collection[str] = ()
-) -> Iterator[CommittedBatch]:
+) -> Generator[CommittedBatch]:
     """Commit the uncommitted batches of the checkpoint's query; yield each when it has landed.
 
     ``table`` is the newest. Where a batch cannot be committed, those before it are, and it stays staged with

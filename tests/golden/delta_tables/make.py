@@ -10,9 +10,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 FOLDER = Path(__file__).parent
-sys.path.insert(0, str(FOLDER.parents[2] / "scripts"))
+sys.path.insert(0, str(FOLDER.parents[2]))
 
-from spark_peers import DELTA, jars  # noqa: E402
+from scripts.spark_peers import DELTA, jars  # noqa: E402
 
 VECTORS = "'delta.enableDeletionVectors'='true'"
 STATEMENTS = {

@@ -5,7 +5,7 @@ import pytest
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
 
 # A query, and for each table t in it, in the order in which they are read, what holds for its rows.
-SAID = {
+SAID: dict[str, list[str | None]] = {
     "SELECT * FROM t WHERE day = 1 AND x > 3 GROUP BY a": ["day = 1 AND x > 3"],
     "SELECT * FROM t AS q WHERE q.day = 1 ORDER BY a LIMIT 3": ["q.day = 1"],
     "SELECT a FROM t WHERE day = 1 CLUSTER BY a": ["day = 1"],

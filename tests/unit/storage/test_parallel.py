@@ -1,7 +1,7 @@
 """Work in threads: the order of what comes, how far it goes ahead, and how it ends."""
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_items_are_made_by_one_thread_and_closed_when_nobody_wants_more():
         finally:
             ended.set()
 
-    found: Iterator[int] = made_ahead(items())
+    found = made_ahead(items())
     assert [next(found), next(found)] == [0, 1]
     assert not ended.is_set()
     found.close()

@@ -46,7 +46,7 @@ from airflow_provider_ducklake.lake.spec.versions import DEFAULT, NEWEST
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Column, CompoundSelect, Row, Select
     from sqlalchemy.engine import URL, ExceptionContext
@@ -616,7 +616,7 @@ def asked(connection: Connection, queries: Sequence[Any]) -> Iterator[Row[Any]]:
 _ROWS_AT_ONCE = 10_000
 
 
-def streamed(connection: Connection, query: Select[Any] | CompoundSelect[Any]) -> Iterator[Any]:
+def streamed(connection: Connection, query: Select[Any] | CompoundSelect[Any]) -> Generator[Any]:
     """Yield the rows of a query without holding them all; stopping early leaves no cursor open.
 
     No other statement may run on the connection until then: MySQL and DuckDB end the rows there, without an

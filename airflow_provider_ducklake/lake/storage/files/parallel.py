@@ -10,7 +10,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,7 +30,7 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
         threads.shutdown(cancel_futures=True)
 
 
-def in_threads_ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def in_threads_ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result]:
     """Yield what ``in_threads`` returns, when it is wanted: no more than a few items are worked on ahead."""
     given = iter(items)
     threads = ThreadPoolExecutor(_THREADS)
@@ -61,7 +61,7 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
     return done.result(seconds)
 
 
-def made_ahead(items: Generator[Item], count: int = 2) -> Iterator[Item]:
+def made_ahead(items: Generator[Item], count: int = 2) -> Generator[Item]:
     """Yield the items; a thread makes up to ``count`` more while the caller works on one."""
     with closing(items), ThreadPoolExecutor(1) as thread:
         waiting = deque(thread.submit(_next, items) for _ in range(count))
