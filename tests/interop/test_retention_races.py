@@ -42,7 +42,7 @@ pytestmark = pytest.mark.both_versions
 
 INTERLEAVINGS = {"ci": {"sqlite": 8, "postgres": 2}, "full": {"sqlite": 1000, "postgres": 100}}
 STEPS = 14
-FILE_CLOCK = timedelta(milliseconds=20)  # so much may a file's time lie behind
+FILE_CLOCK = timedelta(milliseconds=20)  # so much may a file's time lie behind, even of one made just now
 DEEPEST = 2  # clean-ups within clean-ups
 
 
@@ -252,10 +252,10 @@ class Play:
 
     def delete_orphans(self) -> None:
         """Go as far as writers allow that nobody knows of; those of staged writes do not matter."""
-        began = [write.began - FILE_CLOCK for write in self.writes if write.tx is not None]
+        began = [write.began for write in self.writes if write.tx is not None]
         ttl = timedelta(0) if self.draw.random() < 0.15 else timedelta(days=1)
         with self.doing() as lake:
-            moment = min(began, default=datetime.now(UTC))
+            moment = min(began, default=datetime.now(UTC)) - FILE_CLOCK
             lake.delete_orphaned_files(older_than=moment, stage_ttl=ttl, sole_owner=True)
 
     @contextmanager
