@@ -144,9 +144,8 @@ _NAME = re.compile(r'"(?:[^"]|"")*"')
 
 
 def _flatten_changes(connection: sa.Connection) -> None:
-    for snapshot_id, made in _run(
-        connection, "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes"
-    ):
+    changes = "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes WHERE changes_made IS NOT NULL"
+    for snapshot_id, made in _run(connection, changes):
         flat = _CREATED.sub(_flat_change, made)
         if flat != made:
             _run(
