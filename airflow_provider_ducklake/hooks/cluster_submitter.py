@@ -188,8 +188,9 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
     def _why(self, life: JobLife, application_id: str, application: Application) -> Exception:
         said = f" {application.diagnostics}" if application.diagnostics else ""
         killed = " A person, or a time-out, ended it." if application.state is ApplicationState.KILLED else ""
-        unknown = f"{application_id} is {application.state}, and left no reason.{said}{killed}"
-        return self.failure(life.request, life.lake.opened.storage_options, unknown, is_known=True)
+        return self.job_error(life.request, life.lake.opened.storage_options) or SparkJobError(
+            f"{application_id} is {application.state}, and left no reason.{said}{killed}"
+        )
 
     def find(self, job_id: str) -> str | None:
         """Ask the manager; see ``DetachedSubmitter``."""

@@ -539,7 +539,10 @@ class SparkSubmitter:
                     "put its bin folder on the PATH, or name the binary in the Spark connection."
                 ) from error
             except AirflowException as error:
-                raise self.failure(request, storage_options, str(error)) from None  # it repeats the log
+                log = self.submission.job_log
+                raise self.job_error(request, storage_options) or SparkJobError.of_log(
+                    log.cause() or log.end(str(error))
+                ) from None  # it repeats the log
             except BaseException:  # a time-out, say: the job still runs and writes
                 self.operator.on_kill()
                 raise
@@ -606,32 +609,17 @@ class SparkSubmitter:
             return {}
         return {"PYSPARK_PYTHON": sys.executable}
 
-    def failure(
-        self,
-        request: JobRequest,
-        storage_options: Mapping[str, Any],
-        unknown: str,
-        *,
-        is_known: bool = False,
-    ) -> DuckLakeError:
-        """Build the error of a failed job: its own, else ``unknown`` if ``is_known``, else that of its log.
-
-        ``unknown`` is the cause if ``is_known``, else the text for a log that shows none.
-        """
+    def job_error(self, request: JobRequest, storage_options: Mapping[str, Any]) -> DuckLakeError | None:
+        """Read the error that a failed job left, if it left one."""
         from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
 
-        job_log = self.submission.job_log
         try:
             typed = job_io.read_error(request, storage_options)
         except StorageError:  # the store that the job could not reach either
-            typed = None
-        if typed is None and is_known:
-            return SparkJobError(unknown)
-        if typed is None:
-            return SparkJobError.of_log(job_log.cause() or job_log.end(unknown))
+            return None
         if not isinstance(typed, SparkJobError):
             return typed
-        lost = job_log.lost_master("\n".join([typed.problem, *typed.log]))
+        lost = self.submission.job_log.lost_master("\n".join([typed.problem, *typed.log]))
         if lost is None:
             return typed
         return SparkJobError(lost, [typed.problem, *typed.log])
