@@ -407,7 +407,8 @@ def _texts(spark: SparkSession, dataset: Dataset, raw: str, schema: t.StructType
     texts = ", ".join(f"{quoted(name)} string" for name in schema.names)
     parse = f.from_csv if dataset.format == "csv" else f.from_json
     options = {key: value for key, value in options_of(dataset).items() if key.lower() not in _OURS}
-    (row,) = spark.range(1).select(parse(f.lit(raw), texts, options).alias("texts")).collect()
+    parsed = parse(f.lit(raw), texts, options or None)  # Connect makes a map without types of no options
+    (row,) = spark.range(1).select(parsed.alias("texts")).collect()
     return tuple(row["texts"])
 
 
