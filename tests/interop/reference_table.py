@@ -53,11 +53,12 @@ def write_by_reference(
         key: WrittenTable(
             names[key],
             schema_of(c=type_),
-            next(iter(live_files(catalog, dump, names[key]))),
+            file,
             stats_of(dump, names[key]),
             shown[key],
         )
         for key, (type_, _) in tables.items()
+        for (file,) in [live_files(catalog, dump, names[key])]
     }
 
 
