@@ -76,6 +76,27 @@ def test_wide_rows_do_not_wait_for_a_full_row_group(paths):
         assert pq_files_begun(writer)
 
 
+def test_one_large_batch_becomes_the_row_groups_and_files_that_bytes_ask_for(paths):
+    (whole,) = write(paths, [rows(10_000)], row_group_bytes=100_000)
+    groups = pq.read_metadata(whole.path)
+    sizes = [groups.row_group(group).num_rows for group in range(groups.num_row_groups)]
+    files = write(paths, [rows(10_000)], target_file_size_bytes=20_000)
+
+    memory = rows(10_000).nbytes
+    assert memory > 200_000
+    assert len(sizes) == memory // 100_000
+    assert max(sizes) - min(sizes) <= 1
+    assert len(files) > 2
+    assert [row for file in files for row in pq.read_table(file.path).column("amount").to_pylist()] == [
+        Decimal(n) for n in range(10_000)
+    ]
+
+
+def test_a_batch_is_not_cut_into_single_rows_for_a_limit_of_few_bytes(paths):
+    assert len(write(paths, [rows(100)], target_file_size_bytes=5)) == 1
+    assert write(paths, [rows(0), rows(1)], target_file_size_bytes=5, row_group_bytes=1)
+
+
 def pq_files_begun(writer: RollingWriter) -> bool:
     return bool(writer.files) or writer._file is not None
 

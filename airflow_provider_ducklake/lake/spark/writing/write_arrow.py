@@ -62,8 +62,7 @@ def write(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> list[DataFile]
 
 def write_here(rows: pa.Table, keys: Sequence[str], plan: WritePlan) -> list[DataFile]:
     """Write rows that are there, sorted by ``keys``, with the errors of ``write``."""
-    batches = rows.combine_chunks().to_batches(max_chunksize=_MANY_ROWS)  # as tasks get them
-    files, bad = write_batches(iter(batches), plan, len(keys))
+    files, bad = write_batches(iter(rows.combine_chunks().to_batches()), plan, len(keys))
     if bad:
         raise error_of(bad, plan.table)
     return files

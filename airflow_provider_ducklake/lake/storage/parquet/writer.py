@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.storage.parquet.opening import FooterEditedOutput
 
 _SAMPLE_ROWS = 16_384  # the first rows decide the encodings of a file
+_LEAST_BYTES = 2**14  # a batch is not cut into groups of less memory, whatever the options say
 _REPEATING = 0.5  # share of distinct values up to which a dictionary pays
 _FOOTER_KEEPS_BYTES = 2_000  # pyarrow leaves out bounds of more than 4096 bytes together
 _CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
@@ -95,7 +96,9 @@ class RollingWriter:
                 self._buffered.append(batch)
                 self._buffered_rows += batch.num_rows
                 self._buffered_bytes += batch.nbytes
-        while self._buffered_rows >= self._settings.row_group_rows or self._buffer_is_large():
+        while self._buffered_rows and (
+            self._buffered_rows >= self._settings.row_group_rows or self._buffered_bytes >= self._group_bytes
+        ):
             self._flush()
 
     @property
@@ -156,16 +159,15 @@ class RollingWriter:
         ]
         return pa.Table.from_arrays(columns, schema=self._parquet_schema)
 
-    def _buffer_is_large(self) -> bool:
-        """Return True if the buffered rows take enough memory for a separate row group."""
-        if not self._buffered_rows:
-            return False
-        limit = min(self._settings.row_group_bytes, self._settings.target_file_size_bytes)
-        return self.bytes_waiting >= limit
+    @property
+    def _group_bytes(self) -> int:
+        """The memory of rows that are enough for a separate row group."""
+        return min(self._settings.row_group_bytes, self._settings.target_file_size_bytes)
 
     def _flush(self) -> None:
         table = pa.Table.from_batches(self._buffered, schema=self._parquet_schema)
-        group = table.slice(0, self._settings.row_group_rows)
+        groups = max(1, self._buffered_bytes // max(self._group_bytes, _LEAST_BYTES))
+        group = table.slice(0, min(-(-table.num_rows // groups), self._settings.row_group_rows))
         rest = table.slice(group.num_rows)
         self._buffered, self._buffered_rows = rest.to_batches(), rest.num_rows
         self._buffered_bytes = rest.nbytes
