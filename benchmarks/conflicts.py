@@ -55,7 +55,7 @@ def plan_overwrites(lake: Lake, keys: list[str], days: range) -> list[ChangeSet]
     """Plan an overwrite of each day."""
     table = lake.table_snapshot("t")
     spec = table.partition_spec
-    stages = []
+    change_sets = []
     for number in days:
         day = FIRST + timedelta(days=number)
         replaced = lake.writes.replacing_where(table, f"day = DATE '{day}'")
@@ -64,15 +64,15 @@ def plan_overwrites(lake: Lake, keys: list[str], days: range) -> list[ChangeSet]
             *(None if spec is None else spec.id, table.root),
             is_partitioned=bool(keys),
         )
-        stages.append(ChangeSet(table.snapshot.id, (*replaced, added)))
-    return stages
+        change_sets.append(ChangeSet(table.snapshot.id, (*replaced, added)))
+    return change_sets
 
 
-def seconds_of(lake: Lake, stages: list[ChangeSet]) -> list[float]:
+def seconds_of(lake: Lake, change_sets: list[ChangeSet]) -> list[float]:
     took = []
-    for stage in stages:
+    for change_set in change_sets:
         begin = time.perf_counter()
-        lake.committer.commit_stages([stage], CommitInfo())
+        lake.committer.commit_change_sets([change_set], CommitInfo())
         took.append(time.perf_counter() - begin)
     return took
 

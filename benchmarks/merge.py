@@ -215,7 +215,7 @@ class Ours(System):
         plans = tuple(plan_write(scan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
         request = JobRequest(job_id, RowChangeSource(scan, **clauses), plans, verb=verb)
         done = change_rows(self.spark, request)
-        self.lake.committer.commit_stages([self.lake.writes.row_changes(scan.table, done)], CommitInfo())
+        self.lake.committer.commit_change_sets([self.lake.writes.row_changes(scan.table, done)], CommitInfo())
 
     def merge(self) -> None:
         from airflow_provider_ducklake.lake.spark.job.request import Action, Clause, Dataset, DatasetSource

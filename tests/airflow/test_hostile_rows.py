@@ -214,7 +214,7 @@ def consume(lake: Lake) -> object:
     known, table = lake.writes.consumptions(CONSUMER, KEY), lake.table_snapshot("t")
     after, upto = max((one.upto for one in known), default=None), lake.current_snapshot().id
     ranges = (Consumption(table.table_id, after, upto, ANOTHER.digest, 1),)
-    return lake.committer.commit_stages([], INFO, consumed=Consumed(CONSUMER, ranges, known))
+    return lake.committer.commit_change_sets([], INFO, consumed=Consumed(CONSUMER, ranges, known))
 
 
 def seal(lake: Lake) -> None:

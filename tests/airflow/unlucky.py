@@ -63,7 +63,7 @@ class UnluckyLake:
     def committer(self) -> Any:
         return self
 
-    def commit_stages(self, *arguments: Any, **named: Any) -> Any:
+    def commit_change_sets(self, *arguments: Any, **named: Any) -> Any:
         around = self._events.pop(0) if self._events else nullcontext
         with around(self._real):
-            return self._real.committer.commit_stages(*arguments, **named)
+            return self._real.committer.commit_change_sets(*arguments, **named)

@@ -44,13 +44,13 @@ def add_snapshot(lake: Lake) -> None:
 
 def test_marks_move_with_and_without_a_snapshot(lake):
     first = next_range(lake)
-    assert lake.committer.commit_stages([], CommitInfo(), consumed=first) is None
+    assert lake.committer.commit_change_sets([], CommitInfo(), consumed=first) is None
     add_snapshot(lake)
     second = next_range(lake)
     table = lake.table_snapshot("t")
-    stage = ChangeSet(table.snapshot.id, (Truncate(table.table_id, table.name),))
+    change_set = ChangeSet(table.snapshot.id, (Truncate(table.table_id, table.name),))
 
-    committed = lake.committer.commit_stages([stage], CommitInfo(), consumed=second)
+    committed = lake.committer.commit_change_sets([change_set], CommitInfo(), consumed=second)
 
     assert committed is not None
     # the second has the key of the first, and takes its place
@@ -60,13 +60,13 @@ def test_marks_move_with_and_without_a_snapshot(lake):
 
 def test_what_was_consumed_meanwhile_is_a_conflict_and_nothing_lands(lake):
     ours, theirs = next_range(lake), next_range(lake, CommitKey(("other",)))
-    lake.committer.commit_stages([], CommitInfo(), consumed=theirs)
+    lake.committer.commit_change_sets([], CommitInfo(), consumed=theirs)
     before, table = lake.current_snapshot(), lake.table_snapshot("t")
-    stage = ChangeSet(before.id, (Truncate(table.table_id, table.name),))
+    change_set = ChangeSet(before.id, (Truncate(table.table_id, table.name),))
 
-    for stages in ([stage], []):
+    for change_sets in ([change_set], []):
         with pytest.raises(TransactionConflictError, match="counts"):
-            lake.committer.commit_stages(stages, CommitInfo(), consumed=ours)
+            lake.committer.commit_change_sets(change_sets, CommitInfo(), consumed=ours)
 
     assert lake.current_snapshot() == before
     assert lake.writes.consumptions(US) == theirs.ranges
@@ -77,9 +77,9 @@ def test_a_commit_that_does_not_land_moves_no_mark(lake):
     with lake.transaction() as tx:
         tx.drop_table("t")
 
-    stage = ChangeSet(table.snapshot.id, (Truncate(table.table_id, table.name),))
+    change_set = ChangeSet(table.snapshot.id, (Truncate(table.table_id, table.name),))
     with pytest.raises(TransactionConflictError):
-        lake.committer.commit_stages([stage], CommitInfo(), consumed=planned)
+        lake.committer.commit_change_sets([change_set], CommitInfo(), consumed=planned)
 
     assert lake.writes.consumptions(US) == ()
 
@@ -87,12 +87,12 @@ def test_a_commit_that_does_not_land_moves_no_mark(lake):
 def test_old_ranges_go_with_their_snapshots(lake):
     for number in range(4):
         add_snapshot(lake)
-        lake.committer.commit_stages([], CommitInfo(), consumed=next_range(lake, CommitKey((number,))))
+        lake.committer.commit_change_sets([], CommitInfo(), consumed=next_range(lake, CommitKey((number,))))
     assert len(lake.writes.consumptions(US)) == 4
     lake.expire_snapshots(keep_last=2)
 
     add_snapshot(lake)
-    lake.committer.commit_stages([], CommitInfo(), consumed=next_range(lake, CommitKey(("last",))))
+    lake.committer.commit_change_sets([], CommitInfo(), consumed=next_range(lake, CommitKey(("last",))))
 
     oldest = min(one.id for one in lake.snapshots())
     left = lake.writes.consumptions(US)
@@ -107,14 +107,14 @@ def test_a_cut_down_task_leaves_the_marks_of_other_tables(lake):
     upto = lake.current_snapshot().id
     both = [lake.table_snapshot(name).table_id for name in ("t", "u")]
     ranges = tuple(Consumption(one, None, upto, KEY.digest, KEY.generation) for one in both)
-    lake.committer.commit_stages(
+    lake.committer.commit_change_sets(
         [], CommitInfo(), consumed=Consumed(US, ranges, lake.writes.consumptions(US))
     )
     add_snapshot(lake)
     later = lake.current_snapshot().id
     again = Consumption(both[0], upto, later, KEY.digest, KEY.generation + 1)
 
-    lake.committer.commit_stages(
+    lake.committer.commit_change_sets(
         [], CommitInfo(), consumed=Consumed(US, (again,), lake.writes.consumptions(US))
     )
 

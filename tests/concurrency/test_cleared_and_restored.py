@@ -121,7 +121,7 @@ class Story:
             plan = plan_write(target, f"{target.root}ducklake-{uuid.uuid4()}/")
             result = write(plan, pa.table({"i": sorted(rows)}, SCHEMA))
             changes += append_to_existing(target, result)
-        return self.lake.committer.commit_stages([ChangeSet(base, changes)], CommitInfo(), keyed=keyed)
+        return self.lake.committer.commit_change_sets([ChangeSet(base, changes)], CommitInfo(), keyed=keyed)
 
     def retry(self) -> None:
         task = self.draw.choice(TASKS)
@@ -257,6 +257,6 @@ def test_rows_that_a_restore_brings_back_before_a_cleared_task_commits_are_a_con
         lake.restore("s.t", at=int(loaded))
 
         with pytest.raises(TransactionConflictError, match="restored it"):
-            lake.committer.commit_stages([ChangeSet(base, changes)], CommitInfo(), keyed=keyed)
+            lake.committer.commit_change_sets([ChangeSet(base, changes)], CommitInfo(), keyed=keyed)
 
         assert lake.read_arrow("s.t").num_rows == 20

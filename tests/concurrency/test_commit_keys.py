@@ -390,8 +390,10 @@ def test_rows_that_the_same_commit_updated_stay(catalog, lake):
     added = append_to(lake, 10)
     file = target.files[0]
     updated = pa.table({"i": [1098], ROW_ID_COLUMN: [file.row_id_start]})
-    stage = lake.writes.row_changes(target, row_changes(lake, target, {file.id: [0]}, updated=updated))
-    lake.committer.commit_stages([ChangeSet(stage.base, (*stage.changes, *added))], INFO, keyed=keyed)
+    change_set = lake.writes.row_changes(target, row_changes(lake, target, {file.id: [0]}, updated=updated))
+    lake.committer.commit_change_sets(
+        [ChangeSet(change_set.base, (*change_set.changes, *added))], INFO, keyed=keyed
+    )
     assert values(catalog) == [10, 11, 12, 99, 1098]
 
     run(lake, 2, 20)

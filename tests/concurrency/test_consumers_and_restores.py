@@ -162,7 +162,9 @@ def begun(lake: Lake, *, starts_over: bool) -> tuple[PlannedSql, Commit]:
 def end(lake: Lake, planned: PlannedSql, commit: Commit) -> None:
     done = Results.of(arrow_jobs.done(planned.request))
     write = planned.write(lake, done, commit.seen)
-    lake.committer.commit_stages(write.stages, commit.info, keyed=commit.keyed, consumed=write.consumed)
+    lake.committer.commit_change_sets(
+        write.change_sets, commit.info, keyed=commit.keyed, consumed=write.consumed
+    )
 
 
 @pytest.mark.parametrize("tries", [1, 2])

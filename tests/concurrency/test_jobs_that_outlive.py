@@ -505,11 +505,11 @@ class DownOnce(Committer):
 
     error: DuckLakeError | None = None
 
-    def commit_stages(self, *arguments: Any, **named: Any) -> Any:
+    def commit_change_sets(self, *arguments: Any, **named: Any) -> Any:
         if (error := self.error) is not None:
             self.error = None
             raise error
-        return super().commit_stages(*arguments, **named)
+        return super().commit_change_sets(*arguments, **named)
 
 
 @pytest.mark.parametrize(

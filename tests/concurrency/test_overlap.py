@@ -122,7 +122,7 @@ def made_of(where: str) -> Callable[[Lake, Act], None]:
             CommentOnTable(other.table_id, other.name, "made"),
         )
         theirs(lake)
-        lake.committer.commit_stages([ChangeSet(table.snapshot.id, changes)], CommitInfo())
+        lake.committer.commit_change_sets([ChangeSet(table.snapshot.id, changes)], CommitInfo())
 
     return ours
 
@@ -135,7 +135,7 @@ def of_partition(part: str | None) -> Callable[[Lake, Act], None]:
         changes = lake.writes.replacing_partitions(table, {(part,)})
         theirs(lake)
         comment = CommentOnTable(other.table_id, other.name, "made")
-        lake.committer.commit_stages([ChangeSet(table.snapshot.id, (*changes, comment))], CommitInfo())
+        lake.committer.commit_change_sets([ChangeSet(table.snapshot.id, (*changes, comment))], CommitInfo())
 
     return ours
 
@@ -435,7 +435,7 @@ def _replace(lake: Lake, wanted: tuple[str | None, ...], given: pa.Table) -> Non
     changes = lake.writes.replacing_partitions(table, {wanted})
     lake.append_arrow("t", given)
     comment = CommentOnTable(other.table_id, other.name, "made")
-    lake.committer.commit_stages([ChangeSet(table.snapshot.id, (*changes, comment))], CommitInfo())
+    lake.committer.commit_change_sets([ChangeSet(table.snapshot.id, (*changes, comment))], CommitInfo())
 
 
 FITS = {

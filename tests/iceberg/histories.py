@@ -114,7 +114,7 @@ class History:
         plans = tuple(plan_write(scan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
         source = RowChangeSource(scan, not_matched_by_source=(clause,))
         done = change_rows(self.spark, JobRequest(job_id, source, plans, verb=verb))
-        self.lake.committer.commit_stages([self.lake.writes.row_changes(scan.table, done)], CommitInfo())
+        self.lake.committer.commit_change_sets([self.lake.writes.row_changes(scan.table, done)], CommitInfo())
 
     def delete_files(self) -> list[bool]:
         """Return for each delete file in use whether it names the snapshot of each row."""

@@ -84,4 +84,4 @@ def _without_row_id_stats(file):
 
 def commit_changes(lake: Lake, table: TableSnapshot, changes: RowChanges) -> CommittedSnapshot:
     """Commit as an operator does."""
-    return lake.committer.commit_stages([lake.writes.row_changes(table, changes)], _INFO)
+    return lake.committer.commit_change_sets([lake.writes.row_changes(table, changes)], _INFO)

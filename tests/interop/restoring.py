@@ -76,8 +76,8 @@ class Interrupted(Lake):
 class _InterruptedCommitter(Committer):
     of: Interrupted
 
-    def commit_stages(self, *arguments, **named):
+    def commit_change_sets(self, *arguments, **named):
         self.of.meanwhile()
-        committed = super().commit_stages(*arguments, **named)
+        committed = super().commit_change_sets(*arguments, **named)
         self.of.afterwards()
         return committed

@@ -375,11 +375,11 @@ def flushing_beside(lake, catalog, statement, times=1):
     """Return a flush before whose first commits the reference does something."""
     left = [statement] * times
 
-    def commit(stages, job_ids):
+    def commit(change_sets, job_ids):
         if left:
             with open_lake(catalog) as reference:
                 reference.sql(left.pop())
-        return lake.committer.commit_stages(stages, CommitInfo(), job_ids=job_ids)
+        return lake.committer.commit_change_sets(change_sets, CommitInfo(), job_ids=job_ids)
 
     return Flush(lake.opened.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit)
 
@@ -448,10 +448,10 @@ def test_a_table_that_is_dropped_meanwhile_is_left_alone(lake, catalog):
 
 
 def test_files_that_a_clean_up_gave_up_are_not_committed_and_a_retry_flushes(lake, catalog):
-    def commit(stages, job_ids):
+    def commit(change_sets, job_ids):
         for one in job_ids:
             lake.jobs.release(one)
-        return lake.committer.commit_stages(stages, CommitInfo(), job_ids=job_ids)
+        return lake.committer.commit_change_sets(change_sets, CommitInfo(), job_ids=job_ids)
 
     with pytest.raises(FilesReleasedError) as given_up, no_retry_on_user_errors():
         Flush(lake.opened.catalog, lake.locate, FlushRule(QualifiedName.of(("main", "t"))), commit).run()

@@ -84,14 +84,14 @@ def test_an_interruption_after_the_commit_leaves_the_files_that_the_lake_names(s
         for statement in HISTORY:
             reference.sql(statement)
     rows = seen_by_the_reference(sqlite_catalog)
-    commit = Committer.commit_stages
+    commit = Committer.commit_change_sets
 
     def interrupted(*arguments: Any, **named: Any) -> None:
         commit(*arguments, **named)
         raise KeyboardInterrupt
 
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        monkeypatch.setattr(Committer, "commit_stages", interrupted)
+        monkeypatch.setattr(Committer, "commit_change_sets", interrupted)
         with pytest.raises(KeyboardInterrupt):
             lake.flush_inlined_data()
         monkeypatch.undo()

@@ -415,8 +415,8 @@ def test_documents_of_jobs_lead_nowhere(scene, chosen, kind):
 
     def commit(lake: Lake) -> None:
         changes = job_io.read_row_changes(request)
-        stage = lake.writes.row_changes(lake.table_snapshot("t"), changes)
-        lake.committer.commit_stages([stage], INFO)
+        change_set = lake.writes.row_changes(lake.table_snapshot("t"), changes)
+        lake.committer.commit_change_sets([change_set], INFO)
 
     for name in chosen(kind):
         scene.back()

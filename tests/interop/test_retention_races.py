@@ -198,8 +198,10 @@ class Play:
             else:
                 assert write.staged is not None
                 changes = append_to_existing(write.staged.target, write.staged.result)
-                stages = [ChangeSet(write.staged.base, changes)]
-                self.lake.committer.commit_stages(stages, CommitInfo(), job_ids=[write.staged.job_id])
+                change_sets = [ChangeSet(write.staged.base, changes)]
+                self.lake.committer.commit_change_sets(
+                    change_sets, CommitInfo(), job_ids=[write.staged.job_id]
+                )
         except (FilesReleasedError, TransactionConflictError):
             assert self.lake.current_snapshot().id == before  # t was dropped, or the job given up
             self.counts["writes refused"] += 1

@@ -273,8 +273,8 @@ def commit_while_others_do(lake: Lake, others: int) -> tuple[int, list[str]]:
         return lake.locate(path)
 
     table = lake.table_snapshot("t", with_files=True)
-    stage = lake.writes.row_changes(table, row_changes(lake, table, {table.files[0].id: [7]}))
-    committed = commit(lake.opened.catalog, PlannedCommit((stage,), CommitInfo("me", "m")), locate)
+    change_set = lake.writes.row_changes(table, row_changes(lake, table, {table.files[0].id: [7]}))
+    committed = commit(lake.opened.catalog, PlannedCommit((change_set,), CommitInfo("me", "m")), locate)
     return committed.id, written
 
 
@@ -308,12 +308,14 @@ def check_stamps(catalog: CatalogDatabase, lake: Lake, others: int) -> None:
 def test_a_commit_that_fails_leaves_no_delete_file(sqlite_catalog, sqlite_lake):
     change(sqlite_lake, {0: [3]})
     table = sqlite_lake.table_snapshot("t", with_files=True)
-    stage = sqlite_lake.writes.row_changes(table, row_changes(sqlite_lake, table, {table.files[0].id: [7]}))
+    change_set = sqlite_lake.writes.row_changes(
+        table, row_changes(sqlite_lake, table, {table.files[0].id: [7]})
+    )
     before = files_below(sqlite_catalog)
     sqlite_lake.append_arrow("t", rows([99]))
 
     with pytest.raises(TransactionConflictError, match="added data file"):
-        sqlite_lake.committer.commit_stages([stage], CommitInfo("me", "m"))
+        sqlite_lake.committer.commit_change_sets([change_set], CommitInfo("me", "m"))
 
     assert len(files_below(sqlite_catalog) - before) == 1  # the appended one
 
@@ -343,12 +345,12 @@ def test_the_reference_loses_deletes_of_a_file_that_had_some_and_we_do_not(postg
 
         table = lake.table_snapshot("t", with_files=True)
         changes = row_changes(lake, table, {table.files[0].id: [4]})
-        stage = lake.writes.row_changes(table, changes)
+        change_set = lake.writes.row_changes(table, changes)
         other.sql("DELETE FROM t WHERE i = 5")
         with pytest.raises(TransactionConflictError, match="deleted other rows"):
             lake.writes.row_changes(table, changes)
         with pytest.raises(TransactionConflictError, match="deleted other rows"):
-            lake.committer.commit_stages([stage], CommitInfo("me", "m"))
+            lake.committer.commit_change_sets([change_set], CommitInfo("me", "m"))
         assert one.sql("SELECT count(*) FROM t") == [(18,)]
 
         table = lake.table_snapshot("t", with_files=True)
@@ -361,30 +363,30 @@ def test_of_two_deletes_of_a_file_one_wins(sqlite_lake, whole):
     table = sqlite_lake.table_snapshot("t", with_files=True)
     first, second = (file.id for file in table.files)
     places = range(20) if whole else [4]
-    stages = [
+    change_sets = [
         sqlite_lake.writes.row_changes(table, row_changes(sqlite_lake, table, {first: places})),
         sqlite_lake.writes.row_changes(table, row_changes(sqlite_lake, table, {first: [5]})),
         sqlite_lake.writes.row_changes(table, row_changes(sqlite_lake, table, {second: [5]})),
     ]
     info = CommitInfo("me", "m")
 
-    sqlite_lake.committer.commit_stages(stages[:1], info)
+    sqlite_lake.committer.commit_change_sets(change_sets[:1], info)
     with pytest.raises(TransactionConflictError, match="removed the file" if whole else "deleted other rows"):
-        sqlite_lake.committer.commit_stages(stages[1:2], info)
-    sqlite_lake.committer.commit_stages(stages[2:], info)
+        sqlite_lake.committer.commit_change_sets(change_sets[1:2], info)
+    sqlite_lake.committer.commit_change_sets(change_sets[2:], info)
 
     assert sqlite_lake.row_count("t") == 40 - len(places) - 1
 
 
 def test_two_stages_that_delete_from_one_file_are_refused(sqlite_lake):
     table = sqlite_lake.table_snapshot("t", with_files=True)
-    stages = [
+    change_sets = [
         sqlite_lake.writes.row_changes(table, row_changes(sqlite_lake, table, {table.files[0].id: [place]}))
         for place in (4, 5)
     ]
 
     with pytest.raises(UnsupportedFeatureError, match="Two parts of this commit"):
-        sqlite_lake.committer.commit_stages(stages, CommitInfo("me", "m"))
+        sqlite_lake.committer.commit_change_sets(change_sets, CommitInfo("me", "m"))
 
     assert sqlite_lake.row_count("t") == 40
 

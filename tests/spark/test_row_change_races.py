@@ -49,8 +49,8 @@ def merge(spark, lake: Lake, rows: SqlSource = SOURCE, matched: tuple[Clause, ..
     )
 
 
-def commit(lake: Lake, stage: ChangeSet) -> None:
-    lake.committer.commit_stages([stage], CommitInfo("test", "merge"))
+def commit(lake: Lake, change_set: ChangeSet) -> None:
+    lake.committer.commit_change_sets([change_set], CommitInfo("test", "merge"))
 
 
 def test_of_two_merges_one_wins_and_the_other_then_sees_its_rows(spark, lake, sqlite_catalog):
@@ -69,14 +69,14 @@ def test_of_two_merges_one_wins_and_the_other_then_sees_its_rows(spark, lake, sq
 @pytest.mark.parametrize("matched", [(), (RAISE,)], ids=["insert only", "update and insert"])
 @pytest.mark.parametrize("theirs", ["our merge", "inlined insert", "insert"])
 def test_keys_that_two_writers_insert_at_once_are_there_once(spark, lake, sqlite_catalog, matched, theirs):
-    stage = merge(spark, lake, NEW_KEYS, matched)
+    change_set = merge(spark, lake, NEW_KEYS, matched)
     if theirs == "our merge":
         commit(lake, merge(spark, lake, NEW_KEYS, matched))
     else:
         with open_lake(sqlite_catalog, data_inlining_row_limit=50 if "inlined" in theirs else 0) as duck:
             duck.sql("INSERT INTO t SELECT 1000 + i, 10 FROM range(3) r(i)")
     with pytest.raises(TransactionConflictError, match="added"):
-        commit(lake, stage)
+        commit(lake, change_set)
     commit(lake, merge(spark, lake, NEW_KEYS, matched))
 
     with open_lake(sqlite_catalog) as duck:
@@ -86,11 +86,11 @@ def test_keys_that_two_writers_insert_at_once_are_there_once(spark, lake, sqlite
 
 @pytest.mark.parametrize("limit", [0, 50])
 def test_rows_that_others_append_meanwhile_are_merged_by_the_next_try(spark, lake, sqlite_catalog, limit):
-    stage = merge(spark, lake)
+    change_set = merge(spark, lake)
     with open_lake(sqlite_catalog, data_inlining_row_limit=limit) as duck:
         duck.sql("INSERT INTO t SELECT 130 + i, 7 FROM range(40) r(i)")
     with pytest.raises(TransactionConflictError, match="added"):
-        commit(lake, stage)
+        commit(lake, change_set)
     commit(lake, merge(spark, lake))
 
     with open_lake(sqlite_catalog) as duck:
@@ -110,12 +110,12 @@ def test_rows_that_others_append_meanwhile_are_merged_by_the_next_try(spark, lak
 def test_a_file_that_others_took_rows_from_is_a_conflict(spark, lake, sqlite_catalog, statement):
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
         duck.sql("DELETE FROM t WHERE id = 5")
-    stage = merge(spark, lake)
+    change_set = merge(spark, lake)
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
         duck.sql(statement)
         rows = duck.sql("FROM t ORDER BY ALL")
 
     with pytest.raises(TransactionConflictError):
-        commit(lake, stage)
+        commit(lake, change_set)
     with open_lake(sqlite_catalog) as duck:
         assert duck.sql("FROM t ORDER BY ALL") == rows

@@ -156,9 +156,9 @@ class Maintenance:
                 raise TransactionConflictError(
                     "compact files of it", "changed or moved rows of them", str(table.name), head.id
                 )
-        stage = ChangeSet(head.id, (compaction_change(table, files),))
+        change_set = ChangeSet(head.id, (compaction_change(table, files),))
         open_jobs = () if job_id is None else (job_id,)
-        planned = PlannedCommit((stage,), info, open_jobs=open_jobs, demands_message=True)
+        planned = PlannedCommit((change_set,), info, open_jobs=open_jobs, demands_message=True)
         return self._committer.commit_planned(planned)
 
     def as_planned(
@@ -204,10 +204,12 @@ class Maintenance:
             min_rows,
         )
 
-        def commit_stages(stages: Sequence[ChangeSet], job_ids: Sequence[str]) -> CommittedSnapshot | None:
-            return self._committer.commit_stages(stages, info, job_ids=job_ids)
+        def commit_change_sets(
+            change_sets: Sequence[ChangeSet], job_ids: Sequence[str]
+        ) -> CommittedSnapshot | None:
+            return self._committer.commit_change_sets(change_sets, info, job_ids=job_ids)
 
-        flush = Flush(self._lake.catalog, self._lake.locate, rule, commit_stages)
+        flush = Flush(self._lake.catalog, self._lake.locate, rule, commit_change_sets)
         with self._lake.translated():
             return flush.dry_run() if dry_run else flush.run()
 

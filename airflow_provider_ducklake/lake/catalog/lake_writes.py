@@ -374,7 +374,7 @@ class LakeWrites:
         ``where`` is true for all rows that the job may have changed; what others do with other rows is no
         conflict. ``may_insert``: it inserts rows that match none of the table, also if it found none.
 
-        Commit it with ``commit_stages``. It then removes files of the job that the commit does not need.
+        Commit it with ``commit_change_sets``. It then removes files of the job that the commit does not need.
 
         Raises:
             TransactionConflictError: a file with deleted rows was compacted or got other deletes since, or
@@ -386,8 +386,8 @@ class LakeWrites:
         with self._lake.translated():
             targets, newest = current_targets(self._lake.catalog, table, file_ids, changes.inlined)
         scope, inserts = RowScope(table, where), may_insert or bool(changes.inserted.data_files)
-        stage = changes_of_job(targets, changes, scope, self._lake.locate, may_insert=inserts)
-        return replace(stage, newest=newest)
+        change_set = changes_of_job(targets, changes, scope, self._lake.locate, may_insert=inserts)
+        return replace(change_set, newest=newest)
 
 
 class LakeJobs:

@@ -128,10 +128,10 @@ def ordered(changes: Iterable[Change]) -> tuple[Change, ...]:
     Existing tables come before new ones and by id, and delete files last, as the reference numbers files.
     What was only read has no effect and is left out.
     """
-    changes = [change for change in changes if change.stage is not CommitPhase.READ]
+    changes = [change for change in changes if change.phase is not CommitPhase.READ]
     if len({change.is_upkeep for change in changes}) > 1:
         raise UnsupportedFeatureError("Maintenance needs its own snapshot. Commit other changes separately.")
-    return tuple(sorted(_appended_once(changes), key=lambda change: (change.stage, change.sort_key)))
+    return tuple(sorted(_appended_once(changes), key=lambda change: (change.phase, change.sort_key)))
 
 
 def written_tables(changes: Iterable[Change]) -> tuple[QualifiedName, ...]:
@@ -154,7 +154,7 @@ def _appended_once(changes: Iterable[Change]) -> Iterator[Change]:
 
 def changes_definitions(changes: Iterable[Change]) -> bool:
     """Return True if a change is one of what names mean, not of rows."""
-    return any(change.makes_snapshot and change.stage <= CommitPhase.LAYOUT for change in changes)
+    return any(change.makes_snapshot and change.phase <= CommitPhase.LAYOUT for change in changes)
 
 
 def changes_catalog(changes: Collection[Change], facts: LockedFacts) -> bool:

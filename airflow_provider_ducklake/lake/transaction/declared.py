@@ -152,7 +152,7 @@ class ChangeBase(ABC):
 
     @property
     @abstractmethod
-    def stage(self) -> CommitPhase:
+    def phase(self) -> CommitPhase:
         """When it is applied."""
 
     @property
@@ -162,7 +162,7 @@ class ChangeBase(ABC):
 
     @property
     def sort_key(self) -> tuple[int, ...]:
-        """Where it stands within its stage; equal ones keep their order."""
+        """Where it stands within its phase; equal ones keep their order."""
         return ()
 
     @property

@@ -197,11 +197,13 @@ class PlannedInsert:
         if newest.snapshot.id == planned.snapshot.id or not is_same:
             return None
         again = replace(self, target=newest).write(lake, results, seen)
-        reads = [one for stage in again.stages for one in stage.changes if isinstance(one, ReadRows)]
+        reads = [
+            one for change_set in again.change_sets for one in change_set.changes if isinstance(one, ReadRows)
+        ]
         if self.verb.choice.mode is InsertMode.OVERWRITE:
             reads = [ReadRows(planned.table_id, planned.name, counts_gone=False)]
         as_planned = [ChangeSet(planned.snapshot.id, reads)] if reads else []
-        return Write((*as_planned, *again.stages))
+        return Write((*as_planned, *again.change_sets))
 
     def summary(
         self,

@@ -82,15 +82,17 @@ class PlannedRowChange:
         if results.changes is None:
             return None
         table = self.changes.target.table
-        stage = lake.writes.row_changes(
+        change_set = lake.writes.row_changes(
             table,
             results.changes,
             self._where(results.changes),
             may_insert=bool(self.changes.not_matched),
         )
         if self._reads_target:  # which rows are hit depends on all rows that the target had
-            stage = replace(stage, changes=(ReadRows(table.table_id, table.name), *stage.changes))
-        return Write((stage,))
+            change_set = replace(
+                change_set, changes=(ReadRows(table.table_id, table.name), *change_set.changes)
+            )
+        return Write((change_set,))
 
     def _where(self, done: RowChanges) -> Predicate:
         """Combine the verb's condition with that of the source, if only rows that match it were looked at."""
@@ -111,8 +113,10 @@ class PlannedRowChange:
     def summary(self, results: Results, write: Write | None, committed: CommittedSnapshot | None) -> Summary:
         """Return the numbers of the change."""
         done, table, added = results.changes, self.changes.target.table, results.numbers
-        stages = () if write is None else write.stages
-        deletes = [one for stage in stages for one in stage.changes if isinstance(one, AddDeletes)]
+        change_sets = () if write is None else write.change_sets
+        deletes = [
+            one for change_set in change_sets for one in change_set.changes if isinstance(one, AddDeletes)
+        ]
         summary = {
             "table": str(table.name),
             "snapshot_id": int(committed.id) if committed is not None else None,

@@ -167,8 +167,8 @@ def _committed(
 ) -> CommittedSnapshot | None:
     if write is None:
         return None
-    return lake.committer.commit_stages(
-        write.stages, commit.info, keyed=commit.keyed, job_ids=job_ids, consumed=write.consumed
+    return lake.committer.commit_change_sets(
+        write.change_sets, commit.info, keyed=commit.keyed, job_ids=job_ids, consumed=write.consumed
     )
 
 

@@ -19,7 +19,7 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.planning.writing.staged import plan_stages
+from airflow_provider_ducklake.lake.planning.writing.staged import plan_change_sets
 from airflow_provider_ducklake.lake.planning.writing.write import NewTable, NewTableAndSchema
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spec.log_lines import logger
@@ -236,12 +236,16 @@ def commit_writes(lake: Lake, staged: Sequence[StagedWrite], commit: Commit) -> 
     jobs are released nevertheless, as by a commit.
     """
     staged = [_in_schema(lake, one) for one in staged]
-    stages = [ChangeSet(base, changes) for base, changes in plan_stages(staged, _made_since(lake, staged))]
+    change_sets = [
+        ChangeSet(base, changes) for base, changes in plan_change_sets(staged, _made_since(lake, staged))
+    ]
     if commit.seen.replaced:
         head = lake.current_snapshot().id
-        stages.insert(0, ChangeSet(head, lake.writes.replaced_rows(commit.seen, head)))
+        change_sets.insert(0, ChangeSet(head, lake.writes.replaced_rows(commit.seen, head)))
     job_ids = tuple(one.job_id for one in staged)
-    committed = lake.committer.commit_stages(stages, commit.info, keyed=commit.keyed, job_ids=job_ids)
+    committed = lake.committer.commit_change_sets(
+        change_sets, commit.info, keyed=commit.keyed, job_ids=job_ids
+    )
     if committed is None:
         for job_id in job_ids:
             lake.jobs.release(job_id)

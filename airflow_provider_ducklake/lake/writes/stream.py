@@ -183,10 +183,10 @@ def commit_batches(
         _refuse(checkpoint, batch, problem)
         stream_io.check_files(checkpoint, batch, options)
         changes = _changes(table, checkpoint, batch)
-        stage = ChangeSet(base, changes)
+        change_set = ChangeSet(base, changes)
         try:
             committed = lake.committer.commit_planned(
-                PlannedCommit((stage,), _info(info, batch), keyed, open_jobs=(batch.job_id,))
+                PlannedCommit((change_set,), _info(info, batch), keyed, open_jobs=(batch.job_id,))
             )
         except FilesReleasedError as error:
             uri = stream_io.record_uri(checkpoint, batch.query_id, batch.batch_id)

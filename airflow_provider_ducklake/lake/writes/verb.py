@@ -114,7 +114,7 @@ class Commit:
 class Write:
     """What is to be committed: changes with their base snapshots, and what was consumed for them."""
 
-    stages: tuple[ChangeSet, ...]
+    change_sets: tuple[ChangeSet, ...]
     consumed: Consumed | None = None
 
 

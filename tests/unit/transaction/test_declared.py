@@ -72,9 +72,9 @@ def test_every_kind_has_effects():
 def test_a_kind_that_does_not_say_what_it_does_cannot_be_made():
     @dataclass(frozen=True, slots=True)
     class Forgetful(ChangeBase):
-        stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+        phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
-    with pytest.raises(TypeError, match="claim"):
+    with pytest.raises(TypeError, match="method .?claim"):
         Forgetful()
 
 

@@ -107,7 +107,7 @@ class PlannedCommit:
     messages refuses a snapshot without one.
     """
 
-    stages: Sequence[ChangeSet]
+    change_sets: Sequence[ChangeSet]
     info: CommitInfo
     keyed: KeyedCommit | None = None
     releases: Sequence[str] = ()
@@ -130,12 +130,15 @@ class PlannedCommit:
     @property
     def newest(self) -> SnapshotId | None:
         """The newest snapshot when the changes were made, None where it was not read."""
-        return max((stage.newest for stage in self.stages if stage.newest is not None), default=None)
+        return max(
+            (change_set.newest for change_set in self.change_sets if change_set.newest is not None),
+            default=None,
+        )
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """The changes of all stages, in the order of their effects."""
-        return ordered([change for stage in self.stages for change in stage.changes])
+        """The changes of all change sets, in the order of their effects."""
+        return ordered([change for change_set in self.change_sets for change in change_set.changes])
 
     @cached_property
     def needs(self) -> Needs:
@@ -158,7 +161,9 @@ def commit(
     """
     if not planned.makes_snapshot:
         return _note(catalog, planned, retry) if planned.changes or planned.consumed is not None else None
-    planned = replace(planned, stages=[with_flushed_deletes(catalog, stage) for stage in planned.stages])
+    planned = replace(
+        planned, change_sets=[with_flushed_deletes(catalog, change_set) for change_set in planned.change_sets]
+    )
     added = (path for change in planned.changes if isinstance(change, AppendFiles) for path in change.paths)
     sync_added(added, catalog.data_path)
     deletes = DeleteWriter(planned.changes, locate, catalog.check_writable)
@@ -173,7 +178,7 @@ def commit(
         deletes.discard()
         return committed
     deletes.tidy_up()
-    remove_unused((path for stage in planned.stages for path in stage.unused), locate)
+    remove_unused((path for change_set in planned.change_sets for path in change_set.unused), locate)
     return committed
 
 
@@ -291,9 +296,9 @@ def _attempt_locked(
     return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
 
 
-def check_change_set(catalog: Catalog, stage: ChangeSet) -> None:
-    """Check a stage as its commit would do now; by the commit itself it may be another matter."""
-    planned = PlannedCommit((stage,), CommitInfo())
+def check_change_set(catalog: Catalog, change_set: ChangeSet) -> None:
+    """Check a change set as its commit would do now; by the commit itself it may be another matter."""
+    planned = PlannedCommit((change_set,), CommitInfo())
     with catalog.dialect.reading() as connection:
         questions = _questions(catalog, planned)
         answers = {name: question.ask(connection) for name, question in questions.items()}
@@ -302,7 +307,7 @@ def check_change_set(catalog: Catalog, stage: ChangeSet) -> None:
 
 def _questions(catalog: Catalog, planned: PlannedCommit) -> dict[str, Question[Any]]:
     """Build the queries that are sent under the lock, in one round trip where the database can do that."""
-    bases = [stage.base for stage in planned.stages]
+    bases = [change_set.base for change_set in planned.change_sets]
     if not bases and planned.consumed is not None:
         bases = [one.upto for one in planned.consumed.ranges]
     questions: dict[str, Question[Any]] = {
@@ -340,7 +345,7 @@ def _earlier(
             (found or keyed.seen.replaced)[-1].snapshot_id,  # records may be gone
         )
     tables = {record.table_id for record in now.replaced}
-    base = max((stage.base for stage in planned.stages), default=0)
+    base = max((change_set.base for change_set in planned.change_sets), default=0)
     for one in restores.restores(connection, catalog) if tables and base else ():
         # one that changed nothing is noted for the next snapshot
         if one.table_id in tables and base < one.restored_at <= head:
@@ -355,20 +360,20 @@ def _begin(
     """Check what was read under the lock, and return the state to build on."""
     progress: Progress = answers["progress"]
     head, changes = progress.head, planned.changes
-    for stage in planned.stages:
-        since = [one for one in progress.newer if one.id > stage.base]
-        _check_since(stage, head, since)
-        check_overlap(connection, catalog, stage, head, since)
+    for change_set in planned.change_sets:
+        since = [one for one in progress.newer if one.id > change_set.base]
+        _check_since(change_set, head, since)
+        check_overlap(connection, catalog, change_set, head, since)
     check_counters(head, answers["counters"])
     facts = locked_facts(connection, catalog, head.id, planned.needs, answers)
     check_changes(changes, facts)
     return CommitState(head, _now(progress), facts, catalog_changes=changes_catalog(changes, facts))
 
 
-def _check_since(stage: ChangeSet, head: Snapshot, since: Collection[RecordedSnapshot]) -> None:
-    ours = [change.claim for change in stage.changes if change.claim is not None]
+def _check_since(change_set: ChangeSet, head: Snapshot, since: Collection[RecordedSnapshot]) -> None:
+    ours = [change.claim for change in change_set.changes if change.claim is not None]
     check_conflicts(ours, ((one.id, record) for one in since for record in one.changes))
-    if len(since) != head.id - stage.base:
+    if len(since) != head.id - change_set.base:
         raise TransactionConflictError(
             "commit on top of it",
             "follows snapshots that have expired since this commit was planned",
@@ -448,9 +453,9 @@ class Committer:
         planned = PlannedCommit((ChangeSet(base, tuple(changes)),), info, keyed, demands_message=True)
         return self.commit_planned(planned, retry)
 
-    def commit_stages(
+    def commit_change_sets(
         self,
-        stages: Sequence[ChangeSet],
+        change_sets: Sequence[ChangeSet],
         info: CommitInfo,
         *,
         keyed: KeyedCommit | None = None,
@@ -463,7 +468,7 @@ class Committer:
         are. What is ``consumed`` is noted in the same transaction, also without changes.
         """
         planned = PlannedCommit(
-            tuple(stages),
+            tuple(change_sets),
             info,
             keyed,
             releases=tuple(job_ids),

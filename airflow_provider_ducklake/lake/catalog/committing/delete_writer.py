@@ -157,14 +157,16 @@ def remove_unused(paths: Iterable[str], locate: Callable[[str], Location]) -> No
 Ending: TypeAlias = EndFiles | Truncate | RewriteDeletes
 
 
-def with_flushed_deletes(catalog: Catalog, stage: ChangeSet) -> ChangeSet:
-    """Return a stage that writes the marks of the files that it ends."""
-    ending = [change for change in stage.changes if isinstance(change, EndFiles | Truncate | RewriteDeletes)]
+def with_flushed_deletes(catalog: Catalog, change_set: ChangeSet) -> ChangeSet:
+    """Return a change set that writes the marks of the files that it ends."""
+    ending = [
+        change for change in change_set.changes if isinstance(change, EndFiles | Truncate | RewriteDeletes)
+    ]
     if not ending:
-        return stage
+        return change_set
     with catalog.dialect.reading() as connection:
-        folds = [fold for change in ending for fold in _folds(connection, catalog, stage.base, change)]
-    return replace(stage, changes=(*stage.changes, *folds)) if folds else stage
+        folds = [fold for change in ending for fold in _folds(connection, catalog, change_set.base, change)]
+    return replace(change_set, changes=(*change_set.changes, *folds)) if folds else change_set
 
 
 def _folds(

@@ -47,12 +47,12 @@ _GONE = frozenset({ChangeKind.DELETED_FROM_TABLE, ChangeKind.INLINED_DELETE})
 def check_overlap(
     connection: Connection,
     catalog: Catalog,
-    stage: ChangeSet,
+    change_set: ChangeSet,
     head: Snapshot,
     since: Collection[RecordedSnapshot],
 ) -> None:
-    """Compare rows that a stage read, and rows and files that it changes, with what came and went since."""
-    for change in stage.changes:
+    """Compare what a change set read and changes, rows and files, with what came and went since."""
+    for change in change_set.changes:
         if not isinstance(change, OfTable):
             continue
         records = {
@@ -62,7 +62,7 @@ def check_overlap(
             if record.object_id == change.table_id
         }
         rules = {kind: rule_of(change.operation, kind) for kind in records}
-        seen = _Since(connection, catalog, stage.base, head, change, records)
+        seen = _Since(connection, catalog, change_set.base, head, change, records)
         if isinstance(change, ReadRows) and change.scope is not None:
             assert isinstance(change.scope, RowScope)
             met = {kind for kind, rule in rules.items() if rule is Rule.SAME_ROWS}

@@ -132,8 +132,8 @@ class LakeTransaction:
         self._remove(path for path in self._new_files if path.rpartition("/")[2] not in registered)
 
     def _commit(self) -> CommittedSnapshot | None:
-        stage = ChangeSet(self._base.snapshot_id, tuple(self._draft.changes))
-        planned = PlannedCommit((stage,), self._info, self._keyed)
+        change_set = ChangeSet(self._base.snapshot_id, tuple(self._draft.changes))
+        planned = PlannedCommit((change_set,), self._info, self._keyed)
         if planned.makes_snapshot:
             self._info.check(self._base.lake_options)
         return self._committer.commit_planned(planned)

@@ -60,10 +60,10 @@ def restore(
         _log(planned, request)
         return planned.result(dry_run=request.dry_run)
     work = _Work(lake)
-    stage = work.stage(planned)
+    change_set = work.change_set(planned)
     info = replace(info, extra={**(info.extra or {}), **planned.noted})
     try:
-        committed = committer.commit_stages([stage], info, keyed=keyed, job_ids=work.job_ids)
+        committed = committer.commit_change_sets([change_set], info, keyed=keyed, job_ids=work.job_ids)
     except CommitStateUnknownError:
         raise
     except Exception:  # did not land; an interruption may follow COMMIT and keeps the files
@@ -83,7 +83,7 @@ class _Work:
     paths: list[str] = field(default_factory=list)
     job_ids: list[str] = field(default_factory=list)
 
-    def stage(self, planned: Planned) -> ChangeSet:
+    def change_set(self, planned: Planned) -> ChangeSet:
         """Write what has to be written, and return what is to be committed."""
         try:
             return ChangeSet(planned.head.id, tuple(self._changes(planned)))

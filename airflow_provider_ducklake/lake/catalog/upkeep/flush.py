@@ -183,7 +183,7 @@ class _Flushed:
 
     plan: FlushPlan
     job_id: str
-    stage: ChangeSet
+    change_set: ChangeSet
     files: tuple[FlushedFile, ...]
     paths: Sequence[str]
 
@@ -206,7 +206,7 @@ class _Flushed:
 class Flush:
     """One flush: the tables that are ready to be committed, as one snapshot.
 
-    ``commit`` takes the stages and the ids of the jobs to be released.
+    ``commit`` takes the change sets and the ids of the jobs to be released.
     """
 
     catalog: Catalog
@@ -245,7 +245,7 @@ class Flush:
             self._make_all_ready(names)
             try:
                 ready = self._ready.values()
-                return self.commit([one.stage for one in ready], [one.job_id for one in ready])
+                return self.commit([one.change_set for one in ready], [one.job_id for one in ready])
             except TransactionConflictError as error:
                 if attempt == _TRIES - 1:
                     self._discard_all()
@@ -283,7 +283,7 @@ class Flush:
 
     def _discard_stale(self) -> list[QualifiedName]:
         """Discard the flushes that conflict with concurrent commits, and return the tables' names."""
-        stale = [name for name, one in self._ready.items() if not _fits(self.catalog, one.stage)]
+        stale = [name for name, one in self._ready.items() if not _fits(self.catalog, one.change_set)]
         for name in stale:
             self._discard(name)
         return stale
@@ -349,12 +349,12 @@ class Flush:
             for layout in plan.layouts:
                 if layout.rows.row_count:
                     files += self._write_layout(connection, plan, layout, job_id, paths)
-        stage = ChangeSet(plan.table.snapshot.id, tuple(_changes(plan, tuple(files))))
+        change_set = ChangeSet(plan.table.snapshot.id, tuple(_changes(plan, tuple(files))))
         log.info(
             "%s: flushed %d inlined rows and %d inlined deletes to %d data files",
             *(name, plan.row_count, plan.mark_count, len(files)),
         )
-        return _Flushed(plan, job_id, stage, tuple(files), paths)
+        return _Flushed(plan, job_id, change_set, tuple(files), paths)
 
     def _write_layout(
         self,
@@ -397,9 +397,9 @@ def _changes(plan: FlushPlan, files: tuple[FlushedFile, ...]) -> Iterator[Change
         yield AddDeletes(table.table_id, table.name, deletes, folded, of_flush=True)
 
 
-def _fits(catalog: Catalog, stage: ChangeSet) -> bool:
+def _fits(catalog: Catalog, change_set: ChangeSet) -> bool:
     try:
-        check_change_set(catalog, stage)
+        check_change_set(catalog, change_set)
     except TransactionConflictError:
         return False
     return True

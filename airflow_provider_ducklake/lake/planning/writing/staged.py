@@ -60,7 +60,7 @@ class StagedWrite:
         return self.target.name.folded if isinstance(self.target, NewTable) else None
 
 
-def plan_stages(
+def plan_change_sets(
     staged: Sequence[StagedWrite], made_since: Mapping[FoldedName, TableSnapshot]
 ) -> Iterator[tuple[SnapshotId, tuple[Change, ...]]]:
     """Yield the changes of each write with the snapshot they are planned on.
@@ -122,7 +122,7 @@ def with_staged(
     """
     concerned = [one for one in staged if _concerns(one, table, name)]
     made_since = {} if table is None else {name.folded: table}
-    for _ in plan_stages(concerned, made_since):
+    for _ in plan_change_sets(concerned, made_since):
         pass  # raises what the commit would
     found = table or next((_as_created(one) for one in concerned if one.creates), None)
     if found is None:

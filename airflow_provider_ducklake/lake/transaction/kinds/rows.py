@@ -64,7 +64,7 @@ class AppendFiles(OfAnyTable):
     is_staged: bool = False
     is_partitioned: bool = False
 
-    stage: ClassVar[CommitPhase] = CommitPhase.ADD_ROWS
+    phase: ClassVar[CommitPhase] = CommitPhase.ADD_ROWS
     operation: ClassVar[Operation] = Operation.INSERT
 
     @property
@@ -120,7 +120,7 @@ class RegisterLayout(ChangeBase):
     schema: TableSchema
     only_if_registered: bool = False
 
-    stage: ClassVar[CommitPhase] = CommitPhase.LAYOUT
+    phase: ClassVar[CommitPhase] = CommitPhase.LAYOUT
     claim: ClassVar[None] = None  # it comes with a change of the table, which has one
 
     @property
@@ -140,7 +140,7 @@ class InlineRows(OfAnyTable):
     column_stats: tuple[Mapping[ColumnId, TableColumnStats | None], ...]
     layout: InlinedLayout
 
-    stage: ClassVar[CommitPhase] = CommitPhase.ADD_ROWS
+    phase: ClassVar[CommitPhase] = CommitPhase.ADD_ROWS
     operation: ClassVar[Operation] = Operation.INSERT
 
     @property
@@ -186,7 +186,7 @@ class EndFiles(OfTable):
     delete_files: tuple[DeleteFileId | None, ...]
     of_earlier_commit: bool = False
 
-    stage: ClassVar[CommitPhase] = CommitPhase.END_ROWS
+    phase: ClassVar[CommitPhase] = CommitPhase.END_ROWS
 
     @property
     def operation(self) -> Operation:
@@ -203,7 +203,7 @@ class EndFiles(OfTable):
 
 @dataclass(frozen=True, slots=True)
 class ReadRows(OfTable):
-    """Rows of a table that other changes of the stage were made of: such rows that came since conflict.
+    """Rows of a table that other changes of the change set were made of: such rows that came since conflict.
 
     ``scope`` says which; None: all rows of the table. ``counts_gone``: what was made of them depends on
     those that went since, too. It changes nothing itself, and alone it makes no snapshot.
@@ -212,7 +212,7 @@ class ReadRows(OfTable):
     scope: Scope | None = None
     counts_gone: bool = True
 
-    stage: ClassVar[CommitPhase] = CommitPhase.READ
+    phase: ClassVar[CommitPhase] = CommitPhase.READ
     written: ClassVar[None] = None
 
     @property
@@ -330,7 +330,7 @@ class AddDeletes(OfTable):
     of_rewrite: bool = False
     of_flush: bool = False
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DELETE_FILES
+    phase: ClassVar[CommitPhase] = CommitPhase.DELETE_FILES
 
     @property
     def operation(self) -> Operation:
@@ -375,7 +375,7 @@ class InlineDeletes(OfTable):
     row_ids: tuple[int, ...] = ()
     of_earlier_commit: bool = False
 
-    stage: ClassVar[CommitPhase] = CommitPhase.END_ROWS
+    phase: ClassVar[CommitPhase] = CommitPhase.END_ROWS
 
     @property
     def operation(self) -> Operation:
@@ -399,7 +399,7 @@ class InlineDeletes(OfTable):
 class Truncate(OfTable):
     """The end of every live row of a table, in files and in the catalog."""
 
-    stage: ClassVar[CommitPhase] = CommitPhase.END_ROWS
+    phase: ClassVar[CommitPhase] = CommitPhase.END_ROWS
     operation: ClassVar[Operation] = Operation.TRUNCATE
 
     @property

@@ -71,7 +71,7 @@ class CreateTable(ChangeBase):
     undone: tuple[ColumnRow, ...] = ()
     heir_of: TableId | None = None
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+    phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def affected_table(self) -> QualifiedName:
@@ -86,7 +86,7 @@ class CreateTable(ChangeBase):
 class DropTable(OfTable):
     """The end of a table and all it holds."""
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DROP
+    phase: ClassVar[CommitPhase] = CommitPhase.DROP
     operation: ClassVar[Operation] = Operation.DROP
     written: ClassVar[None] = None
 
@@ -112,7 +112,7 @@ class RestoreTable(ChangeBase):
     path: CatalogPath
     columns: TableSchema
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+    phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def affected_table(self) -> QualifiedName:
@@ -129,7 +129,7 @@ class RenameTable(OfTable):
 
     new_name: QualifiedName
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+    phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
     operation: ClassVar[Operation] = Operation.RENAME
 
     @property
@@ -163,7 +163,7 @@ class ChangeColumns(OfTable):
     without_nulls: tuple[ColumnId, ...] = ()
     undone: tuple[ColumnRow, ...] = ()
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+    phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def operation(self) -> Operation:
@@ -182,7 +182,7 @@ class SetPartitioning(OfAnyTable):
     partition_id: PartitionId | None = None
     bounded: bool = False
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+    phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
     operation: ClassVar[Operation] = Operation.ALTER
 
     @property
@@ -202,7 +202,7 @@ class SetSorting(OfAnyTable):
 
     fields: tuple[SortField, ...]
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+    phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
     operation: ClassVar[Operation] = Operation.ALTER
 
 
@@ -216,7 +216,7 @@ class SetOptions(OfAnyTable):
     options: Mapping[str, str | None]
     skipped: frozenset[ColumnId] | None = None
 
-    stage: ClassVar[CommitPhase] = CommitPhase.COMMENT
+    phase: ClassVar[CommitPhase] = CommitPhase.COMMENT
     operation: ClassVar[Operation] = Operation.ALTER
     makes_snapshot: ClassVar[bool] = False  # options are not versioned
 
@@ -227,7 +227,7 @@ class CommentOnTable(OfAnyTable):
 
     text: str | None
 
-    stage: ClassVar[CommitPhase] = CommitPhase.COMMENT
+    phase: ClassVar[CommitPhase] = CommitPhase.COMMENT
     operation: ClassVar[Operation] = Operation.ALTER
 
 
@@ -238,7 +238,7 @@ class CommentOnColumn(OfAnyTable):
     column_id: ColumnId
     text: str | None
 
-    stage: ClassVar[CommitPhase] = CommitPhase.COMMENT
+    phase: ClassVar[CommitPhase] = CommitPhase.COMMENT
     operation: ClassVar[Operation] = Operation.ALTER
 
 
@@ -260,7 +260,7 @@ class CreateSchema(ChangeBase):
     path: CatalogPath | None = None
     heir_of: SchemaId | None = None
 
-    stage: ClassVar[CommitPhase] = CommitPhase.CREATE_SCHEMA
+    phase: ClassVar[CommitPhase] = CommitPhase.CREATE_SCHEMA
 
     @property
     def claim(self) -> Claim:
@@ -275,7 +275,7 @@ class DropSchema(ChangeBase):
     schema_id: SchemaId
     name: SchemaPath
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DROP_SCHEMA
+    phase: ClassVar[CommitPhase] = CommitPhase.DROP_SCHEMA
 
     @property
     def claim(self) -> Claim:
@@ -296,7 +296,7 @@ class CreateView(ChangeBase):
     definition: ViewDefinition
     view_id: ViewId | None = None
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+    phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def claim(self) -> Claim:
@@ -310,7 +310,7 @@ class DropView(ChangeBase):
     view_id: ViewId
     name: QualifiedName
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DROP
+    phase: ClassVar[CommitPhase] = CommitPhase.DROP
 
     @property
     def claim(self) -> Claim:
@@ -336,7 +336,7 @@ class RenameView(ChangeBase):
     new_name: QualifiedName
     commented: tuple[str, ...] = ()
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+    phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def claim(self) -> Claim:
@@ -358,7 +358,7 @@ class CommentOnView(ChangeBase):
     name: QualifiedName
     text: str | None
 
-    stage: ClassVar[CommitPhase] = CommitPhase.COMMENT
+    phase: ClassVar[CommitPhase] = CommitPhase.COMMENT
 
     @property
     def claim(self) -> Claim | None:
@@ -374,7 +374,7 @@ class CommentOnViewColumn(ChangeBase):
     column: str
     text: str | None
 
-    stage: ClassVar[CommitPhase] = CommitPhase.COMMENT
+    phase: ClassVar[CommitPhase] = CommitPhase.COMMENT
 
     @property
     def claim(self) -> Claim | None:
@@ -392,7 +392,7 @@ class CreateMacro(ChangeBase):
     name: QualifiedName
     definition: MacroDefinition
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+    phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def claim(self) -> Claim:
@@ -407,7 +407,7 @@ class DropMacro(ChangeBase):
     name: QualifiedName
     is_table_macro: bool
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DROP
+    phase: ClassVar[CommitPhase] = CommitPhase.DROP
 
     @property
     def claim(self) -> Claim:
@@ -423,7 +423,7 @@ class RestoreMacro(ChangeBase):
     name: QualifiedName
     is_table_macro: bool
 
-    stage: ClassVar[CommitPhase] = CommitPhase.DEFINE
+    phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def claim(self) -> Claim:

@@ -56,7 +56,7 @@ class MergeAdjacent(OfTable):
 
     files: tuple[MergedFile, ...]
 
-    stage: ClassVar[CommitPhase] = CommitPhase.MOVE_ROWS
+    phase: ClassVar[CommitPhase] = CommitPhase.MOVE_ROWS
     operation: ClassVar[Operation] = Operation.MERGE
 
     @property
@@ -121,7 +121,7 @@ class FlushInlined(OfTable):
     layouts: tuple[FlushedLayout, ...]
     files: tuple[FlushedFile, ...]
 
-    stage: ClassVar[CommitPhase] = CommitPhase.MOVE_ROWS
+    phase: ClassVar[CommitPhase] = CommitPhase.MOVE_ROWS
     operation: ClassVar[Operation] = Operation.FLUSH
 
     @property
@@ -171,7 +171,7 @@ class RewriteDeletes(OfTable):
 
     files: tuple[RewrittenFile, ...]
 
-    stage: ClassVar[CommitPhase] = CommitPhase.MOVE_ROWS
+    phase: ClassVar[CommitPhase] = CommitPhase.MOVE_ROWS
     operation: ClassVar[Operation] = Operation.REWRITE
 
     @property
@@ -253,7 +253,7 @@ class RestoreRows(OfAnyTable):
     next_row_id: int = 0
     heir_of: TableId | None = None
 
-    stage: ClassVar[CommitPhase] = CommitPhase.MOVE_ROWS
+    phase: ClassVar[CommitPhase] = CommitPhase.MOVE_ROWS
     operation: ClassVar[Operation] = Operation.RESTORE
 
     @property
@@ -278,7 +278,7 @@ class NoteRestored(OfTable):
 
     as_of: SnapshotId
 
-    stage: ClassVar[CommitPhase] = CommitPhase.MOVE_ROWS
+    phase: ClassVar[CommitPhase] = CommitPhase.MOVE_ROWS
     operation: ClassVar[Operation] = Operation.RESTORE
     makes_snapshot: ClassVar[bool] = False
 
