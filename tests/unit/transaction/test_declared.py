@@ -74,7 +74,7 @@ def test_a_kind_that_does_not_say_what_it_does_cannot_be_made():
     class Forgetful(ChangeBase):
         phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
-    with pytest.raises(TypeError, match="method .?claim"):
+    with pytest.raises(TypeError, match=r"method .?claim"):
         Forgetful()
 
 
