@@ -52,6 +52,10 @@ pytestmark = [
     pytest.mark.cluster,
 ]
 
+FAILS_AFTERWARDS = (
+    "import subprocess, time; subprocess.run(command + sys.argv[1:]); time.sleep({}); sys.exit(1)"
+)
+
 
 @pytest.fixture
 def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
@@ -213,8 +217,7 @@ def test_a_time_out_stops_the_application_and_removes_its_files(lake, slow, post
 def test_an_application_whose_submission_fails_afterwards_is_stopped(
     lake, slow, postgres_catalog, cluster, submit, tmp_path, monkeypatch
 ):
-    fails = "import subprocess, time; subprocess.run(command + sys.argv[1:]); time.sleep(20); sys.exit(1)"
-    SparkSubmit(tmp_path / "failing", [str(submit.program)], monkeypatch, fails)
+    SparkSubmit(tmp_path / "failing", [str(submit.program)], monkeypatch, FAILS_AFTERWARDS.format(20))
 
     with pytest.raises(SparkJobError):
         execute(**slow)
@@ -223,6 +226,27 @@ def test_an_application_whose_submission_fails_afterwards_is_stopped(
 
     wait_until(lambda: not cluster.cluster_drivers(), "the driver is gone")
     check_nothing(lake, postgres_catalog)
+
+
+def test_an_application_whose_submission_fails_afterwards_is_left_to_a_try_that_waits_for_it(
+    lake, slow, gate, postgres_catalog, cluster, submit, tmp_path, monkeypatch
+):
+    SparkSubmit(tmp_path / "failing", [str(submit.program)], monkeypatch, FAILS_AFTERWARDS.format(60))
+    first = started(**slow)
+    wait_until(lambda: count(postgres_catalog, SUBMITTED), "submitted")
+    second = started(tries=2, **slow)
+    wait_until(lambda: count(postgres_catalog, TAKEN_OVER), "taken over")
+    assert first.is_alive()
+
+    first.join()
+    assert first.exitcode == 1
+    assert cluster.cluster_drivers()
+    gate.unlink()
+    second.join()
+
+    assert second.exitcode == 0
+    check_done(lake, postgres_catalog, cluster)
+    assert len(submit.calls) == 1
 
 
 def test_a_person_who_ends_the_task_ends_the_application(lake, slow, postgres_catalog, cluster):
