@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.catalog.ledger.jobs import APPLICATIONS, JOBS
+from airflow_provider_ducklake.lake.catalog.ledger.jobs import APPLICATIONS, JOBS, SubmittedJob
 from airflow_provider_ducklake.lake.errors import (
     CatalogUnavailableError,
     ClusterUnavailableError,
@@ -392,16 +392,22 @@ def test_a_base_that_has_expired_is_planned_anew(catalog, rows, tmp_path):
         check_nothing_left(lake)
 
 
-@pytest.mark.every_catalog
-def test_a_job_that_goes_on_is_taken_by_the_same_try(catalog, rows, tmp_path):
+def left_to_the_triggerer(lake, rows, tmp_path) -> tuple[Task, Clustered, SubmittedJob]:
+    """Return an insert whose job goes on, without a worker, until it is executed once more."""
     submitter = Clustered(tmp_path)
     submitter.waits = False
+    task = Task(Insert("t", GivenRows(source=rows)), submitter)
+    with pytest.raises(JobDeferred) as deferred:
+        task.execute(lake)
+    submitter.waits = True
+    return task, submitter, deferred.value.job
+
+
+@pytest.mark.every_catalog
+def test_a_job_that_goes_on_is_taken_by_the_same_try(catalog, rows, tmp_path):
     with new_lake(catalog) as lake:
-        task = Task(Insert("t", GivenRows(source=rows)), submitter)
-        with pytest.raises(JobDeferred) as left:
-            task.execute(lake)
-        assert left.value.job.application == "application_1"
-        submitter.waits = True
+        task, submitter, job = left_to_the_triggerer(lake, rows, tmp_path)
+        assert job.application == "application_1"
 
         task.execute(lake, is_resumed=True)
 
@@ -568,39 +574,27 @@ def test_a_store_that_is_down_once_costs_no_job_whose_results_it_has(catalog, ro
 
 def test_a_store_that_is_down_ends_no_job_that_is_waited_for(catalog, rows, tmp_path):
     """Streams and compactions wait for jobs of earlier tries before they begin one."""
-    submitter = Clustered(tmp_path)
-    submitter.waits = False
     with new_lake(catalog) as lake:
-        task = Task(Insert("t", GivenRows(source=rows)), submitter)
-        with pytest.raises(JobDeferred) as deferred:
-            task.execute(lake)
-        submitter.waits = True
-        request = Path(job_io.request_uri(deferred.value.job.directory))
+        task, submitter, job = left_to_the_triggerer(lake, rows, tmp_path)
+        request = Path(job_io.request_uri(job.directory))
         request.rename(tmp_path / "request")
         request.mkdir()
         with pytest.raises(StorageError):
             finish_earlier(lake, submitter, task.attempt())
-        assert lake.jobs.submitted(deferred.value.job.job_id) is not None
+        assert lake.jobs.submitted(job.job_id) is not None
         request.rmdir()
         (tmp_path / "request").rename(request)
 
         finished = finish_earlier(lake, submitter, task.attempt())
 
-        assert ([one.job_id for one in finished.requests], submitter.stopped) == (
-            [deferred.value.job.job_id],
-            [],
-        )
+        assert ([one.job_id for one in finished.requests], submitter.stopped) == ([job.job_id], [])
         check_nothing_left(lake)
 
 
 def test_a_deferred_try_whose_request_is_gone_fails(catalog, rows, tmp_path):
-    submitter = Clustered(tmp_path)
-    submitter.waits = False
     with new_lake(catalog) as lake:
-        task = Task(Insert("t", GivenRows(source=rows)), submitter)
-        with pytest.raises(JobDeferred) as deferred:
-            task.execute(lake)
-        Path(job_io.request_uri(deferred.value.job.directory)).unlink()
+        task, submitter, job = left_to_the_triggerer(lake, rows, tmp_path)
+        Path(job_io.request_uri(job.directory)).unlink()
 
         finished = finish_earlier(lake, submitter, task.attempt())
 

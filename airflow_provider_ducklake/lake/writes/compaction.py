@@ -95,7 +95,7 @@ class Compact:
         limits, shared = _shared(**others)
         return cls(table, RewriteRule(threshold, **limits), **shared)
 
-    def plan(self, lake: Lake, staging_id: str) -> JobRequest | None:
+    def next_request(self, lake: Lake, staging_id: str) -> JobRequest | None:
         """Look for files to compact; None: there are none."""
         compaction = self.find(lake)
         table = lake.table_snapshot(self.table)
@@ -175,7 +175,7 @@ def compact(  # noqa: PLR0913 - the last two have defaults
     is_new = bool(attempts) and attempts[-1] not in known  # else it is of a deleted run of that name
     staging_id = attempts[-1] if is_new else str(uuid7())
     submitter.ready()
-    request = verb.plan(lake, staging_id)
+    request = verb.next_request(lake, staging_id)
     if request is not None:
         if isinstance(verb.rule, MergeRule):  # a rewrite takes no rows away
             lake.maintenance.check_may_merge()

@@ -73,8 +73,8 @@ class Stream:
             )
         return directory_path(self.checkpoint)
 
-    def plan(self, table: TableSnapshot, staging_id: str, resolve: Resolve) -> JobRequest:
-        """Say where the job is to write."""
+    def next_request(self, table: TableSnapshot, staging_id: str, resolve: Resolve) -> JobRequest:
+        """Say where the next job is to write."""
         rows = self.rows.resolved(resolve)
         assert isinstance(rows, TransformSource)
         job_id = str(uuid7())
@@ -95,7 +95,7 @@ def stream(
         return _summary(verb.table, committed)
     submitter.ready()
     table, staging_id = lake.table_snapshot(verb.table), str(uuid7())
-    request = verb.plan(table, staging_id, submitter.resolve)
+    request = verb.next_request(table, staging_id, submitter.resolve)
     life = serving(staging_id, lake, submitter, request, attempt)
     life.check()
     life.register(target_of_stream(table, verb.directory))
