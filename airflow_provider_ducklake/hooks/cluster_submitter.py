@@ -24,7 +24,7 @@ from airflow_provider_ducklake.hooks.clusters import (
     manager_of,
     why_none,
 )
-from airflow_provider_ducklake.hooks.spark_submit import SparkSubmitter, history_url
+from airflow_provider_ducklake.hooks.spark_submit import SparkSubmitter
 from airflow_provider_ducklake.lake.errors import (
     ClusterUnavailableError,
     DuckLakeError,
@@ -67,14 +67,20 @@ def detached(submitter: SparkSubmitter, *, durable: bool | None, deferrable: boo
     if manager is None and (deferrable or durable):
         name = "deferrable" if deferrable else "durable"
         raise InvalidInputError(f"{name}=True: {why_none(settings)}")
-    defers = (
-        conf.getboolean("operators", "default_deferrable", fallback=False)
-        if deferrable is None
-        else deferrable
-    )
+    if durable is False and deferrable:
+        raise InvalidInputError(
+            "deferrable=True needs a job that outlives its task. Leave out durable=False."
+        )
+    if durable is False and isinstance(manager, Standalone):
+        raise InvalidInputError(
+            "durable=False: in cluster mode a standalone master runs no Python application but in a job that "
+            "outlives its task. Leave durable out, or use deploy_mode='client', YARN or Kubernetes."
+        )
+    is_wished = durable is not False and conf.getboolean("operators", "default_deferrable", fallback=False)
+    defers = is_wished if deferrable is None else deferrable
     tracks = getattr(operator, "_track_driver_via_k8s_api", False)
     is_known = durable or defers or tracks or not settings.is_kubernetes
-    if manager is None or not is_known or (durable is False and not defers):
+    if manager is None or not is_known or durable is False:
         return submitter
     if defers and not deferrable and not can_be_sent(manager):  # Airflow's default, where it is possible
         defers = False
@@ -114,6 +120,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
             self.submit(life.request, life.lake.opened.storage_options)
         except BaseException:
             self._stop_accepted(life)
+            self._after_submission()
             raise
         if self.submission.application is None:
             found = self.manager.find(life.request.job_id)
@@ -147,10 +154,10 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
             raise
         except BaseException:  # a time-out, say
             self.submission.kill()
+            self._after_submission()
             raise
         self.submission.application = None
-        history = history_url(self.connection(), application.spark_id)
-        self.submission.url = application.url or history
+        self.show_page(application.spark_id, application.url)
         self._after_submission()
         self.operator.log.info("%s: %s %s", application_id, application.state, application.diagnostics)
         if application.state in (ApplicationState.FAILED, ApplicationState.KILLED):
@@ -207,9 +214,13 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
 
     def _after_submission(self) -> None:
         """Run what is to be run when the job has ended; the hook of a submission would do it at once."""
-        if getattr(self.operator, "post_submit_commands", None):
+        if not getattr(self.operator, "post_submit_commands", None):
+            return
+        try:
             hook = SparkSubmitOperator._get_hook(self.operator)  # noqa: SLF001 - it has no public way
             hook._run_post_submit_commands()  # noqa: SLF001 - it has no public way
+        except Exception as error:  # noqa: BLE001 - a job that has ended does not fail for them
+            self.operator.log.warning("post_submit_commands were not all run: %s", error)
 
     def prepare(
         self, request: JobRequest, arguments: list[str], zip_file: str, storage_options: Mapping[str, Any]

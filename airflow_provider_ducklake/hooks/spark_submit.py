@@ -438,8 +438,18 @@ def wait_for_nothing(hook: SparkSubmitHook, environment: Mapping[str, str] | Non
     own._should_track_driver_status = own._track_driver_via_k8s_api = own._yarn_track_via_rm_api = False  # noqa: SLF001
     own._spark_exit_code = 0  # noqa: SLF001 - of a pod, which has none yet
     own._post_submit_commands = []  # noqa: SLF001
-    if environment is not None:
-        own.submit = partial(hook.submit, env=dict(environment))
+    if environment is None:
+        return
+    given, build = dict(environment), own._build_spark_submit_command  # noqa: SLF001
+
+    def built(application: str) -> list[str]:
+        command: list[str] = build(application)
+        given.update(own._env or {})  # noqa: SLF001 - with them the hook would hand on all of this process's
+        own._env = {}  # noqa: SLF001
+        return command
+
+    own._build_spark_submit_command = built  # noqa: SLF001
+    own.submit = partial(hook.submit, env=given)
 
 
 def give_to_driver(hook: SparkSubmitHook, variables: Mapping[str, str]) -> None:
@@ -517,8 +527,15 @@ class SparkSubmitter:
         try:
             self.submit(request, storage_options)
         finally:
-            self.submission.url = history_url(self.connection(), self.submission.spark_id)
+            self.show_page(self.submission.spark_id)
         return Results.of(job_io.read_outcome(request, storage_options))
+
+    def show_page(self, application_id: str | None, url: str | None = None) -> None:
+        """Have the task's link lead to the application's page, if that can be found out."""
+        try:
+            self.submission.url = url or history_url(self.connection(), application_id)
+        except Exception as error:  # noqa: BLE001 - no job fails for a link
+            self.operator.log.warning("There is no link to %s: %s", application_id, error)
 
     def submit(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Run ``spark-submit`` to its end."""
@@ -538,7 +555,9 @@ class SparkSubmitter:
                     f"{error.filename} was not found. Install airflow-provider-ducklake-spark[pyspark] and "
                     "put its bin folder on the PATH, or name the binary in the Spark connection."
                 ) from error
-            except AirflowException as error:
+            except (AirflowException, RuntimeError) as error:  # the latter by its own polling
+                if isinstance(error, RuntimeError):  # it may also not have reached the manager
+                    self.operator.on_kill()
                 log = self.submission.job_log
                 raise self.job_error(request, storage_options) or SparkJobError.of_log(
                     log.cause() or log.end(str(error))

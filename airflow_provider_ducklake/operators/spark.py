@@ -57,7 +57,8 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     :param durable: in cluster mode the application goes on when the task's process dies, and the next try
         takes its results instead of submitting another. Default: wherever the cluster's manager can be asked;
-        True: an error where it cannot be; False: each try submits its own job.
+        True: an error where it cannot be; False: each try submits its own job (an error on a standalone
+        master).
     :param deferrable: in cluster mode leave the worker while the application runs: the triggerer waits for
         it. Default: Airflow's ``[operators] default_deferrable``, where it is possible; True: an error where
         it is not.

@@ -1,11 +1,13 @@
 """What a transaction accepts, refuses and leaves behind, on a real SQLite lake."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
@@ -372,3 +374,63 @@ def test_a_partition_value_with_nul_is_refused_by_name(lake):
         tx.append_arrow("t", pa.table({"s": ["a\0b"]}))
 
     assert parquet_files(lake) == []
+
+
+# --- rows that the transaction itself has for the catalog ---
+
+NESTED = pa.table({"i": pa.array([None], pa.int64()), "s": [{"a": 5, "b": "x"}]})
+
+
+@pytest.fixture(params=[10, 0], ids=["inlined", "in a file"])
+def nested(request, lake: Lake) -> Lake:
+    lake.set_option("data_inlining_row_limit", request.param)
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int64", "s": "struct(a int64, b varchar)"})
+    return lake
+
+
+def append_and(edit: Callable[[LakeTransaction], object], lake: Lake, rows: pa.Table = NESTED) -> None:
+    with lake.transaction() as tx:
+        tx.append_arrow("t", rows)
+        edit(tx)
+
+
+FIELDS = {
+    "rename": (lambda tx: tx.rename_column("t", "s.a", "z"), {"z": 5, "b": "x"}),
+    "drop": (lambda tx: tx.drop_column("t", "s.b"), {"a": 5}),
+    "add": (lambda tx: tx.add_column("t", "s.c", "int32"), {"a": 5, "b": "x", "c": None}),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields_change_behind_rows_of_the_transaction_only_where_they_can_be_read(
+    sqlite_catalog, nested, name
+):
+    edit, read = FIELDS[name]
+    if name != "add" and nested.table_snapshot("t").options.allows_inlining:
+        with pytest.raises(InvalidInputError, match=r"'s\..' before rows are added to main\.t"):
+            append_and(edit, nested)
+        assert nested.row_count("t") == 0
+        return
+    append_and(edit, nested)
+
+    assert nested.read_arrow("t").to_pylist() == [{"i": None, "s": read}]
+    with open_lake(sqlite_catalog) as reference:
+        assert reference.sql("SELECT s FROM t") == [(read,)]
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda tx: tx.set_not_null("t", "i"), "may hold NULL"),
+        (lambda tx: tx.add_column("t", "k", "int64", nullable=False), "existing rows would hold NULL"),
+    ],
+)
+def test_rows_of_the_transaction_hold_no_null_in_a_column_that_allows_none(nested, edit, message):
+    with pytest.raises(InvalidInputError, match=message):
+        append_and(edit, nested)
+
+    append_and(
+        lambda tx: tx.set_not_null("t", "i"), nested, NESTED.set_column(0, "i", pa.array([1], pa.int64()))
+    )
+    assert nested.row_count("t") == 1

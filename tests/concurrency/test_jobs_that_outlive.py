@@ -315,6 +315,24 @@ def test_a_try_that_fails_leaves_what_another_has_committed(catalog, rows, tmp_p
         check_nothing_left(lake)
 
 
+def test_a_try_that_fails_leaves_what_another_has_staged(catalog, rows, tmp_path):
+    submitter, verb = Clustered(tmp_path), Insert("t", GivenRows(source=rows))
+    with new_lake(catalog) as lake, Lake.connect(catalog.sqlalchemy_url) as other:
+        task, staged = Task(verb, submitter), list[dict[str, Any]]()
+
+        def stage_and_fail() -> None:
+            staged.append(stage(verb, other, submitter, task.attempt()))
+            raise TimedOutError
+
+        submitter.meanwhile = stage_and_fail
+        with pytest.raises(TimedOutError):
+            stage(verb, lake, submitter, task.attempt())
+
+        commit_staged(lake, staged[0], Commit(INFO))
+        assert lake.row_count("t") == 62
+        check_nothing_left(lake)
+
+
 @pytest.mark.every_catalog
 def test_a_try_that_was_given_up_ends_no_job_that_a_later_one_waits_for(catalog, rows, tmp_path):
     """Airflow ends a worker that it took for dead: its application is another try's by then."""

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import SparkJobError
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey
+from airflow_provider_ducklake.lake.errors import NotFoundError, SparkJobError
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, TableSnapshot
 from airflow_provider_ducklake.lake.writes.arguments import GivenRows
 from airflow_provider_ducklake.lake.writes.insert import Insert
 from airflow_provider_ducklake.lake.writes.run import run
@@ -101,3 +101,45 @@ def test_a_job_that_fails_leaves_no_schema(catalog, rows):
 
     with open_lake(catalog) as reference:
         assert reference.sql("SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'shop'") == [(0,)]
+
+
+class Looking(Lake):
+    """A lake whose reader goes on slowly when a table is missing: others ``act`` the n-th time."""
+
+    number = 1
+
+    @staticmethod
+    def act() -> None:
+        raise AssertionError
+
+    def table_snapshot(self, *arguments: Any, **named: Any) -> TableSnapshot:
+        try:
+            return Lake.table_snapshot(self, *arguments, **named)
+        except NotFoundError:
+            Looking.number -= 1
+            if not Looking.number:
+                Looking.act()
+            raise
+
+
+@pytest.mark.parametrize("looks", [1, 2], ids=["first plan", "plan after a conflict"])
+def test_a_table_that_another_creates_between_two_looks_is_no_second_one(looks, catalog, rows, monkeypatch):
+    url, name = catalog.sqlalchemy_url, {1: "t", 2: "shop.t"}[looks]
+
+    def meanwhile() -> None:
+        if looks == 2:
+            with open_lake(catalog) as reference:
+                reference.sql("CREATE SCHEMA shop")
+
+    monkeypatch.setattr(Looking, "number", looks)
+    monkeypatch.setattr(Looking, "act", staticmethod(lambda: create(url, name, rows)))
+    with Lake.connect(url) as lake:
+        slow = Looking(lake.opened, lake.committer)
+        verb = Insert(name, GivenRows(source=rows), create_table=True)
+        run(verb, slow, Meanwhile(meanwhile), Commit(CommitInfo("me")))
+        assert Looking.number <= 0
+        assert [str(one.qualified) for one in lake.reads.table_rows()] == ["main.t" if looks == 1 else name]
+        assert lake.verify() == []
+
+    with open_lake(catalog) as reference:
+        assert reference.sql(f"SELECT count(*) FROM {name}") == [(4,)]

@@ -1,7 +1,11 @@
 """Inlined rows and deletes that are flushed show what they did before, to the reference and to us."""
 
 import random
+import sqlite3
 from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import duckdb
@@ -13,6 +17,7 @@ from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.upkeep.flush import Flush, FlushRule
 from airflow_provider_ducklake.lake.errors import (
+    CatalogError,
     FilesReleasedError,
     InvalidInputError,
     SchemaNotFoundError,
@@ -445,6 +450,75 @@ def test_a_table_that_is_dropped_meanwhile_is_left_alone(lake, catalog):
     with pytest.raises(TableNotFoundError):
         flushing_beside(lake, catalog, "DROP TABLE t").run()
     assert not [one for one in Path(catalog.data_path).rglob("*.parquet") if one.name.endswith("-0.parquet")]
+
+
+class Slow(Flush):
+    """A flush beside which others ``act`` between its two looks at the table t."""
+
+    act: Callable[[], None]
+
+    def _write(self, name, *arguments):
+        if name.name == "t":
+            self.act()
+        return Flush._write(self, name, *arguments)
+
+
+@pytest.mark.parametrize(
+    "statement", ["CALL ducklake_flush_inlined_data('lake', table_name => 't')", "DROP TABLE t"]
+)
+def test_a_table_that_is_flushed_or_dropped_between_two_looks_keeps_no_other(lake, catalog, statement):
+    def act():
+        with open_lake(catalog) as reference:
+            reference.sql(statement)
+
+    def commit(change_sets, job_ids):
+        return lake.committer.commit_change_sets(change_sets, CommitInfo(), job_ids=job_ids)
+
+    with lake.transaction() as tx:
+        tx.create_table("u", {"i": "int64"})
+        tx.append_arrow("u", pa.table({"i": pa.array([1], pa.int64())}))
+    flush = Slow(lake.opened.catalog, lake.locate, FlushRule(), commit)
+    flush.act = act
+
+    assert [str(one.table) for one in flush.run()] == ["main.u"]
+    assert lake.verify() == []
+
+
+def test_a_cell_that_cannot_be_read_keeps_the_rows_of_its_table_alone(lake, catalog):
+    with lake.transaction() as tx:
+        tx.create_table("days", {"d": "date"})
+        tx.append_arrow("days", pa.table({"d": [date(2026, 1, 2)]}))
+    with closing(sqlite3.connect(catalog.location)) as connection, connection:
+        names = connection.execute("SELECT table_name FROM ducklake_inlined_data_tables").fetchall()
+        (name,) = [name for (name,) in names if _has_days(connection, name)]
+        connection.execute(f'UPDATE "{name}" SET d = ?', ["abc"])
+        repair = f"UPDATE \"{name}\" SET d = '2026-01-02'"
+
+    with pytest.raises(StorageError, match=r"flushed 1 others. main.days: An inlined row has a value that"):
+        lake.flush_inlined_data()
+    assert lake.flush_inlined_data("t") == []
+
+    with pytest.raises(CatalogError, match="does not fit column d"):  # alone, and no retry cures it
+        lake.flush_inlined_data()
+    with closing(sqlite3.connect(catalog.location)) as connection, connection:
+        connection.execute(repair)
+    assert len(lake.flush_inlined_data()) == 1
+
+
+def _has_days(connection, name):
+    return "d" in [row[1] for row in connection.execute(f'PRAGMA table_info("{name}")')]
+
+
+def test_a_limit_of_no_bytes_makes_no_file_of_each_row(lake, catalog):
+    with open_lake(catalog) as reference:
+        reference.sql(INLINED)
+        reference.sql("INSERT INTO t SELECT x, 'm' FROM range(400, 450) r(x)")
+    lake.set_option("target_file_size", "0")
+
+    (done,) = lake.flush_inlined_data("t")
+
+    assert done.row_count > 50
+    assert done.data_files < 20
 
 
 def test_files_that_a_clean_up_gave_up_are_not_committed_and_a_retry_flushes(lake, catalog):

@@ -207,6 +207,7 @@ class TableDraft:
             )
         if not self._is_struct_field_or_top(column):
             raise InvalidInputError(f"Cannot drop {path!r}: a list or map needs it.")
+        self._refuse_field_of_inlined(column, f"Drop {path!r}")
         self._refuse_partition_key(column, "drop")
         if column in self.columns.columns and any(key.mentions(column) for key in self.sort_by):
             raise InvalidInputError(
@@ -244,6 +245,11 @@ class TableDraft:
                 "partitioning first."
             )
 
+    def _refuse_field_of_inlined(self, column: Column, what: str) -> None:
+        """Refuse another shape of structs that the transaction's rows for the catalog are written in."""
+        if self.inlined and column not in self.columns.columns:
+            raise InvalidInputError(f"{what} before rows are added to {self.name}.")
+
     def with_column_renamed(self, path: str, name: str) -> TableDraft:
         """Return the table with another name for a column or struct field; sort keys follow."""
         column = self.find(path)
@@ -255,6 +261,7 @@ class TableDraft:
             )
         if any(one.id != column.id and fold(one.name) == fold(name) for one in self._siblings(column)):
             raise AlreadyExistsError("column", f"{self.name}.{name}")
+        self._refuse_field_of_inlined(column, f"Rename {path!r}")
         if not is_top:
             return replace(self, columns=replace_column(self.columns, replace(column, name=name)))
         draft = self._with(replace(column, name=name))
@@ -371,6 +378,10 @@ class TableDraft:
     def with_inlined(self, batch: InlinedBatch, layout: InlinedLayout) -> TableDraft:
         """Return the table with rows in the catalog; ``layout`` is what the base snapshot has for them."""
         return replace(self, inlined=(*self.inlined, batch), layout=layout)
+
+    def inlines_null(self, column: Column) -> bool:
+        """Return True if one of the transaction's rows for the catalog has NULL in a top-level column."""
+        return any(row.get(column.id) is None for batch in self.inlined for row in batch.rows)
 
     def with_deletes(self, deletes: tuple[Change, ...]) -> TableDraft:
         """Return the table without some rows of its base."""

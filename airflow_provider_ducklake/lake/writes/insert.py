@@ -39,7 +39,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
 )
 from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, SnapshotId
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, ReadRows, Truncate
 from airflow_provider_ducklake.lake.writes.arguments import (
@@ -101,11 +101,12 @@ class Insert:
     def _target(self, lake: Lake, job_id: str) -> Target:
         try:
             return lake.table_snapshot(self.table)
-        except (SchemaNotFoundError, TableNotFoundError):
+        except (SchemaNotFoundError, TableNotFoundError) as error:
             if not self.create_table:
                 raise
+            without = lake.as_of(SnapshotId(error.snapshot_id))  # later ones may have a table of the name
         name = QualifiedName.of(self.table)
-        return lake.reads.new_table(name, new_table_uuid(job_id, name), with_schema=True)
+        return without.reads.new_table(name, new_table_uuid(job_id, name), with_schema=True)
 
     def _overwrite(self, job_id: str, source: OverwriteSource, plan: WritePlan) -> JobRequest:
         """Have the job find the rows that are to be replaced, too."""
@@ -165,10 +166,11 @@ class PlannedInsert:
             existing = lake.table_snapshot(self.target.name)
         except SchemaNotFoundError:
             return None
-        except TableNotFoundError:
+        except TableNotFoundError as error:
             if not isinstance(self.target, NewTableAndSchema):
                 return None
-            target = lake.reads.new_table(self.target.name, self.target.uuid)
+            without = lake.as_of(SnapshotId(error.snapshot_id))
+            target = without.reads.new_table(self.target.name, self.target.uuid)
             base = target.snapshot.id
             return Write(
                 (ChangeSet(base, (*replacing(lake, seen, base), *create_and_append(target, result))),)
@@ -255,7 +257,7 @@ def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | Non
         job_io.complete_results(request, (result,), lake.opened.storage_options)
         staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
         uri = job_io.write_stage(staged, lake.opened.storage_options)
-    except BaseException as error:
+    except Exception as error:  # after a time-out, say, a later try goes on
         life.fail(error)
         raise
     life.forget()  # it stays registered until its commit

@@ -19,7 +19,8 @@ SUBMITTED      the application has ended, not       ENDED       its results are 
 SUBMITTED      the try defers, or the cluster's     LEFT        nothing: a later try goes on
                manager is silent
 SUBMITTED,     it fails, or its files cannot be     LEFT        nothing: that try ends it
-ENDED          committed, and another try holds it
+ENDED          committed, and another try holds or
+               has ended it
 REGISTERED,    it fails, or its files cannot be     FAILED      released, and its files are removed, unless
 SUBMITTED,     committed                                        another try has committed them or, in cluster
 ENDED                                                           mode, the catalog cannot be asked
@@ -262,7 +263,7 @@ class JobLife:
             log.warning("Cannot note that job %s is %s: %s", job.job_id, job.application, error)
 
     def is_ours(self) -> bool:
-        """Return True if no other try waits for the job, or if the catalog cannot be asked."""
+        """Return True if no other try waits for the job or ended it, or if the catalog cannot be asked."""
         if self.submitted is None or self.attempt is None:
             return True
         try:
@@ -271,7 +272,10 @@ class JobLife:
         except DuckLakeError as error:
             log.warning("Cannot ask who waits for job %s: %s", self.submitted.job_id, error)
             return True
-        if job is None or job.attended_by == self.attempt.id:
+        if job is None:  # this try does not ask once it has forgotten the job
+            log.info("Another try has ended job %s", self.submitted.job_id)
+            return False
+        if job.attended_by == self.attempt.id:
             return True
         log.info("%s is left to the try %s, which waits for it now", job.application, job.attended_by)
         return False
@@ -307,7 +311,7 @@ class JobLife:
         """Remove all that the job wrote, unless another try that goes on with it, too, has committed it."""
         if self.detached is not None and not self.is_ours():
             self.leave()
-            log.info("The files of job %s stay: another try waits for it", self.request.job_id)
+            log.info("The files of job %s are left to that try", self.request.job_id)
             return
         self.state = State.FAILED
         is_lost = self.detached is None  # then no other try has a way to the files

@@ -92,9 +92,18 @@ def test_one_large_batch_becomes_the_row_groups_and_files_that_bytes_ask_for(pat
     ]
 
 
-def test_a_batch_is_not_cut_into_single_rows_for_a_limit_of_few_bytes(paths):
-    assert len(write(paths, [rows(100)], target_file_size_bytes=5)) == 1
-    assert write(paths, [rows(0), rows(1)], target_file_size_bytes=5, row_group_bytes=1)
+def test_rows_of_very_different_sizes_become_groups_of_their_bytes(paths):
+    schema = new_columns({"text": "varchar"})
+    batch = pa.RecordBatch.from_pydict({"text": ["x"] * 9_000 + ["y" * 10_000] * 100})
+
+    with RollingWriter(schema, paths, ParquetSettings(row_group_bytes=100_000)) as writer:
+        writer.write(batch)
+
+    groups = pq.read_metadata(writer.files[0].path)
+    sizes = [groups.row_group(group).num_rows for group in range(groups.num_row_groups)]
+    assert sum(sizes) == 9_100
+    assert 7 <= len(sizes) <= 15
+    assert sizes[0] > 2_000
 
 
 def pq_files_begun(writer: RollingWriter) -> bool:

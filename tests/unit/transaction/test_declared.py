@@ -78,6 +78,13 @@ def test_a_kind_that_does_not_say_what_it_does_cannot_be_made():
         Forgetful()
 
 
+@pytest.mark.parametrize("kind", get_args(Change))
+def test_what_a_kind_says_of_itself_is_asked_of_all(kind):
+    own = {name for name, type_ in vars(kind).get("__annotations__", {}).items() if "ClassVar" in type_}
+
+    assert own <= {name for base in kind.__mro__[1:] for name in vars(base)}
+
+
 def test_every_need_is_answered():
     assert {one.name for one in fields(Needs)} == attributes_of("needs", locked_facts)
 

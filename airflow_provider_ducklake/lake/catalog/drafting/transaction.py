@@ -328,7 +328,8 @@ class LakeTransaction:
                 "literal. Add the column without a default, then call set_default."
             )
         stored, initial = default_of(default, parsed)
-        if not nullable and initial is None and (draft.files or self._base.rows.had_any(draft.base)):
+        adds_rows = bool(draft.files or draft.inlined)
+        if not nullable and initial is None and (adds_rows or self._base.rows.had_any(draft.base)):
             raise InvalidInputError(
                 f"Column {column!r} of {draft.name} cannot be NOT NULL without a default: existing rows "
                 "would hold NULL in it."
@@ -387,7 +388,8 @@ class LakeTransaction:
         """
         draft = self._table(table)
         changed = draft.with_nullability(column, nullable=False)
-        if self._base.rows.may_hold_null(draft.base, draft.files, draft.find(column)):
+        given = draft.find(column)
+        if draft.inlines_null(given) or self._base.rows.may_hold_null(draft.base, draft.files, given):
             raise InvalidInputError(
                 f"Column {column!r} of {draft.name} may hold NULL according to its statistics. Fill or "
                 "delete such rows, then compact the table to update the statistics."

@@ -26,7 +26,9 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import rows_of_layout
 from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table, which_partitionings
 from airflow_provider_ducklake.lake.errors import (
+    CatalogError,
     CommitStateUnknownError,
+    DuckLakeError,
     InvalidInputError,
     InvalidValueError,
     SchemaNotFoundError,
@@ -214,11 +216,14 @@ class Flush:
     rule: FlushRule
     commit: Commit
     _ready: dict[QualifiedName, _Flushed] = field(default_factory=dict)
-    _failed: dict[QualifiedName, StorageError | InvalidValueError] = field(default_factory=dict)
+    _failed: dict[QualifiedName, DuckLakeError] = field(default_factory=dict)
 
     def dry_run(self) -> list[FlushResult]:
         """Compute what would be flushed, and change nothing."""
-        plans = [self._plan(name) for name in self._names()]
+        plans = []
+        for name in self._names():
+            with self.catalog.dialect.reading() as connection:
+                plans.append(self._plan(connection, name))
         return [
             FlushResult(plan.table.name, plan.row_count, plan.ended_count, plan.mark_count)
             for plan in plans
@@ -232,9 +237,9 @@ class Flush:
             raise self._failures(committed)
         return [one.result(committed) for one in self._ready.values()] if committed is not None else []
 
-    def _failures(self, committed: CommittedSnapshot | None) -> StorageError | InvalidValueError:
+    def _failures(self, committed: CommittedSnapshot | None) -> DuckLakeError:
         only = next(iter(self._failed.values())) if len(self._failed) == 1 else None
-        if committed is None and isinstance(only, InvalidValueError):
+        if committed is None and only is not None and not isinstance(only, StorageError):
             return only  # which no retry cures
         done = f"snapshot {committed.id} flushed {len(self._ready)} others" if committed else "nothing landed"
         of_each = "; ".join(f"{name}: {error}" for name, error in self._failed.items())
@@ -271,8 +276,8 @@ class Flush:
         """Do as ``_make_ready``; a table that was not named does not keep the others."""
         try:
             self._make_ready(name)
-        except (StorageError, InvalidValueError) as error:
-            if self.rule.table is not None:
+        except DuckLakeError as error:
+            if self.rule.table is not None or not _is_of_one_table(error):
                 raise
             log.warning("%s is left unchanged: %s", name, error)
             self._failed[name] = error
@@ -300,11 +305,10 @@ class Flush:
             head = read_snapshots.head(connection, self.catalog.tables)
             return tables_with_inlined_data(connection, self.catalog, head, self.rule.schema)
 
-    def _plan(self, name: QualifiedName) -> FlushPlan | None:
+    def _plan(self, connection: Connection, name: QualifiedName) -> FlushPlan | None:
         """Plan the flush of a table; None: nothing to flush, or it is to be left alone."""
         try:
-            with self.catalog.dialect.reading() as connection:
-                plan = self._read_plan(connection, name)
+            plan = self._read_plan(connection, name)
         except (TableNotFoundError, SchemaNotFoundError):
             if self.rule.table is not None:
                 raise
@@ -329,23 +333,33 @@ class Flush:
         return find_flush(connection, self.catalog, found)
 
     def _make_ready(self, name: QualifiedName) -> None:
-        plan = self._plan(name)
+        with self.catalog.dialect.reading() as connection:
+            plan = self._plan(connection, name)
         if plan is None:
             return
         job_id, paths = str(uuid7()), list[str]()
         jobs.register(self.catalog, job_id, job_directory(plan.table.root, job_id))
         try:
-            self._ready[name] = self._write(name, job_id, paths)
+            flushed = self._write(name, job_id, paths)
         except BaseException:
             remove_unused(paths, self.locate)
             jobs.release(self.catalog, job_id)
             raise
+        if flushed is None:
+            jobs.release(self.catalog, job_id)
+        else:
+            self._ready[name] = flushed
 
-    def _write(self, name: QualifiedName, job_id: str, paths: list[str]) -> _Flushed:
-        """Read the rows, by one transaction, and write them; ``paths`` gets those of the files."""
+    def _write(self, name: QualifiedName, job_id: str, paths: list[str]) -> _Flushed | None:
+        """Read the rows, by one transaction, and write them; ``paths`` gets those of the files.
+
+        None: another client has flushed them, or dropped the table, since they were first planned.
+        """
         files: list[FlushedFile] = []
         with self.catalog.dialect.reading() as connection:
-            plan = self._read_plan(connection, name)
+            plan = self._plan(connection, name)
+            if plan is None:
+                return None
             for layout in plan.layouts:
                 if layout.rows.row_count:
                     files += self._write_layout(connection, plan, layout, job_id, paths)
@@ -371,6 +385,12 @@ class Flush:
         found = rows_to_flush(connection, self.catalog, table, layout.schema_version)
         flushing = Flushing(writing, layout.partition_id, self.locate, paths)
         return flushing.write(rows_with_lives(part) for part in found)
+
+
+def _is_of_one_table(error: DuckLakeError) -> bool:
+    """Return True for a store, or for rows of one table that cannot be read or written."""
+    rows = (CatalogError, UnsupportedFeatureError)  # not their subclasses, which are about the lake
+    return isinstance(error, StorageError | InvalidValueError) or type(error) in rows
 
 
 def _changes(plan: FlushPlan, files: tuple[FlushedFile, ...]) -> Iterator[Change]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 DEFAULT_COMPRESSION = "zstd"
 DEFAULT_PAGE_VERSION = "V2"
 DEFAULT_ROW_GROUP_BYTES = 128 * 2**20
+_LEAST_BYTES = 256  # less would make a file or a row group of each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,8 @@ class ParquetSettings:
             compression_level=level if isinstance(level, int) else None,
             page_version=str(options.get("parquet_version") or DEFAULT_PAGE_VERSION),
             row_group_rows=options.integer("parquet_row_group_size"),
-            row_group_bytes=size if isinstance(size, int) else DEFAULT_ROW_GROUP_BYTES,
-            target_file_size_bytes=options.integer("target_file_size"),
+            row_group_bytes=max(size, _LEAST_BYTES) if isinstance(size, int) else DEFAULT_ROW_GROUP_BYTES,
+            target_file_size_bytes=max(options.integer("target_file_size"), _LEAST_BYTES),
             hive_file_pattern=options.flag("hive_file_pattern"),
             gathers_rows=options.is_set("per_thread_output") and not options.flag("per_thread_output"),
             key_bytes=options.key_bytes,

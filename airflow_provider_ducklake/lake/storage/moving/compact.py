@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     Locate = Callable[[str], Location]
 
 
-# (positions of rows in their file, the snapshots that they came by) → which of them are wanted
-Keep: TypeAlias = "Callable[[pa.Array, pa.ChunkedArray], pa.Array | pa.ChunkedArray]"
+# (how many rows of the file come before some of its rows, the snapshots of these) → which are wanted
+Keep: TypeAlias = "Callable[[int, pa.ChunkedArray], pa.Array | pa.ChunkedArray]"
 
 _SMALL, _SMALL_VALUES = 2 * 2**20, 1_000_000  # bytes and values of a file that is read at once
 _ENDLESS = 2**62  # bytes: a bin becomes one file, however large
@@ -96,7 +96,7 @@ class Merging:
             found = rows_of_files(self.numbered_rows, files)
             if row_id_start is not None:
                 found = _consecutive(found, row_id_start)
-            for rows in made_ahead(_together(found, self.settings.row_group_rows)):
+            for rows in made_ahead(_together(found, self.settings)):
                 writer.write(rows.select(names))
         (written,) = writer.files
         if written.record_count != files.record_count:
@@ -110,19 +110,21 @@ class Merging:
     ) -> Iterator[pa.Table]:
         """Yield the rows of a file, a row group at a time, and behind them their ids and snapshots.
 
-        ``keep`` says which, by their positions and snapshots; None: all. Others are not cast.
+        ``keep`` says which; None: all. Others are not cast.
         """
         read = TableSchema((*schema.columns, ROW_ID, SNAPSHOT_ID))
         seen = 0
         for stored in read_row_groups(
             file, read, table=self.table, snapshot_id=self.snapshot_id, locate=self.locate
         ):
-            numbers, rows = _numbers(file, stored, seen), stored
+            before, seen = seen, seen + stored.row_count
+            if seen > file.record_count:
+                continue  # counted for the error
+            numbers, rows = _numbers(file, stored, before), stored
             if keep is not None:
-                kept = keep(pc.add(ordinals(stored.row_count), seen), numbers[SNAPSHOT_ID.name])
+                kept = keep(before, numbers[SNAPSHOT_ID.name])
                 numbers, rows = numbers.filter(kept), stored.filter(kept)
             yield _numbered(rows.cast(), numbers)
-            seen += stored.row_count
         if seen != file.record_count:
             raise StorageError(
                 f"Data file {file.path} of {self.table} has {seen} rows, but the catalog says "
@@ -144,7 +146,7 @@ class Rewriting:
         names = [column.name for column in target.columns]
         with RollingWriter(target, lambda: path, in_one_file(self.settings), locate=self.locate) as writer:
             found = rows_of_files(self.numbered_rows, files)
-            for rows in made_ahead(_together(found, self.settings.row_group_rows)):
+            for rows in made_ahead(_together(found, self.settings)):
                 writer.write(rows.select(names))
         return self.compacted(files, writer.files[0] if writer.files else None)
 
@@ -157,9 +159,10 @@ class Rewriting:
         table = self.plan.table
         merging = Merging(str(table.name), table.snapshot.id, self.settings, self.locate)
         gone = gone_positions(self.plan, file, self.locate)
+        live = pc.invert(marked(file, gone))
 
-        def is_live(places: pa.Array, _snapshots: pa.ChunkedArray) -> pa.Array:
-            return pc.invert(pc.is_in(places, value_set=gone))
+        def is_live(before: int, snapshots: pa.ChunkedArray) -> pa.Array:
+            return live.slice(before, len(snapshots))
 
         yield from merging.numbered_rows(file, schema, is_live if len(gone) else None)
 
@@ -213,6 +216,11 @@ def _known_by_catalog(written: DataFile, files: Bin) -> DataFile:
     return replace(written, column_stats=stats, partition_values=files.partition_values)
 
 
+def marked(file: LiveDataFile, positions: pa.Array) -> pa.Array:
+    """Return for each row of a file whether it is among the positions."""
+    return pc.is_in(ordinals(file.record_count), value_set=positions)
+
+
 def _numbers(file: LiveDataFile, rows: StoredRows, before: int) -> pa.Table:
     """Return an id and a snapshot for each row; ``before`` rows of the file come before them."""
     row_ids, snapshots = rows.column(ROW_ID), pc.fill_null(rows.column(SNAPSHOT_ID), file.begin_snapshot)
@@ -232,14 +240,16 @@ def _numbered(rows: pa.Table, numbers: pa.Table) -> pa.Table:
     return plain
 
 
-def _together(found: Iterator[pa.Table], count: int) -> Generator[pa.Table]:
-    """Yield the rows in larger tables, of ``count`` rows or little more."""
+def _together(found: Iterator[pa.Table], settings: ParquetSettings) -> Generator[pa.Table]:
+    """Yield the rows in larger tables, of a row group's rows or bytes or little more."""
     waiting: list[pa.Table] = []
+    count = size = 0
     for rows in found:
         waiting.append(rows)
-        if sum(one.num_rows for one in waiting) >= count:
+        count, size = count + rows.num_rows, size + rows.nbytes
+        if count >= settings.row_group_rows or size >= settings.row_group_bytes:
             yield pa.concat_tables(waiting)
-            waiting = []
+            waiting, count, size = [], 0, 0
     if waiting:
         yield pa.concat_tables(waiting)
 

@@ -35,7 +35,7 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
 )
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.files.writing import copy_file
-from airflow_provider_ducklake.lake.storage.moving.compact import Merging
+from airflow_provider_ducklake.lake.storage.moving.compact import Merging, marked
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field
 from airflow_provider_ducklake.lake.storage.parquet.footer import open_footer
 from airflow_provider_ducklake.lake.storage.parquet.modules import TAIL_BYTES, footer_length
@@ -166,16 +166,15 @@ class Restoring:
         """Yield the rows that return, each with its id behind its columns."""
         table = self.target.table
         merging = Merging(str(table.name), table.snapshot.id, settings, self.locate)
-        dead = self._gone_then(pair.target)
+        live = pc.invert(marked(pair.target, self._gone_then(pair.target)))
         gone = None
         if pair.current is not None and self.current is not None:
-            gone = _unique(gone_positions(self.current, pair.current, self.locate))
+            gone = marked(pair.target, gone_positions(self.current, pair.current, self.locate))
 
-        def return_(places: pa.Array, snapshots: pa.ChunkedArray) -> pa.ChunkedArray:
-            had = pc.and_(
-                pc.less_equal(snapshots, table.snapshot.id), pc.invert(pc.is_in(places, value_set=dead))
-            )
-            return had if gone is None else pc.and_(had, pc.is_in(places, value_set=gone))
+        def return_(before: int, snapshots: pa.ChunkedArray) -> pa.ChunkedArray:
+            place = slice(before, before + len(snapshots))
+            had = pc.and_(pc.less_equal(snapshots, table.snapshot.id), live[place])
+            return had if gone is None else pc.and_(had, gone[place])
 
         for rows in merging.numbered_rows(pair.target, schema, return_):
             yield rows.drop_columns([SNAPSHOT_ID.name])

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.storage.parquet.opening import FooterEditedOutput
 
 _SAMPLE_ROWS = 16_384  # the first rows decide the encodings of a file
-_LEAST_BYTES = 2**14  # a batch is not cut into groups of less memory, whatever the options say
 _REPEATING = 0.5  # share of distinct values up to which a dictionary pays
 _FOOTER_KEEPS_BYTES = 2_000  # pyarrow leaves out bounds of more than 4096 bytes together
 _CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
@@ -91,15 +90,12 @@ class RollingWriter:
 
     def write(self, data: pa.RecordBatch | pa.Table) -> None:
         """Take rows; they reach a file when a row group is full."""
-        for batch in self._conform(data).to_batches(max_chunksize=self._settings.row_group_rows):
-            if batch.num_rows:
-                self._buffered.append(batch)
-                self._buffered_rows += batch.num_rows
-                self._buffered_bytes += batch.nbytes
-        while self._buffered_rows and (
-            self._buffered_rows >= self._settings.row_group_rows or self._buffered_bytes >= self._group_bytes
-        ):
-            self._flush()
+        most = self._settings.row_group_rows
+        for batch in self._conform(data).to_batches(max_chunksize=most):
+            for part in _cut(batch, self._group_bytes):
+                space = most - self._buffered_rows
+                for rows in (part.slice(0, space), part.slice(space)):
+                    self._buffer(rows)
 
     @property
     def bytes_written(self) -> int:
@@ -113,8 +109,10 @@ class RollingWriter:
 
     def write_waiting(self) -> None:
         """Write the rows that wait as a row group, full or not."""
-        while self._buffered_rows:
-            self._flush()
+        if self._buffered_rows:
+            group = pa.Table.from_batches(self._buffered, schema=self._parquet_schema)
+            self._buffered, self._buffered_rows, self._buffered_bytes = [], 0, 0
+            self._write_group(group)
 
     def close(self) -> tuple[DataFile, ...]:
         """Finish the last file and return all of them, in order."""
@@ -164,13 +162,15 @@ class RollingWriter:
         """The memory of rows that are enough for a separate row group."""
         return min(self._settings.row_group_bytes, self._settings.target_file_size_bytes)
 
-    def _flush(self) -> None:
-        table = pa.Table.from_batches(self._buffered, schema=self._parquet_schema)
-        groups = max(1, self._buffered_bytes // max(self._group_bytes, _LEAST_BYTES))
-        group = table.slice(0, min(-(-table.num_rows // groups), self._settings.row_group_rows))
-        rest = table.slice(group.num_rows)
-        self._buffered, self._buffered_rows = rest.to_batches(), rest.num_rows
-        self._buffered_bytes = rest.nbytes
+    def _buffer(self, rows: pa.RecordBatch) -> None:
+        if rows.num_rows:
+            self._buffered.append(rows)
+            self._buffered_rows += rows.num_rows
+            self._buffered_bytes += rows.nbytes
+        if self._buffered_rows >= self._settings.row_group_rows or self._buffered_bytes >= self._group_bytes:
+            self.write_waiting()
+
+    def _write_group(self, group: pa.Table) -> None:
         if self._file is None:
             location = self._locate(self._next_path())
             if location.key_bytes is None:
@@ -184,6 +184,17 @@ class RollingWriter:
         if self._file is not None:
             self.files.append(self._file.finish())
             self._file = None
+
+
+def _cut(rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in parts of less than twice so many bytes in memory, as far as single rows allow."""
+    count = rows.nbytes // size
+    if count < 2 or rows.num_rows < 2:  # noqa: PLR2004
+        yield rows
+        return
+    step = -(-rows.num_rows // count)
+    for start in range(0, rows.num_rows, step):
+        yield from _cut(rows.slice(start, step), size)  # some rows may be larger than others
 
 
 @lru_cache

@@ -213,7 +213,7 @@ class ReadRows(OfTable):
     counts_gone: bool = True
 
     phase: ClassVar[CommitPhase] = CommitPhase.READ
-    written: ClassVar[None] = None
+    affected_table: ClassVar[None] = None
 
     @property
     def operation(self) -> Operation:

@@ -88,7 +88,7 @@ class DropTable(OfTable):
 
     phase: ClassVar[CommitPhase] = CommitPhase.DROP
     operation: ClassVar[Operation] = Operation.DROP
-    written: ClassVar[None] = None
+    affected_table: ClassVar[None] = None
 
     @property
     def needs(self) -> Needs:
