@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from airflow_provider_ducklake.lake.errors import (
     SchemaMismatchError,
     SchemaNotFoundError,
     TableNotFoundError,
+    TransactionConflictError,
 )
 from airflow_provider_ducklake.lake.spec.files import DataFile
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
@@ -26,6 +28,7 @@ from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
+STRUCT = pa.struct([("y", pa.int32()), ("x", pa.int32())])
 ONE = pa.table({"i": pa.array([1], pa.int32())})
 ODD_NAMES = [
     'q"uote', "dot.ted", "com,ma", "a b", " ", "'", "select", "ä😀", "tab\t", "new\nline", ":", "%", "..",
@@ -434,3 +437,100 @@ def test_rows_of_the_transaction_hold_no_null_in_a_column_that_allows_none(neste
         lambda tx: tx.set_not_null("t", "i"), nested, NESTED.set_column(0, "i", pa.array([1], pa.int64()))
     )
     assert nested.row_count("t") == 1
+
+
+def _replace_column(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.drop_column("t", "b")
+        tx.add_column("t", "b", "varchar")
+
+
+def _replace_field(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.drop_column("t", "s.x")
+        tx.add_column("t", "s.x", "int32")
+
+
+def _restore(lake: Lake) -> None:
+    before = lake.current_snapshot().id
+    with lake.transaction() as tx:
+        tx.drop_column("t", "b")
+    with lake.transaction() as tx:
+        tx.add_column("t", "b", "varchar")
+    lake.restore("t", at=before)
+
+
+@pytest.mark.parametrize("edit", [_replace_column, _replace_field, _restore])
+def test_a_column_in_the_place_of_another_of_its_name_and_type_keeps_its_values(sqlite_catalog, lake, edit):
+    lake.set_option("data_inlining_row_limit", 10)
+    rows = pa.table({"a": [1], "s": pa.array([{"y": 1, "x": 7}], STRUCT), "b": ["x"]})
+    with lake.transaction() as tx:
+        tx.create_table("t", {"a": "int64", "s": "struct(y int32, x int32)", "b": "varchar"})
+    lake.append_arrow("t", rows)
+
+    edit(lake)
+    lake.append_arrow("t", rows.set_column(0, "a", pa.array([2], pa.int64())))
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("INSERT INTO t VALUES (3, {'y': 1, 'x': 7}, 'x')")
+        assert reference.sql("FROM t WHERE a > 1 ORDER BY a") == [
+            (2, {"y": 1, "x": 7}, "x"),
+            (3, {"y": 1, "x": 7}, "x"),
+        ]
+    written = [row for row in lake.read_arrow("t").to_pylist() if row["a"] > 1]
+    assert [(row["b"], row["s"]["x"]) for row in written] == [("x", 7)] * 2
+    lake.flush_inlined_data("t")
+    assert sorted(row["a"] for row in lake.read_arrow("t").to_pylist() if row["b"] == "x")[-2:] == [2, 3]
+
+
+def test_a_column_without_nulls_is_not_added_beside_rows_that_others_insert(lake_with_table, sqlite_catalog):
+    def add(lake: Lake) -> None:
+        with lake.transaction() as tx:
+            tx.add_column("t", "k", "int64", nullable=False)
+            with Lake.connect(sqlite_catalog.sqlalchemy_url) as other:
+                other.append_arrow("t", ONE)
+
+    with pytest.raises(TransactionConflictError, match="forbid NULL"):
+        add(lake_with_table)
+    assert lake_with_table.table_snapshot("t").schema.names == ("i",)
+
+
+def test_partition_keys_that_are_set_and_set_back_are_those_of_the_files(sqlite_catalog, lake):
+    with lake.transaction() as tx:
+        tx.create_table("t", {"i": "int32"}, partition_by=["i"])
+    for _ in range(2):
+        with lake.transaction() as tx:
+            tx.set_partitioned_by("t", [])
+            tx.set_partitioned_by("t", ["i"])
+            tx.append_arrow("t", pa.table({"i": pa.array([1, 2], pa.int32())}))
+
+    assert lake.verify() == []
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CALL ducklake_merge_adjacent_files('lake')")
+        assert reference.sql("SELECT i, count(*) FROM t GROUP BY i ORDER BY i") == [(1, 2), (2, 2)]
+
+
+def test_a_replacement_that_is_refused_and_caught_drops_nothing(lake_with_table):
+    lake_with_table.set_option("data_inlining_row_limit", 10)
+    lake_with_table.append_arrow("t", ONE)
+    with lake_with_table.transaction() as tx:
+        tx.create_view("v", "SELECT 1 AS i")
+
+    with lake_with_table.transaction() as tx:
+        with pytest.raises(InvalidNameError):
+            tx.create_table("t", {"row_id": "int64"}, or_replace=True)
+        with pytest.raises(InvalidNameError):
+            tx.create_view("v", "SELECT 2 AS j", column_aliases=[""], or_replace=True)
+
+    assert tx.committed is None
+    assert lake_with_table.row_count("t") == 1
+    assert lake_with_table.reads.view("v").sql == "SELECT 1 AS i"
+
+
+def test_inlined_rows_of_the_transaction_are_not_altered_to_what_no_catalog_holds(nested):
+    edit = partial(LakeTransaction.add_column, table="t", column="g", type_="geometry")
+    if not nested.table_snapshot("t").options.allows_inlining:
+        append_and(edit, nested)
+        return
+    with pytest.raises(InvalidInputError, match=r"which are inlined: column g has type geometry\. Alter it"):
+        append_and(edit, nested)
+    assert nested.row_count("t") == 0

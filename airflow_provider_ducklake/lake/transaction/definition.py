@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.spec.schema import parents
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, keeps_bounds
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, ScalarType, keeps_bounds
 from airflow_provider_ducklake.lake.transaction.changes import (
     Change,
     ChangeColumns,
@@ -144,8 +144,15 @@ def _same_inlined_rows(before: Definition, after: Definition) -> bool:
 
 
 def same_layout(left: TableSchema, right: TableSchema) -> bool:
-    """Return True if inlined rows of one schema fit the other: names and types in the same order."""
-    return [(one.name, one.type) for one in left.columns] == [(one.name, one.type) for one in right.columns]
+    """Return True if inlined rows of one schema fit the other: ids, names and types in the same order.
+
+    A column in the place of another, of its name and type, has its own values: readers go by ids.
+    """
+    return _layout(left) == _layout(right)
+
+
+def _layout(schema: TableSchema) -> list[tuple[ColumnId, str, DuckLakeType]]:
+    return [(one.id, one.name, one.type) for one in schema.walk()]
 
 
 def column_rows(schema: TableSchema) -> dict[ColumnId, ColumnRow]:

@@ -5,6 +5,8 @@ One of the few places with mutable state; nothing here reads or writes anything 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
@@ -142,6 +144,9 @@ class BaseLake(Protocol):
 
     def macros_in(self, schema: SchemaDraft) -> list[BaseMacro]:
         """Return the macros of a schema."""
+
+    def why_not_inlined(self, columns: TableSchema) -> str | None:
+        """Explain why the catalog's database cannot hold rows with these columns; None if it can."""
 
     def options_of_new_table(self, schema: SchemaDraft) -> Options:
         """Return the options in force for a new table of a schema."""
@@ -291,8 +296,29 @@ class LakeDraft:
             return None
         return ViewDraft(base.id, schema.ref, base.name, base)
 
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Take back what the block has done if it raises an exception: a caller may go on with others."""
+        before = {
+            name: copy(value) for name, value in vars(self).items() if isinstance(value, dict | list | set)
+        }
+        try:
+            yield
+        except BaseException:
+            vars(self).update(before)
+            raise
+
     def put(self, table: TableDraft) -> None:
-        """Keep an edited table."""
+        """Keep an edited table.
+
+        Raises:
+            InvalidInputError: it has rows for the catalog, whose database cannot hold its columns.
+        """
+        if table.inlined and (problem := self._base.why_not_inlined(table.columns)) is not None:
+            raise InvalidInputError(
+                f"{table.name} cannot be altered after rows were added to it, which are inlined: {problem}. "
+                "Alter it first."
+            )
         self._tables[table.ref] = table
 
     def put_view(self, view: ViewDraft) -> None:

@@ -137,9 +137,8 @@ class TableDraft:
     @property
     def partition_id(self) -> PartitionId | None:
         """The partition spec of files written now; None for one that the transaction itself sets."""
-        if self.base is None or self.base.partition_spec is None or PARTITIONING in self.keys_set:
-            return None
-        return self.base.partition_spec.id
+        spec = self.base.partition_spec if self.base is not None else None
+        return spec.id if spec is not None and spec.fields == self.partition_by else None
 
     def check_column_name(self, name: str, *, is_top: bool = True) -> None:
         """Refuse a name that no column of the table, or field of one, can have."""
@@ -176,11 +175,15 @@ class TableDraft:
             raise InvalidInputError(f"Add column {path!r} before rows are added to {self.name}.")
         added = new_columns([Field(name, type_)], first_id=self.next_column_id).columns[0]
         added = replace(added, default=default, initial_default=initial, nullable=nullable)
+        needed = (
+            () if nullable or initial is not None else (added.id,)
+        )  # by rows that others insert meanwhile
         return replace(
             self,
             columns=add_column(self.columns, parent.id if parent else None, added),
             next_column_id=self.next_column_id + sum(1 for _ in added.walk()),
             is_altered=self.is_altered or parent is None,
+            without_nulls=(*self.without_nulls, *needed),
         )
 
     def _parent_of_new(self, path: str, above: Sequence[str]) -> Column | None:

@@ -176,6 +176,9 @@ class CatalogBase(BaseLake):
             for row in rows
         ]
 
+    def why_not_inlined(self, columns: TableSchema) -> str | None:
+        return self.rows.why_not_inlined(columns)
+
     def options_of_new_table(self, schema: SchemaDraft) -> Options:
         return self._options(schema.ref if isinstance(schema.ref, int) else None)
 
@@ -203,7 +206,7 @@ class BaseRows:
         )
 
         form = self._catalog.dialect.inlined_form
-        if form is None or why_not_inlined(schema, form, self._catalog.tables.writer):
+        if form is None or self.why_not_inlined(schema) is not None:
             return None
         try:
             found = cells(rows, schema, form)
@@ -212,6 +215,10 @@ class BaseRows:
         ids = {column.name: column.id for column in schema.columns}
         by_id = tuple({ids[name]: value for name, value in row.items()} for row in found)
         return InlinedBatch(by_id, inlined_stats(rows, schema))
+
+    def why_not_inlined(self, schema: TableSchema) -> str | None:
+        """Explain why the catalog's database cannot hold rows with these columns; None if it can."""
+        return why_not_inlined(schema, self._catalog.dialect.inlined_form, self._catalog.tables.writer)
 
     def targets(
         self, table: TableSnapshot, file_ids: Collection[DataFileId], row_ids: Collection[int]

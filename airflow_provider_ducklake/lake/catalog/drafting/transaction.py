@@ -196,12 +196,13 @@ class LakeTransaction:
         existing = self._draft.find_table(name)
         if existing is not None and if_not_exists:
             return
-        if existing is not None and or_replace:
-            self._draft.drop_table(existing)
-        draft = self._draft.create_table(name, definition)
-        for column in definition.columns:
-            draft.check_column_name(column.name)
-        self._draft.put(draft.partitioned_by(fields).sorted_by(keys))
+        with self._draft.all_or_nothing():
+            if existing is not None and or_replace:
+                self._draft.drop_table(existing)
+            draft = self._draft.create_table(name, definition)
+            for column in definition.columns:
+                draft.check_column_name(column.name)
+            self._draft.put(draft.partitioned_by(fields).sorted_by(keys))
 
     def drop_table(self, table: TableName, *, if_exists: bool = False) -> None:
         """Drop a table.
@@ -533,10 +534,11 @@ class LakeTransaction:
         existing = self._draft.find_view(name)
         if existing is not None and if_not_exists:
             return
-        if existing is not None and or_replace:
-            self._draft.drop_view(existing)
         aliases = tuple(check_name(alias, "column") for alias in column_aliases)
-        self._draft.create_view(name, ViewDefinition(sql.strip(), dialect, aliases))
+        with self._draft.all_or_nothing():
+            if existing is not None and or_replace:
+                self._draft.drop_view(existing)
+            self._draft.create_view(name, ViewDefinition(sql.strip(), dialect, aliases))
 
     def drop_view(self, view: TableName, *, if_exists: bool = False) -> None:
         """Drop a view.
@@ -594,9 +596,10 @@ class LakeTransaction:
         existing = self._draft.find_macro(name, is_table=definition.is_table)
         if existing is not None and if_not_exists:
             return
-        if existing is not None and or_replace:
-            self._draft.drop_macro(existing)
-        self._draft.create_macro(name, definition)
+        with self._draft.all_or_nothing():
+            if existing is not None and or_replace:
+                self._draft.drop_macro(existing)
+            self._draft.create_macro(name, definition)
 
     def drop_macro(self, macro: TableName, *, table: bool = False, if_exists: bool = False) -> None:
         """Drop a macro; with ``table`` only a table macro, otherwise a table macro if no other has the name.
@@ -717,11 +720,12 @@ class LakeTransaction:
                 raise
             draft = None
         found = add_table.read_source(self._lake, chosen)
-        draft = draft or self._create_as(table, found)
-        pairs = add_table.source_files(self._lake, draft, found, self._added_paths())
-        files = add_table.with_deletes(self._lake, draft, pairs, self._new_path(draft.root))
-        of_table = tuple(placed(file, draft.root) for file in files)
-        self._draft.put(self._table(draft.name).with_files(of_table))
+        with self._draft.all_or_nothing():
+            draft = draft or self._create_as(table, found)
+            pairs = add_table.source_files(self._lake, draft, found, self._added_paths())
+            files = add_table.with_deletes(self._lake, draft, pairs, self._new_path(draft.root))
+            of_table = tuple(placed(file, draft.root) for file in files)
+            self._draft.put(self._table(draft.name).with_files(of_table))
         return files
 
     def _create_as(self, table: TableName, source: SourceTable) -> TableDraft:
