@@ -407,7 +407,7 @@ async def connection_of(conn_id: str) -> Connection:
 
 
 def open_catalog(connection: Connection, seconds: float = math.inf) -> Lake:
-    """Open a connection's lake to ask its catalog only: no credentials for its files are looked up.
+    """Open a connection's lake to ask its catalog only: no credentials or keys for its files are looked up.
 
     No statement then waits for longer than so many seconds, whatever the connection's own limits are.
 
@@ -415,7 +415,7 @@ def open_catalog(connection: Connection, seconds: float = math.inf) -> Lake:
         InvalidOptionError, NotADuckLakeError, UnsupportedFeatureError: as ``DuckLakeHook.lake``.
     """
     settings = read_settings(connection, with_storage=False)
-    return _open(replace(settings, url=_limited(settings.url, seconds)))
+    return _open(replace(settings, url=_limited(settings.url, seconds), document_key_file=None))
 
 
 def _open(

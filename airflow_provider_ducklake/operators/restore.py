@@ -92,7 +92,9 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
         scope: dict[str, Any] = {"table": self.table, "schema": self.schema, "at": at}
         with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:
             if parse_flag("dry_run", self.is_dry_run):
-                return _summary(hook.lake().restore(**scope, dry_run=True))
+                planned = hook.lake().restore(**scope, dry_run=True)
+                announce(self, context, hook.lake(), ())
+                return _summary(planned)
             identity = commit_identity(context, self, hook.settings().commit_namespace)
             with identity.made_once(hook.lake()) as once:
                 result = self._restore(hook.lake(), scope, once)

@@ -109,8 +109,11 @@ class DuckLakeSnapshotTrigger(LogsInLines, BaseEventTrigger):
     async def _wait(self, poller: LakePoller) -> Looked:
         """Wait for a change; raise errors that waiting does not cure."""
         interest, trouble, presence = Interest(self.watch.table), Trouble(self), Presence(self)
+        before = poller.known.number  # of a poll that others waited for, maybe long ago
         async for polled in poller.polls():
             error = polled.error
+            if error is not None and polled.number <= before:
+                continue
             if error is None:
                 try:
                     if interest.is_touched(polled) and (looked := await poller.ask(self.watch.look)).found:

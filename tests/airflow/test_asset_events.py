@@ -113,13 +113,14 @@ def test_each_changed_table_has_an_event_that_says_how(lake, conn_id):
     assert extra["from_snapshot"] == extra["to_snapshot"] - 1
 
 
-def test_a_task_that_changed_nothing_makes_no_event(lake, conn_id):
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_task_that_changed_nothing_makes_no_event(lake, conn_id, dry_run):
     at = lake.current_snapshot().id
 
     dag = run(
-        "restore_nothing",
+        f"restore_nothing_{dry_run}",
         lambda: DuckLakeRestoreOperator(
-            ducklake_conn_id=conn_id, task_id="restore", table="sales.orders", at=at
+            ducklake_conn_id=conn_id, task_id="restore", table="sales.orders", at=at, dry_run=dry_run
         ),
     )
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from airflow.sdk import BaseHook
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook, open_catalog
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger import jobs
 from airflow_provider_ducklake.lake.errors import CatalogError, InvalidOptionError, StorageError
@@ -153,6 +154,14 @@ def test_a_field_of_encryption_that_is_wrong_is_named(sqlite_catalog, connect, e
 
     with pytest.raises((InvalidOptionError, StorageError), match=problem):
         DuckLakeHook().lake()
+
+
+def test_a_lake_is_watched_where_its_key_file_is_not(sqlite_catalog, connect):
+    Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=True).close()
+    conn_id = connect(sqlite_catalog, encrypted=True, document_key_file="/run/secrets/on/workers/alone")
+
+    with open_catalog(BaseHook.get_connection(conn_id)) as lake:
+        assert lake.current_snapshot().id == 0
 
 
 def test_a_key_file_without_a_key_says_how_to_make_one(sqlite_catalog, connect, tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.triggers import watcher
@@ -49,6 +50,30 @@ async def first_event(trigger: DuckLakeSnapshotTrigger) -> dict[str, Any]:
     async for event in trigger.run():
         return event.payload
     raise AssertionError("the trigger ended without an event")
+
+
+def test_an_error_from_before_somebody_waited_is_not_theirs(sqlite_catalog, connect):
+    Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path).close()
+    conn_id = connect(sqlite_catalog, data_pth="a mistake")
+
+    async def events() -> list[bool]:
+        async with LakePoller.shared(conn_id, INTERVAL) as poller:
+            async for polled in poller.polls():
+                if polled.error is not None:
+                    break
+            connect(sqlite_catalog)  # a person corrects it
+            (trigger,) = waiting_for(["t"], 0)
+            waiting = asyncio.create_task(first_event(trigger))
+            async for polled in poller.polls():
+                if polled.error is None:
+                    break
+            still_waits = not waiting.done()
+            with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake, lake.transaction() as tx:
+                tx.create_table("t", {"i": "int32"})
+                tx.append_arrow("t", pa.table({"i": pa.array([1], pa.int32())}))
+            return [still_waits, (await waiting)["status"] == "success"]
+
+    assert asyncio.run(events()) == [True, True]
 
 
 def test_many_who_wait_share_one_statement_per_poll(postgres_catalog, connect):

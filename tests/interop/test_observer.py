@@ -155,6 +155,21 @@ def test_what_changes_no_table_is_not_told(observed, catalog):
         assert duck.sql("SELECT count(*) FROM other") == [(2,)]
 
 
+def test_a_flush_of_deletes_changes_no_table(sqlite_catalog):
+    with open_lake(sqlite_catalog) as duck:
+        duck.sql("CREATE TABLE t AS FROM range(100) r(i)")
+        duck.sql("DELETE FROM t WHERE i < 3")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        deleted = lake.current_snapshot()
+        (flushed,) = lake.flush_inlined_data()
+
+        assert flushed.delete_count == 3
+        (report,) = lake.reads.commit_reports(deleted.id)
+        assert (report.changes, report.rows_deleted) == (("delete",), 3)
+        assert flushed.snapshot_id is not None
+        assert list(lake.reads.commit_reports(flushed.snapshot_id)) == []
+
+
 def test_a_commit_that_was_made_before_is_told_again(observed):
     lake, notes = observed
 

@@ -207,8 +207,12 @@ class Lake:
             foreign_files=foreign_files,
             newest=newest,
         )
-        opened.find_key_length(key_bytes)
-        open_documents(opened, document_key_file)
+        try:
+            opened.find_key_length(key_bytes)
+            open_documents(opened, document_key_file)
+        except BaseException:
+            opened.close()
+            raise
         return cls(opened)
 
     @classmethod

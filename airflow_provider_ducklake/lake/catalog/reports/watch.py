@@ -250,13 +250,23 @@ def authors_of(
 def commit_reports(connection: Connection, catalog: Catalog, snapshot: Snapshot) -> Iterator[RangeReport]:
     """Yield what a snapshot did to each table that it changed; upkeep changes none."""
     newer = read_snapshots.which_newer(catalog.tables, snapshot.id - 1).ask(connection)
-    records = next((one.changes for one in newer if one.id == snapshot.id), ())
+    recorded = next((one for one in newer if one.id == snapshot.id), None)
+    if recorded is None:
+        return
+    records = recorded.changes
     for table_id, name in _touched_tables(connection, catalog, snapshot, records):
-        words = words_of(records, table_id, name, deletes_are_flush=False)
+        is_flush = _deletes(records, table_id) and _flushed(connection, catalog, table_id, recorded)
+        words = words_of(records, table_id, name, deletes_are_flush=is_flush)
         if words:
             plan = find_changes(connection, catalog, name, snapshot.id, snapshot)
             report = reported(connection, catalog, plan, tuple(sorted(words)))
             yield replace(report, is_new=_creates(records, name))
+
+
+def _flushed(connection: Connection, catalog: Catalog, table_id: int, recorded: RecordedSnapshot) -> bool:
+    """Return True if a snapshot that deletes from a table only moved older inlined deletes into files."""
+    made = catalog.dialect.ask(connection, _which_made(catalog.tables, table_id, [recorded]))
+    return recorded.id in _flushes([recorded], [recorded], **made)
 
 
 def _touched_tables(
