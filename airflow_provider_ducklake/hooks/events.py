@@ -48,6 +48,7 @@ class LakeTask(Protocol):
 class LakeOperator(Protocol):
     """The part of an operator that changes tables."""
 
+    task_id: str
     ducklake_conn_id: str
     asset_events: bool
     done: Done
@@ -79,8 +80,16 @@ def announce(operator: LakeOperator, context: Context, lake: Lake, snapshot_ids:
         return
     try:
         operator.outlets = _outlets(operator, context, _events(operator, lake, snapshot_ids))
+        if (task := _executing(operator, context)) is not None:  # Airflow looks at its outlets alone
+            task.outlets = [*task.outlets, *(one for one in operator.outlets if one not in task.outlets)]
     except Exception as error:  # noqa: BLE001 - a retry would meet it again, and the rows are there
         operator.log.warning("No asset events of snapshots %s: %s", list(snapshot_ids), error)
+
+
+def _executing(operator: LakeOperator, context: Context) -> Any:  # noqa: ANN401 - Airflow's, of any kind
+    """Return the task that executes an operator which is not the task itself; None: it is."""
+    task = getattr(context["ti"], "task", None)
+    return None if task is None or task.task_id == operator.task_id else task
 
 
 def _events(operator: LakeOperator, lake: Lake, snapshot_ids: Sequence[int]) -> dict[str, Mapping[str, Any]]:
@@ -100,11 +109,12 @@ def _events(operator: LakeOperator, lake: Lake, snapshot_ids: Sequence[int]) -> 
 def _outlets(operator: LakeOperator, context: Context, events: Mapping[str, Mapping[str, Any]]) -> list[Any]:
     """Make the events, and return the outlets that have one, with those that are no tables of the lake."""
     lake_uri = uri_of(operator.ducklake_conn_id, "t").removesuffix("main/t")
-    is_mapped = context["ti"].map_index not in (None, -1)  # then Airflow has not seen what __init__ declared
+    is_mapped = context["ti"].map_index not in (None, -1)
+    is_unseen = is_mapped or _executing(operator, context) is not None  # by Airflow: what __init__ declared
     outlets = [one for one in operator.outlets if not (_uri(one) or "").startswith(lake_uri)]
     for outlet in operator.outlets:
         uri = _uri(outlet) or ""
-        if is_mapped and uri == getattr(outlet, "name", None):
+        if is_unseen and uri == getattr(outlet, "name", None):
             continue
         table_uri, _, kind = uri.partition("?")
         if uri.startswith(lake_uri) and _has_event(operator, context, outlet, kind, events.get(table_uri)):

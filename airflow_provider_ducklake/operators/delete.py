@@ -40,6 +40,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
 
     commits_itself = True
     template_fields: Sequence[str] = ("where", "table", "on_clear", *DuckLakeSparkOperator.template_fields)
+    template_ext: Sequence[str] = (".sql",)
     template_fields_renderers = {"where": "sql"}  # noqa: RUF012 - Airflow's
 
     def __init__(

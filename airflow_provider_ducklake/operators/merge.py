@@ -80,6 +80,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         "on_clear",
         *DuckLakeSparkOperator.template_fields,
     )
+    template_ext: Sequence[str] = (".sql",)
     template_fields_renderers = {"sql": "sql", "source": "json", "sources": "json"}  # noqa: RUF012 - Airflow's
 
     def __init__(

@@ -82,7 +82,6 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         "message",
         *(field for field in SparkSubmitOperator.template_fields if field != "application_args"),
     )
-    template_ext: Sequence[str] = (".sql",)
     operator_extra_links = (SparkApplicationLink(),)
     commits_itself = False  # True where stage_only would have a meaning, and has none
     overwrite_rtif_after_execution = True  # the submitted values exist only then

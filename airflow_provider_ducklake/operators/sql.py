@@ -74,6 +74,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         "on_clear",
         *DuckLakeSparkOperator.template_fields,
     )
+    template_ext: Sequence[str] = (".sql",)
     template_fields_renderers = {"sql": "sql", "sources": "json"}  # noqa: RUF012 - Airflow's
 
     def __init__(

@@ -45,6 +45,7 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
         "on_clear",
         *DuckLakeSparkOperator.template_fields,
     )
+    template_ext: Sequence[str] = (".sql",)
     template_fields_renderers = {"where": "sql", "set": "json"}  # noqa: RUF012 - Airflow's
 
     def __init__(

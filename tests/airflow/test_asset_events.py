@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from airflow.models.asset import AssetEvent, AssetModel
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Asset, AssetWatcher
+from airflow.sdk import DAG, Asset, AssetWatcher, task
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.utils.session import create_session
 from sqlalchemy import select
@@ -192,6 +192,28 @@ def test_mapped_tasks_make_events(lake, conn_id):
 
     (event,) = events(asset(conn_id, "sales.quiet"))
     assert (event.extra["changes"], event.extra["rows_deleted"]) == (["delete"], 2)
+
+
+@pytest.mark.usefixtures("lake")
+def test_operators_that_another_task_executes_make_events(conn_id):
+    quiet, orders = asset(conn_id, "sales.quiet"), asset(conn_id, "sales.orders")
+    listener("l8", quiet, orders)
+    with DAG("inner", start_date=START, schedule=None) as dag:
+
+        @task
+        def both(**context: Any) -> None:
+            for number, table in enumerate(("quiet", "orders")):
+                DuckLakeDDLOperator(
+                    ducklake_conn_id=conn_id,
+                    task_id=f"inner_{number}",
+                    sql=f"ALTER TABLE sales.{table} ADD COLUMN inner_{number} INT",
+                ).execute(context)
+
+        both()
+    assert sync_dag(dag).test().state == "success"
+
+    found = [[event.extra["changes"] for event in events(one)] for one in (quiet, orders)]
+    assert found == ([[["schema"]]] * 2 if compat.ALIASES_KEEP_ASSETS else [[], []])
 
 
 @pytest.mark.usefixtures("lake")
