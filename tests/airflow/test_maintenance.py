@@ -196,7 +196,6 @@ def test_steps_that_are_none_are_refused_where_the_dag_is_parsed(given, words):
         ducklake_maintenance(**given)
 
 
-@pytest.mark.usefixtures("lake")
 def test_bounds_in_default_args_are_those_of_the_report():
     with DAG("d", schedule=None, default_args={"fail_above": {"file_count": 0}}) as dag:
         ducklake_maintenance("lake")
@@ -205,6 +204,7 @@ def test_bounds_in_default_args_are_those_of_the_report():
     assert dag.get_task("lake.report").fail_above == {"file_count": 0}
 
 
+@pytest.mark.usefixtures("lake")
 def test_the_look_before_goes_by_the_thresholds_of_default_args():
     defaults = {"delete_threshold": 0.5, "max_file_size": 100, "min_rows": 1, "sort": False, "table": "x"}
     with DAG("d", schedule=None, default_args=defaults) as dag:

@@ -349,6 +349,8 @@ class LakeDraft:
             options=self._base.options_of_new_table(schema),
             next_column_id=1 + sum(1 for _ in columns.walk()),
         )
+        for column in columns.columns:
+            table.check_column_name(column.name)
         self.put(table)
         return table
 

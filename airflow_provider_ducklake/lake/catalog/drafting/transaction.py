@@ -200,8 +200,6 @@ class LakeTransaction:
             if existing is not None and or_replace:
                 self._draft.drop_table(existing)
             draft = self._draft.create_table(name, definition)
-            for column in definition.columns:
-                draft.check_column_name(column.name)
             self._draft.put(draft.partitioned_by(fields).sorted_by(keys))
 
     def drop_table(self, table: TableName, *, if_exists: bool = False) -> None:
@@ -734,8 +732,6 @@ class LakeTransaction:
         name = QualifiedName.of(table)
         self.create_schema(name.schema, if_not_exists=True)
         draft = self._draft.create_table(name, columns)
-        for column in columns.columns:
-            draft.check_column_name(column.name)
         draft = draft.partitioned_by(new_partitioning(source, keys))
         self._draft.put(draft)
         return draft
