@@ -381,6 +381,10 @@ REFUSED = (
         "target",
     ),
     (merge("SELECT 1L AS id", when_not_matched=({"insert": {"price": "1"}},)), "id is missing"),
+    (
+        merge("SELECT 1L AS id", when_not_matched=({"insert": {"id": "source.id", "s.a": "1"}},)),
+        "fields of 's' are assigned one by one",
+    ),
 )
 
 

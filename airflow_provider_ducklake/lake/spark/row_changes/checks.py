@@ -96,6 +96,11 @@ class Assignment:
         for column in self.schema.columns:
             if column.id in self.values:
                 columns.append(f.expr(self.values[column.id]).alias(column.name))
+            elif any(one.id in self.values for one in column.walk()):
+                raise InvalidInputError(
+                    f"insert: fields of {column.name!r} are assigned one by one, and a new row needs them all. "
+                    f"Assign {column.name!r} as a whole, such as named_struct('field', source.value)."
+                )
             elif column.has_default:
                 columns.append(to_insertable(default_value(column), column).alias(column.name))
             elif column.nullable:
