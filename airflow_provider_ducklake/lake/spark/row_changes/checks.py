@@ -98,7 +98,7 @@ class Assignment:
                 columns.append(f.expr(self.values[column.id]).alias(column.name))
             elif any(one.id in self.values for one in column.walk()):
                 raise InvalidInputError(
-                    f"insert: fields of {column.name!r} are assigned one by one, and a new row needs them all. "
+                    f"insert: fields of {column.name!r} are assigned one by one, and a new row needs all. "
                     f"Assign {column.name!r} as a whole, such as named_struct('field', source.value)."
                 )
             elif column.has_default:
