@@ -484,6 +484,30 @@ def test_a_table_that_is_flushed_or_dropped_between_two_looks_keeps_no_other(lak
     assert lake.verify() == []
 
 
+@pytest.mark.parametrize(
+    ("type_", "cell"),
+    [
+        ("decimal(10, 2)", "abc"),
+        ("decimal(10, 2)[]", "['abc']"),
+        ("timestamp", "99999999999-01-01"),
+        ("timestamp[]", "['99999999999-01-01']"),
+    ],
+)
+@pytest.mark.only_1_0("another client reads the lake at the end, which cannot be read")
+def test_a_cell_that_is_no_value_is_named_by_its_column(sqlite_catalog, type_, cell):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql(f"CREATE TABLE odd (x {type_})")
+        reference.sql("INSERT INTO odd VALUES (NULL)")
+    with closing(sqlite3.connect(sqlite_catalog.location)) as connection, connection:
+        (name,) = connection.execute("SELECT table_name FROM ducklake_inlined_data_tables").fetchone()
+        connection.execute(f'UPDATE "{name}" SET x = ?', [cell])
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        for read in (lake.read_arrow, lake.flush_inlined_data):
+            with pytest.raises(CatalogError):
+                read("odd")
+
+
 def test_a_cell_that_cannot_be_read_keeps_the_rows_of_its_table_alone(lake, catalog):
     with lake.transaction() as tx:
         tx.create_table("days", {"d": "date"})

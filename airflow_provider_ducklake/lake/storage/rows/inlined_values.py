@@ -97,7 +97,7 @@ def _again(column: Column, found: list[Any], form: InlinedForm) -> list[object]:
         return [cell.decode() if isinstance(cell, bytes) else cell for cell in found]
     try:
         values = [_parsed(column.type, cell) for cell in found]
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:
         raise _misfit(column, error) from error
     return list(values) if column.type.facts.kind is ScalarKind.VARIANT else _cells(column, values, form)
 
@@ -119,11 +119,11 @@ def _array(column: Column, cells: list[Any]) -> pa.Array:
             pass
     try:
         return array_of(column, [_parsed(column.type, cell) for cell in cells], target)
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:
         raise _misfit(column, error) from error
 
 
-def _misfit(column: Column, error: ValueError) -> CatalogError:
+def _misfit(column: Column, error: Exception) -> CatalogError:
     return CatalogError(
         f"An inlined row has a value that does not fit column {column.name} ({column.type}): {error}. "
         "Leave the column out, or correct the row in the catalog."
