@@ -15,7 +15,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, SparkJobError
 from tests.airflow.long_jobs import execute
 from tests.airflow.spark_submit import ROOT, SparkSubmit
-from tests.airflow.test_clusters import APPLICATION, DRIVER, STATUS, Answers
+from tests.airflow.test_clusters import APPLICATION, DRIVER, STATUS, Answers, answering
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
@@ -41,10 +41,7 @@ io.write_error(io.read_request(*sys.argv[-2:]), InvalidInputError("a column too 
 
 @pytest.fixture
 def answers() -> Iterator[Answers]:
-    one = Answers()
-    yield one
-    one.server.shutdown()
-    one.server.server_close()
+    yield from answering()
 
 
 @pytest.fixture

@@ -57,12 +57,16 @@ class Answers:
         Thread(target=self.server.serve_forever, daemon=True).start()
 
 
-@pytest.fixture
-def answers() -> Iterator[Answers]:
+def answering() -> Iterator[Answers]:
     one = Answers()
     yield one
     one.server.shutdown()
     one.server.server_close()
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    yield from answering()
 
 
 @pytest.fixture

@@ -530,6 +530,7 @@ def test_inlined_rows_of_the_transaction_are_not_altered_to_what_no_catalog_hold
     edit = partial(LakeTransaction.add_column, table="t", column="g", type_="geometry")
     if not nested.table_snapshot("t").options.allows_inlining:
         append_and(edit, nested)
+        assert nested.row_count("t") == 1
         return
     with pytest.raises(InvalidInputError, match=r"which are inlined: column g has type geometry\. Alter it"):
         append_and(edit, nested)

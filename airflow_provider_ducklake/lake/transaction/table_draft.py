@@ -175,7 +175,7 @@ class TableDraft:
             raise InvalidInputError(f"Add column {path!r} before rows are added to {self.name}.")
         added = new_columns([Field(name, type_)], first_id=self.next_column_id).columns[0]
         added = replace(added, default=default, initial_default=initial, nullable=nullable)
-        needed = () if nullable or initial is not None else (added.id,)  # by rows of others
+        needed = () if nullable or initial is not None else (added.id,)  # in rows that others add
         return replace(
             self,
             columns=add_column(self.columns, parent.id if parent else None, added),

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 class CatalogBase(BaseLake):
     """One snapshot of a catalog; ``reading`` opens a connection for each question not answered before.
 
-    ``rows`` answers what is asked about the rows of its tables.
+    ``rows`` answers questions about the rows of its tables.
     """
 
     def __init__(self, lake: OpenLake, snapshot: Snapshot, options: Sequence[OptionRow]) -> None:
@@ -177,7 +177,7 @@ class CatalogBase(BaseLake):
         ]
 
     def why_not_inlined(self, columns: TableSchema) -> str | None:
-        return self.rows.why_not_inlined(columns)
+        return why_not_inlined(columns, self._catalog.dialect.inlined_form, self.writer)
 
     def options_of_new_table(self, schema: SchemaDraft) -> Options:
         return self._options(schema.ref if isinstance(schema.ref, int) else None)
@@ -206,7 +206,7 @@ class BaseRows:
         )
 
         form = self._catalog.dialect.inlined_form
-        if form is None or self.why_not_inlined(schema) is not None:
+        if form is None or why_not_inlined(schema, form, self._catalog.tables.writer):
             return None
         try:
             found = cells(rows, schema, form)
@@ -215,10 +215,6 @@ class BaseRows:
         ids = {column.name: column.id for column in schema.columns}
         by_id = tuple({ids[name]: value for name, value in row.items()} for row in found)
         return InlinedBatch(by_id, inlined_stats(rows, schema))
-
-    def why_not_inlined(self, schema: TableSchema) -> str | None:
-        """Explain why the catalog's database cannot hold rows with these columns; None if it can."""
-        return why_not_inlined(schema, self._catalog.dialect.inlined_form, self._catalog.tables.writer)
 
     def targets(
         self, table: TableSnapshot, file_ids: Collection[DataFileId], row_ids: Collection[int]
