@@ -8,6 +8,7 @@ import pytest
 from pyiceberg.types import LongType, StringType
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.spark.read import read_table
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.iceberg_source import append, data_paths, new_table, plain, position_deletes, with_entries
@@ -68,3 +69,31 @@ def test_a_table_of_iceberg_is_read_and_changed(spark, lake, sqlite_catalog, tmp
     assert merged is not None
     assert same_rows(spark, lake, sqlite_catalog) > 30
     assert lake.verify() == []
+
+
+def test_a_file_that_duckdb_registered_twice_is_two_files(spark, lake, sqlite_catalog, tmp_path):
+    file = tmp_path / "twice.parquet"
+    with open_lake(sqlite_catalog) as duck:
+        duck.sql("CREATE TABLE t (id BIGINT)")
+        duck.sql("CREATE TABLE copied (id BIGINT)")
+        duck.sql(f"COPY (SELECT range AS id FROM range(3)) TO '{file}'")
+        for _ in range(2):
+            duck.sql(f"CALL ducklake_add_data_files('lake', 't', '{file}')")
+    session = LakeSession(spark, lake)
+    session.sql("INSERT INTO main.copied SELECT id FROM main.t", incremental=True, consumer="copier")
+    read = read_table(spark, lake.scan("t"), row_ids=True)
+    session.delete("t", "id = 1")
+    session.update("t", {"id": "id + 10"}, "id = 2")
+    clauses = {"when_matched": [{"delete": True}], "when_not_matched": [{"insert": {"id": "source.id"}}]}
+    session.merge("t", spark.range(2).select("id"), ["id"], **clauses)
+
+    last = lake.current_snapshot().id
+    with open_lake(sqlite_catalog) as duck:
+        counted = duck.sql("SELECT count(*) FROM copied")
+        left = duck.sql("SELECT id FROM t ORDER BY id")
+        changes = duck.arrow(f"FROM ducklake_table_changes('lake', 'main', 't', 3, {last})")
+    assert (read.count(), counted) == (6, [(6,)])
+    assert [row.id for row in session.read("t").orderBy("id").collect()] == [row[0] for row in left]
+    assert [row[0] for row in left] == [1, 12, 12]
+    assert plain(session.changes("t", 3, last).toArrow()) == plain(changes)
+    assert {found.code for found in lake.verify()} == {FindingCode.PATH_TWICE}

@@ -36,6 +36,7 @@ TEXTS = (
     "\\",
     "abcabc",
     "\u00df",
+    "\u3000\u00a0 a\t\u2003",
 )
 NUMBERS = (0, 1, -1, 7, -7, 100, 2**20, -(2**20), None)
 ROWS = pa.Table.from_pylist(
@@ -45,7 +46,7 @@ ROWS = pa.Table.from_pylist(
             "b": None if n % 11 == 10 else (n - 20) * 10**9 + n,
             "p": None if n % 7 == 6 else Decimal(n * 7919 - 150000) / 100,
             "x": None if n % 5 == 4 else (n - 13) * 0.37,
-            "s": None if n % 14 == 13 else TEXTS[n % 13],
+            "s": None if n % 14 == 13 else TEXTS[n % len(TEXTS)],
             "c": ("DE", "FR", "paid", None)[n % 4],
             "d": None if n % 9 == 8 else date(1 + n * 97, 1 + n % 12, 1 + n % 28),
             "f": (True, False, None)[n % 3],
@@ -80,6 +81,11 @@ SCALARS = {
     "pick": ("(a) AS a, (a, b) AS coalesce(a, b), (a, b, c) AS coalesce(a, b, c)", ["pick(i)", "pick(s, c)"]),
     "names": ("(a, b := '-') AS concat(a, b) || '.' || coalesce(a, '?')", ["names(s)", "names(s, c)"]),
     "cut": ("(a) AS left(a, 2) || substring(a, 2, 3) || trim(a) || ltrim(a) || rtrim(a)", ["cut(s)"]),
+    "trimmed": ("(a) AS trim(a) || ';' || ltrim(a) || ';' || rtrim(a)", ["trimmed(s)"]),
+    "quoting": (
+        r"(a) AS CASE WHEN a LIKE '%''%' THEN 'quote''s' ELSE concat(a, '\n', '\') END",
+        ["quoting(s)"],
+    ),
     "long": ("(a) AS length(a) + length(replace(a, 'a', 'xyz'))", ["long(s)", "long(c)"]),
     "tests": (
         "(a, b) AS starts_with(a, b) OR contains(a, b) OR ends_with(a, b) OR a LIKE 'a_%'",
@@ -146,6 +152,15 @@ def test_scalar_macros_give_what_duckdb_gives(session, lake, name):
     wanted = theirs(lake, f"SELECT i, b, p, {', '.join(calls)} FROM t")
     rows = [tuple(row.values()) for row in lake.read_arrow("results").to_pylist()]
     assert sorted(rows, key=repr) == sorted(wanted, key=repr)
+
+
+@pytest.mark.parametrize("setting", ["parser.escapedStringLiterals", "legacy.consecutiveStringLiterals.enabled"])
+def test_strings_of_macros_mean_the_same_whatever_a_session_says(spark, session, lake, setting):
+    spark.conf.set(f"spark.sql.{setting}", "true")
+    try:
+        test_scalar_macros_give_what_duckdb_gives(session, lake, "quoting")
+    finally:
+        spark.conf.unset(f"spark.sql.{setting}")
 
 
 TABLES = {

@@ -9,6 +9,7 @@ by name, and their types, from which Spark casts.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -101,24 +102,32 @@ def _parts(read: Read) -> Iterator[DataFrame]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What files must have in common to be one scan."""
+    """What files must have in common to be one scan.
+
+    A scan joins rows to files by paths, so a path that the table has twice is in two scans.
+    """
 
     layout: Layout
     has_deletes: bool
     hides_later: bool
     constants: tuple[tuple[ColumnId, Physical | None], ...]
+    same_path_before: int
 
 
 def _groups(read: Read) -> dict[Group | None, list[LiveDataFile]]:
     """Return the files by what they have in common; None: they need pyarrow."""
     found: dict[Group | None, list[LiveDataFile]] = {}
     stored = layouts(read.plan, read.columns, read.locate, read.names)
+    seen: Counter[str] = Counter()
     for file, layout in zip(read.plan.files, stored, strict=True):
-        found.setdefault(None if layout is None else _group(read, file, layout), []).append(file)
+        path = spark_path(file.path)
+        group = None if layout is None else _group(read, file, layout, seen[path])
+        found.setdefault(group, []).append(file)
+        seen[path] += 1
     return found
 
 
-def _group(read: Read, file: LiveDataFile, layout: Layout) -> Group:
+def _group(read: Read, file: LiveDataFile, layout: Layout, same_path_before: int) -> Group:
     at = read.plan.table.snapshot.id
     marked = read.plan.inlined_deletes.get(file.id)
     return Group(
@@ -126,6 +135,7 @@ def _group(read: Read, file: LiveDataFile, layout: Layout) -> Group:
         has_deletes=bool(file.delete_file is not None or marked or file.snapshot_counts),
         hides_later=file.partial_max is not None and file.partial_max > at,
         constants=tuple(folder_values(file, read.columns).items()),
+        same_path_before=same_path_before,
     )
 
 

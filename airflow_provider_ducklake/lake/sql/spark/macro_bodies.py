@@ -320,8 +320,10 @@ class Body:
 
 
 def _string(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    """Write a string; bytes are the same whatever a session says of quotes and backslashes."""
+    if "'" in text or "\\" in text:
+        return f"CAST(X'{text.encode().hex()}' AS STRING)"
+    return f"'{text}'"
 
 
 def _listed(types: Sequence[str]) -> str:
@@ -524,6 +526,15 @@ def _extreme(function: str) -> Callable[[Body, tuple[Expression, ...]], str | No
     return write
 
 
+def _trimmed(side: str) -> Callable[[Body, tuple[Expression, ...]], str | None]:
+    def write(body: Body, values: tuple[Expression, ...]) -> str | None:
+        if len(values) != 1:
+            return None
+        return f"trim({side} {_string(_SPACES)} FROM {body.of_type(values[0], 'string')})"
+
+    return write
+
+
 def _part(function: str) -> Callable[[Body, tuple[Expression, ...]], str | None]:
     def write(body: Body, values: tuple[Expression, ...]) -> str | None:
         if len(values) != 1:
@@ -535,6 +546,9 @@ def _part(function: str) -> Callable[[Body, tuple[Expression, ...]], str | None]
     return write
 
 
+# What DuckDB trims: Unicode's space separators. Spark trims U+0020 alone.
+_SPACES = " \u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
+
 _FUNCTIONS: Mapping[str, Callable[[Body, tuple[Expression, ...]], str | None]] = {
     "abs": _absolute,
     "round": _round,
@@ -543,9 +557,9 @@ _FUNCTIONS: Mapping[str, Callable[[Body, tuple[Expression, ...]], str | None]] =
     "greatest": _extreme("greatest"),
     "least": _extreme("least"),
     "length": _texts("length", 1),
-    "trim": _texts("trim", 1),
-    "ltrim": _texts("ltrim", 1),
-    "rtrim": _texts("rtrim", 1),
+    "trim": _trimmed("BOTH"),
+    "ltrim": _trimmed("LEADING"),
+    "rtrim": _trimmed("TRAILING"),
     "replace": _texts("replace", 3),
     "starts_with": _texts("startswith", 2),
     "ends_with": _texts("endswith", 2),
