@@ -209,10 +209,11 @@ _SECOND_DELETES = (
 )
 
 
-def _inlined(statement: str) -> Callable[[Planted], None]:
+def _inlined(*statements: str) -> Callable[[Planted], None]:
     def change(lake: Planted) -> None:
         ((table_id,),) = lake.sql(f"SELECT {_table('n')}")
-        lake.sql(statement.format(rows=lake.layout("n"), marks=f"ducklake_inlined_delete_{table_id}"))
+        for statement in statements:
+            lake.sql(statement.format(rows=lake.layout("n"), marks=f"ducklake_inlined_delete_{table_id}"))
 
     return change
 
@@ -366,6 +367,8 @@ CORRUPTIONS = (
       f"FROM ducklake_column WHERE {_column('n', 'i')}"),
     _("an inlined row of the future", C.INLINED_ROWS_WRONG, _inlined("UPDATE {rows} SET begin_snapshot = 900 WHERE i = 1")),
     _("an inlined row twice", C.INLINED_ROWS_WRONG, _inlined("INSERT INTO {rows} SELECT * FROM {rows} WHERE i = 1")),
+    _("an inlined value of another type, beside a row counter behind", C.INLINED_VALUE_UNREADABLE,
+      _inlined("UPDATE {rows} SET i = 'no number'", "UPDATE ducklake_table_stats SET next_row_id = 0"), C.ROW_COUNTER_BEHIND),
     _("an inlined delete of a row that is not there", C.INLINED_DELETE_OUTSIDE, _inlined("UPDATE {marks} SET row_id = 5000")),
     # files: G4, G5, G6, G8
     _("a file that is gone", C.FILE_MISSING, _on_file("data_file", "m", Path.unlink)),

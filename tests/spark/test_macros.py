@@ -154,7 +154,9 @@ def test_scalar_macros_give_what_duckdb_gives(session, lake, name):
     assert sorted(rows, key=repr) == sorted(wanted, key=repr)
 
 
-@pytest.mark.parametrize("setting", ["parser.escapedStringLiterals", "legacy.consecutiveStringLiterals.enabled"])
+@pytest.mark.parametrize(
+    "setting", ["parser.escapedStringLiterals", "legacy.consecutiveStringLiterals.enabled"]
+)
 def test_strings_of_macros_mean_the_same_whatever_a_session_says(spark, session, lake, setting):
     spark.conf.set(f"spark.sql.{setting}", "true")
     try:

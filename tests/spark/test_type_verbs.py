@@ -3,6 +3,7 @@
 The table of docs/types.md says the same.
 """
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidValueError, SchemaMismatchError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, Exact
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.comparison import difference, tables_of
 from tests.reference.catalogs import CatalogDatabase
@@ -252,6 +253,68 @@ def test_the_table_says_what_works(new_catalog, spark, tmp_path, name, verb):
         assert name in str(refused.value) or "filters do not support" in str(refused.value)
         if verb not in ("compaction", "flush"):  # for which the reference changes rows first
             assert given.theirs() == before
+
+
+COMPUTED = {"blob", "interval"} | NEVER_INLINED  # whose defaults here are expressions, or cannot be
+FIRST = [name for name in TYPES if name.isidentifier() and name not in COMPUTED]
+
+
+def test_defaults_of_every_type_fill_rows_that_lack_them(sqlite_catalog, spark, tmp_path):
+    with made(tuple(FIRST), sqlite_catalog, spark, tmp_path) as given:
+        with open_lake(sqlite_catalog) as reference:
+            for number, name in enumerate(FIRST):
+                literal = TYPES[name][1].replace("true", "'true'")  # else DuckDB makes an expression of it
+                reference.sql(f"ALTER TABLE t ALTER v{number} SET DEFAULT {literal}")
+        insert = [{"insert": {"id": "source.id"}}]
+        given.session.merge("t", sql="SELECT 4 AS id", on=["id"], when_not_matched=insert)
+        given.session.insert("t", sql="SELECT 7 AS id, 1 AS more", schema_evolution="add_columns")
+        given.check(dict.fromkeys((1, 2, 3, 4, 7), 1))
+
+
+@pytest.mark.drawn(one_in=8)
+@pytest.mark.parametrize("name", [name for name in FIRST if SCALARS[name].exact_bounds is not Exact.NEVER])
+def test_rows_of_a_value_are_overwritten_and_merged_in_its_order(sqlite_catalog, spark, tmp_path, name):
+    with made((name,), sqlite_catalog, spark, tmp_path) as given:
+        rows = {
+            "sql": "SELECT id + 3 AS id, v0 FROM t WHERE id = 1",
+            "sources": {"t": given.session.read("t")},
+        }
+        given.session.insert("t", mode="overwrite", overwrite_where=f"v0 = {TYPES[name][1]}", **rows)
+        given.check({2: 1, 3: 1, 4: 1})
+        given.session.rewrite_data_files("t", delete_threshold=0, zorder_by=["v0", "id"])
+        assert not any(file.delete_file for file in given.lake.table_snapshot("t", with_files=True).files)
+        given.check({2: 1, 3: 1, 4: 1})
+
+
+@pytest.mark.parametrize("format_", ["csv", "json"])
+@pytest.mark.parametrize("options", [{}, {"timestampNTZFormat": "yyyy-MM-dd HH:mm:ss[.SSSSSS]"}])
+def test_text_files_keep_what_a_type_has(sqlite_catalog, spark, tmp_path, format_, options):
+    texts = {
+        "timestamp_s": "2024-01-31 12:30:01",
+        "timestamp_ms": "2024-01-31 12:30:01.123",
+        "timestamp": "2024-01-31 12:30:01.123456",
+        "timestamp_ns": "2024-01-31 12:30:01.123456" if options else "2024-01-31 12:30:01.123456789",
+        "time": "12:30:01.123456",
+        "uuid": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+    }
+    path = tmp_path / f"in.{format_}"
+    if format_ == "csv":
+        path.write_text(f"{','.join(texts)}\n{','.join(texts.values())}\n")
+    else:
+        path.write_text(json.dumps({**texts, "all": texts}))
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        columns = {name: name for name in texts}
+        if format_ == "json":
+            columns["all"] = f"struct({', '.join(f'{name} {name}' for name in texts)})"
+        with lake.transaction() as tx:
+            tx.create_table("t", columns)
+        LakeSession(spark, lake).insert("t", {"format": format_, "path": str(path), "options": options})
+    with open_lake(sqlite_catalog) as reference:
+        values = ", ".join(f"{name}::VARCHAR" for name in texts)
+        assert reference.sql(f"SELECT {values} FROM t") == [tuple(texts.values())]
+        if format_ == "json":
+            nested = ", ".join(f'"all".{name}::VARCHAR' for name in texts)
+            assert reference.sql(f"SELECT {nested} FROM t") == [tuple(texts.values())]
 
 
 @pytest.mark.parametrize("limit", [0, 10])

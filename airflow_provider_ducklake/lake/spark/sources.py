@@ -52,16 +52,15 @@ from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import require_file_system
 from airflow_provider_ducklake.lake.spark.types.frames import analysed
 from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import SPARK_SCALARS, carrier_type
+from airflow_provider_ducklake.lake.spark.types.spark_types import text_type
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri, is_absolute
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem, open_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.schema import TableSchema
 
 
 # A database's timestamp without a zone is one in the lake.
@@ -199,14 +198,18 @@ def _typed_by_target(
     found = t.StructType([field for field in reader.load(_location(dataset)).schema if field.name != _BAD])
     given = {key.lower(): value for key, value in dataset.options.items()}
     names = _names_of_csv(found.names, dataset, name, target) if dataset.format == "csv" else found.names
-    columns = {fold(column.name): column for column in target.columns}
+    has_format = bool(given.keys() & {"timestampformat", "timestampntzformat"})
+    types = {
+        fold(column.name): (column.name, text_type(column, has_format=has_format))
+        for column in target.columns
+    }
     fields = [
-        t.StructField(one, carrier_or_text(columns[fold(one)]) if fold(one) in columns else field.dataType)
+        t.StructField(one, types[fold(one)][1] if fold(one) in types else field.dataType)
         for one, field in zip(names, found, strict=True)
     ]
     if dataset.format == "json":  # a key that no object has is a null, as everywhere in JSON
-        absent = columns.keys() - {fold(one) for one in names}
-        fields += [t.StructField(columns[one].name, carrier_or_text(columns[one])) for one in sorted(absent)]
+        absent = types.keys() - {fold(one) for one in names}
+        fields += [t.StructField(*types[one]) for one in sorted(absent)]
     if "mode" not in given:
         reader = reader.option("mode", "FAILFAST")
     if dataset.format == "csv" and "enforceschema" not in given:
@@ -233,12 +236,6 @@ def _names_of_csv(names: list[str], dataset: Dataset, name: str, target: TableSc
             "are then the table's, in their order."
         )
     return names
-
-
-def carrier_or_text(column: Column) -> t.DataType:
-    """Return the type in which text files are read for ``column``."""
-    found = SPARK_SCALARS[column.type.name].from_text if isinstance(column.type, ScalarType) else None
-    return found or carrier_type(column)
 
 
 # Why a source cannot be read, in one sentence: the file, the line in it, the column and the value.

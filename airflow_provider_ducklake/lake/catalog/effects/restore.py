@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnClause, TableClause, column, literal, null, quoted_name, select, table
+from sqlalchemy import ColumnClause, TableClause, column, func, literal, null, quoted_name, select, table
 
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, insert
 from airflow_provider_ducklake.lake.catalog.effects.files import (
@@ -35,7 +35,17 @@ if TYPE_CHECKING:
 
 
 def restore_table(change: RestoreTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
-    """Yield a second row of a dropped table, and its columns under their ids."""
+    """Yield a second row of a dropped table, and its columns under their ids.
+
+    Files that another client left open when it dropped the table (verify's ``table-ended``) end with it: else
+    they would be live again beside those that come back.
+    """
+    dropped = tables["table"]
+    ended_with = select(func.max(dropped.c.end_snapshot)).where(dropped.c.table_id == change.table_id)
+    for kind in ("data_file", "delete_file"):
+        file = tables[kind]
+        left_open = file.update().where(file.c.table_id == change.table_id, file.c.end_snapshot.is_(None))
+        yield Effect(left_open.values(end_snapshot=ended_with.scalar_subquery()))
     yield insert(
         tables["table"],
         {

@@ -34,13 +34,14 @@ from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy import ColumnElement, Row, Select
 
     from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.lake.catalog.verify.look import Fields, VerificationScope
     from airflow_provider_ducklake.lake.spec.files import TableColumnStats
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 
 
 _DATA = re.compile(r"ducklake_inlined_data_(\d{1,19})_(\d{1,19})\Z")
@@ -183,10 +184,8 @@ def _of_table(look: VerificationScope, row: TableRow, next_row_id: int | None) -
     try:
         table = load_table(look.connection, look.catalog, look.head, row.qualified, with_files=False)
         parts = read_inlined(look.connection, look.catalog, table)
-        schema = _with_bounds(table.schema)
-        stats = inlined_stats(inlined_in_schema(parts, schema), schema)
     except (CatalogError, UnsupportedFeatureError):
-        return  # rows that cannot be read are a finding of their own, or of another release
+        return  # a layout that cannot be read is a finding of its own, or of another release
     if next_row_id is None:
         yield Finding(
             Code.TABLE_STATS_MISSING,
@@ -203,21 +202,36 @@ def _of_table(look: VerificationScope, row: TableRow, next_row_id: int | None) -
             f"{next_row_id}.",
             {"table_id": row.id, "least": last + 1},
         )
+    for column in table.schema.columns:
+        schema = TableSchema((column,))
+        try:
+            rows = inlined_in_schema(parts, schema)
+        except UnsupportedFeatureError:
+            continue
+        except CatalogError:
+            yield Finding(
+                Code.INLINED_VALUE_UNREADABLE,
+                f"{row.qualified} has rows in the catalog of which a value of column {column.name} is not a "
+                f"valid {column.type}.",
+                {"table_id": row.id, "column_id": column.id},
+            )
+            continue
+        if all(has_bounds(leaf.type) for leaf in column.leaves()):
+            yield from _not_covered(look, row.id, inlined_stats(rows, schema))
+
+
+def _not_covered(
+    look: VerificationScope, table_id: int, stats: Mapping[ColumnId, TableColumnStats | None]
+) -> Iterator[Finding]:
     for column_id, found in stats.items():
-        known = look.statistics.of_live(row.id, column_id)
-        types = look.statistics.types(row.id, column_id)
+        known = look.statistics.of_live(table_id, column_id)
+        types = look.statistics.types(table_id, column_id)
         # the reference's texts of inlined blobs are in no order
         is_ordered = all(one.facts.kind is not ScalarKind.BLOB for one in types)
         if found is not None and known is not None and is_ordered:
             problem = uncovered(_row_stats(found), known, types)
             if problem is not None:
-                yield narrow(look, row.id, column_id, f"its inlined data {problem}")
-
-
-def _with_bounds(schema: TableSchema) -> TableSchema:
-    return TableSchema(
-        tuple(column for column in schema.columns if all(has_bounds(leaf.type) for leaf in column.leaves()))
-    )
+                yield narrow(look, table_id, column_id, f"its inlined data {problem}")
 
 
 def _row_stats(stats: TableColumnStats) -> ColumnStats:
@@ -248,5 +262,7 @@ CHECKS = (
           "{table} has {number} row ids twice among its inlined rows."),
     Check(Code.INLINED_DELETE_OUTSIDE, _deletes_outside, ("table_id", "data_file_id"),
           "{number} inlined deletes of data file {data_file_id} of {table} name rows that it does not have."),
-    Search(_beside_statistics, (Code.TABLE_STATS_MISSING, Code.ROW_COUNTER_BEHIND, Code.TABLE_STATS_NARROW)),
+    Search(_beside_statistics,
+            (Code.TABLE_STATS_MISSING, Code.ROW_COUNTER_BEHIND, Code.TABLE_STATS_NARROW,
+            Code.INLINED_VALUE_UNREADABLE)),
 )  # fmt: skip

@@ -149,6 +149,7 @@ class FindingCode(StrEnum):
         "Flush the table's inlined data; if it has none, run lake.repair.",
     )
     INLINED_ROWS_WRONG = "inlined-rows-wrong", "Correct the rows in the catalog."
+    INLINED_VALUE_UNREADABLE = "inlined-value-unreadable", "Correct the value in the catalog."
     INLINED_DELETE_OUTSIDE = (
         "inlined-delete-outside",
         "Look at these inlined deletes, then delete them from the catalog.",

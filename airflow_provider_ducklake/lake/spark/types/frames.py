@@ -168,7 +168,8 @@ def _finite_micros(value: SparkColumn) -> SparkColumn:
     return sum((part.cast("bigint") * f.lit(unit) for part, unit in parts), start=seconds)
 
 
-_NANOS = r"^(\d{4}-\d\d-\d\d)[ T](([01]\d|2[0-3]):[0-5]\d:[0-5]\d)(\.\d{1,9})?"
+_DAY_OF = r"^\d{4}-\d\d-\d\d"
+_TIME_OF = r"[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?"
 OFFSET = r"(?:Z|([+-])(0\d|1[0-5])(?::?([0-5]\d))?)$"
 _FIRST, _LAST = "1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"  # what DuckDB takes
 
@@ -176,11 +177,11 @@ _FIRST, _LAST = "1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"  # what D
 def fits_nanos(text: SparkColumn, *, zoned: bool = False) -> SparkColumn:
     """Return True if a text is a timestamp in nanoseconds, as ``2024-01-31 12:30:00.123456789``, or infinite.
 
-    With ``zoned`` it has to end with its offset from UTC: ``+00``, ``+05:30`` or ``Z``.
+    With ``zoned`` it ends with its offset from UTC, ``+00``, ``+05:30`` or ``Z``; else it may be a date.
     """
     spaced = f.replace(text, f.lit("T"), f.lit(" "))
     is_day = f.substring(text, 1, 10).try_cast("date").isNotNull()
-    is_time = text.rlike(_NANOS + (OFFSET if zoned else "$"))
+    is_time = text.rlike(_DAY_OF + (_TIME_OF + OFFSET if zoned else f"(?:{_TIME_OF})?$"))
     return text.isin("infinity", "-infinity") | (is_time & is_day & spaced.between(_FIRST, _LAST))
 
 
@@ -203,7 +204,9 @@ def seconds_of_offset(text: SparkColumn) -> SparkColumn:
 def nanos_of_text(text: SparkColumn) -> SparkColumn:
     """Return the nanoseconds since 1970 of a text that ``fits_nanos``."""
     days = f.unix_date(f.substring(text, 1, 10).try_cast("date")).cast("bigint")
-    hours, minutes, seconds = (f.substring(text, place, 2).try_cast("bigint") for place in (12, 15, 18))
+    hours, minutes, seconds = (
+        f.coalesce(f.substring(text, place, 2).try_cast("bigint"), f.lit(0)) for place in (12, 15, 18)
+    )
     fraction = f.rpad(f.substring(text, 21, 9), 9, "0").try_cast("bigint")
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     nanos = whole * 10**9 + fraction

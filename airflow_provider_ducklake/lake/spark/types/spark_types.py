@@ -136,9 +136,10 @@ class SparkScalar:
 
     ``is_exact``: the carrier's values are those of the type, and no others. ``takes`` are DuckLake types of
     which values go into a column of this one, each value checked. ``read`` is the carrier of values that are
-    read, and ``from_text`` that of text files, each None where it is the same. ``arrival`` makes of ``read``
-    what an insert takes, where that is another type; ``constant`` makes of a physical value one of the
-    carrier, where a cast does not.
+    read, and ``from_text`` that of text files, each None where it is the same; ``from_format`` is that of
+    text files whose user gives a timestamp format, which has microseconds at most. ``arrival`` makes of
+    ``read`` what an insert takes, where that is another type; ``constant`` makes of a physical value one of
+    the carrier, where a cast does not.
     """
 
     carrier: t.DataType | None = None
@@ -146,6 +147,7 @@ class SparkScalar:
     takes: str = ""
     read: t.DataType | None = None
     from_text: t.DataType | None = None
+    from_format: t.DataType | None = None
     arrival: Conversion | None = None
     constant: Callable[[Any], SparkColumn] | None = None
     only_by_arrow: bool = False  # Spark's reader supports the type but not the values, or not even that
@@ -185,11 +187,10 @@ SPARK_SCALARS = {
     "time_ns": SparkScalar(read=_LONG, arrival=_clock_text(9)),
     "timestamp": SparkScalar(_LOCAL, is_exact=True, constant=local_time),
     "timestamp_s": SparkScalar(_LOCAL, takes="timestamp date", constant=local_time),
-    # whose infinities would be too many microseconds for Spark
-    "timestamp_ms": SparkScalar(_LOCAL, takes="timestamp date", read=_LONG, arrival=_milliseconds),
-    # in text files, Spark has the user's own timestamp format
+    # Spark takes a file's milliseconds for microseconds, of which its infinities are too many
+    "timestamp_ms": SparkScalar(_LONG, takes="timestamp date", from_text=_LOCAL, arrival=_milliseconds),
     "timestamp_ns": SparkScalar(
-        _LONG, takes="varchar timestamp date", from_text=_LOCAL, arrival=_nanoseconds
+        _LONG, takes="varchar timestamp date", from_text=_STRING, from_format=_LOCAL, arrival=_nanoseconds
     ),
     "timestamptz": SparkScalar(
         t.TimestampType(),
@@ -197,7 +198,11 @@ SPARK_SCALARS = {
         constant=lambda micros: f.timestamp_micros(f.lit(micros).cast("bigint")),
     ),
     "timestamptz_ns": SparkScalar(
-        _LONG, takes="varchar timestamptz", arrival=lambda value: _nanoseconds(value, "+00")
+        _LONG,
+        takes="varchar timestamptz",
+        from_text=_STRING,
+        from_format=t.TimestampType(),
+        arrival=lambda value: _nanoseconds(value, "+00"),
     ),
     "interval": SparkScalar(INTERVAL, constant=_interval, only_by_arrow=True),
     "variant": SparkScalar(t.VariantType(), only_by_arrow=True),
@@ -355,15 +360,30 @@ def is_geometry(type_: t.DataType) -> bool:
 
 def read_type(column: Column) -> t.DataType:
     """Return the carrier of a column that is read, nested ones with the table's names."""
+    return _nested(column, scalar_read_type)
+
+
+def text_type(column: Column, *, has_format: bool) -> t.DataType:
+    """Return the type in which text files are read for a column, maybe by a user's timestamp format."""
+
+    def scalar(type_: DuckLakeType, where: str) -> t.DataType:
+        row = SPARK_SCALARS[type_.name] if isinstance(type_, ScalarType) else SparkScalar()
+        return (row.from_format if has_format else None) or row.from_text or scalar_carrier(type_, where)
+
+    return _nested(column, scalar)
+
+
+def _nested(column: Column, scalar: Callable[[DuckLakeType, str], t.DataType]) -> t.DataType:
+    children = [_nested(child, scalar) for child in column.children]
     match column.type:
         case ListType():
-            return t.ArrayType(read_type(column.children[0]))
+            return t.ArrayType(children[0])
         case MapType():
-            return t.MapType(read_type(column.children[0]), read_type(column.children[1]))
+            return t.MapType(children[0], children[1])
         case StructType():
-            return t.StructType([t.StructField(child.name, read_type(child)) for child in column.children])
+            return t.StructType([*map(t.StructField, (child.name for child in column.children), children)])
         case _:
-            return scalar_read_type(column.type, column.name)
+            return scalar(column.type, column.name)
 
 
 def scalar_read_type(type_: DuckLakeType, where: str) -> t.DataType:

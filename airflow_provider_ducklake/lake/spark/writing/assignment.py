@@ -277,7 +277,7 @@ def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeTyp
             time = _local_time(value, incoming)
             if row.is_local_microseconds:
                 return time
-            stored = _nanos(time) if row.per_second > SECOND else time
+            stored = _in_unit(time, row.per_second) if isinstance(carrier, t.LongType) else time
             return _checked(time, _fits_unit(time, row), stored, target, where)
         case _:
             return f.st_asbinary(value) if is_geometry(incoming) else value.cast(carrier)
@@ -306,9 +306,13 @@ def _utc_microseconds(text: SparkColumn) -> SparkColumn:
     return f.pmod(local - seconds_of_offset(text) * SECOND, f.lit(DAY))
 
 
-def _nanos(time: SparkColumn) -> SparkColumn:
+def _in_unit(time: SparkColumn, per_second: int) -> SparkColumn:
+    """Return a timestamp's units since 1970; infinite ones are the same number in every unit."""
     micros = micros_of(time)
-    return f.when(is_infinite(time, t.TimestampNTZType()), micros).otherwise(micros * 1000)
+    finite = micros * (per_second // SECOND)
+    if per_second < SECOND:
+        finite = f.call_function("div", micros, f.lit(SECOND // per_second))
+    return f.when(is_infinite(time, t.TimestampNTZType()), micros).otherwise(finite)
 
 
 def _fits_unit(time: SparkColumn, row: Scalar) -> SparkColumn:

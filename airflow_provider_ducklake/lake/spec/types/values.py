@@ -199,8 +199,16 @@ def parse_physical(type_: DuckLakeType, text: str) -> Physical:
 
     >>> parse_physical(DecimalType(9, 2), "1.50"), parse_physical(ScalarType("date"), "0002-12-31 (BC)")
     (150, -719529)
+
+    Raises:
+        ValueError, ArithmeticError: the text is no value of the type, or one that the type does not hold.
     """
-    return _CODECS[type_.facts.kind].parse(type_, text)
+    value = _CODECS[type_.facts.kind].parse(type_, text)
+    if isinstance(value, int):
+        low, high = physical_range(type_)
+        if not low <= value <= high:
+            raise ValueError(f"{text!r:.80} is out of range for {type_}")
+    return value
 
 
 def _parse_decimal(type_: DuckLakeType, text: str) -> int:
