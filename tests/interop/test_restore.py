@@ -450,6 +450,24 @@ def test_a_try_that_is_killed_after_its_commit_has_made_it(interrupted, lake, ca
     assert again.committed.id == newest + 1
 
 
+def test_files_that_were_never_ended_do_not_come_back_twice(new_catalog, catalog_kind):
+    catalog = new_catalog(catalog_kind)
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t AS SELECT range AS i FROM range(5)")
+        reference.sql("DELETE FROM t WHERE i = 2")
+        reference.sql("DROP TABLE t")
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        with lake.opened.catalog.dialect.engine.begin() as connection:
+            for kind in ("data_file", "delete_file"):
+                connection.execute(lake.opened.catalog.tables[kind].update().values(end_snapshot=None))
+        assert {one.code for one in lake.verify()} == {FindingCode.TABLE_ENDED}
+        lake.restore("t", at=2)
+        assert lake.verify() == []
+        assert sorted(lake.read_arrow("t")["i"].to_pylist()) == [0, 1, 3, 4]
+    with open_lake(catalog) as reference:
+        assert reference.sql("SELECT i FROM t ORDER BY i") == [(0,), (1,), (3,), (4,)]
+
+
 def test_a_snapshot_that_flushed_and_inserted_is_a_change(sqlite_catalog):
     with open_lake(sqlite_catalog) as reference:
         reference.sql("CREATE TABLE m (i INT)")
