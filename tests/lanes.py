@@ -31,7 +31,7 @@ class Lane:
 
 
 PYTEST = ("pytest", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
-_CONNECT = (*PYTEST, "--lane", "all", "--spark", "connect", "tests/spark")
+_CONNECT = (*PYTEST, "--lane", "fast,daily,corpora", "--spark", "connect", "tests/spark")
 _ICEBERG = (
     "python",
     "scripts/spark_peers.py",

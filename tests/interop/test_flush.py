@@ -518,7 +518,7 @@ def test_a_cell_that_cannot_be_read_keeps_the_rows_of_its_table_alone(lake, cata
         connection.execute(f'UPDATE "{name}" SET d = ?', ["abc"])
         repair = f"UPDATE \"{name}\" SET d = '2026-01-02'"
 
-    with pytest.raises(StorageError, match=r"flushed 1 others. main.days: An inlined row has a value that"):
+    with pytest.raises(CatalogError, match=r"flushed 1 others. main.days: An inlined row has a value that"):
         lake.flush_inlined_data()
     assert lake.flush_inlined_data("t") == []
 

@@ -14,7 +14,6 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidPartitionError,
     InvalidValueError,
     SchemaMismatchError,
-    StorageError,
     UnsupportedFeatureError,
 )
 from tests.interop.compacting import merge_adjacent, rewrite
@@ -241,7 +240,7 @@ def test_intervals_that_files_do_not_hold_are_refused_with_their_row(new_catalog
             bad = pa.table({"id": pa.array([1, 2]), "v": pa.array([None, value], INTERVALS)})
             with pytest.raises(InvalidValueError, match=f"column v: 1 value .*'{text}' in row 2 of"):
                 lake.append_arrow("t", bad)
-        with pytest.raises(StorageError, match=r"1 tables could not be flushed, snapshot .* 1 others"):
+        with pytest.raises(CatalogError, match=r"1 tables could not be flushed, snapshot .* 1 others"):
             lake.flush_inlined_data()
         assert len(lake.files("o")) == 1
         with pytest.raises(InvalidValueError, match=r"column v: 4 values .*'-1 month' of row id 1"):

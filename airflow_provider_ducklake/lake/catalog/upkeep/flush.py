@@ -238,12 +238,14 @@ class Flush:
         return [one.result(committed) for one in self._ready.values()] if committed is not None else []
 
     def _failures(self, committed: CommittedSnapshot | None) -> DuckLakeError:
-        only = next(iter(self._failed.values())) if len(self._failed) == 1 else None
-        if committed is None and only is not None and not isinstance(only, StorageError):
-            return only  # which no retry cures
+        errors = list(self._failed.values())
+        may_pass = any(isinstance(error, StorageError) for error in errors)
+        if committed is None and len(errors) == 1 and not may_pass:
+            return errors[0]
         done = f"snapshot {committed.id} flushed {len(self._ready)} others" if committed else "nothing landed"
         of_each = "; ".join(f"{name}: {error}" for name, error in self._failed.items())
-        return StorageError(f"{len(self._failed)} tables could not be flushed, {done}. {of_each}")
+        kind = StorageError if may_pass else CatalogError
+        return kind(f"{len(errors)} tables could not be flushed, {done}. {of_each}")
 
     def _commit(self, names: Sequence[QualifiedName]) -> CommittedSnapshot | None:
         for attempt in range(_TRIES):
