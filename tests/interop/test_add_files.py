@@ -156,6 +156,55 @@ def test_folders_of_null_and_of_another_letter_case(catalog, files):
         assert duck.sql("SELECT count(*) FROM t WHERE r IS NULL") == [(1,)]
 
 
+FOLDERS = (
+    "r=5/t/r=1",
+    "R=5/r=1",
+    "r=null",
+    "r=%4E%55%4C%4C",
+    "r=__HIVE_DEFAULT_PARTITION__",
+    "r=a=b",
+    "r=a?b",
+    "r=a\nb",
+    "r=a\\\\b",
+    "r=",
+    "=r=a",
+    "r=%C3%A9 +",
+    "r=%ff",
+)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_means_what_it_means_to_duckdb(catalog, reference_catalog, files, folder):
+    path = files(f"{folder}/f.parquet", {"i": pa.array([3], INT32)})
+    with open_lake(reference_catalog) as duck:
+        duck.sql("CREATE TABLE t (i INT, r VARCHAR)")
+        try:
+            reference_adds(duck, path, ", hive_partitioning => true")
+            theirs = duck.sql("FROM t")
+        except duckdb.Error:
+            theirs = None
+    with new_lake(catalog, {"i": "int32", "r": "varchar"}) as lake:
+        if theirs is None:
+            with pytest.raises(SchemaMismatchError, match="column r of the table is not in the file"):
+                add(lake, path, hive_partitioning=True)
+            return
+        add(lake, path, hive_partitioning=True)
+        assert [tuple(row.values()) for row in lake.read_arrow("t").to_pylist()] == theirs
+        (value,) = theirs[0][1:]
+        same = "r IS NULL" if value is None else f"r = '{value}'"
+        assert lake.read_arrow("t", filter=same).num_rows == 1
+        with open_lake(catalog) as duck:
+            assert duck.sql(f"FROM t WHERE {same}") == theirs
+
+
+def test_a_file_without_any_column_of_the_table_is_refused(catalog, files):
+    path = files("other.parquet", {"x": [1]})
+    with new_lake(catalog, FLAT) as lake:
+        assert "no column of the table is in the file: its rows would be empty" in refused(
+            lake, path, allow_missing=True, ignore_extra_columns=True
+        )
+
+
 def test_without_hive_partitioning_the_file_counts(catalog, files):
     path = files("i=9/f.parquet", {"i": pa.array([3], INT32)})
     with new_lake(catalog, {"i": "int32"}, ["i"]) as lake:

@@ -701,6 +701,17 @@ def test_columns_of_an_existing_table_are_matched_by_name_and_may_be_wider(lake,
     assert lake.read_arrow("t").to_pylist() == [{"s": "a", "id": 1}]
 
 
+@pytest.mark.parametrize("dropped", ["a", "A"])
+def test_names_that_differ_in_letter_case_alone_are_refused(lake, tmp_path, dropped):
+    table = new_table(tmp_path / "ice", {"a": LongType(), "A": LongType()})
+    append(table, a=[1], A=[10])
+    with table.update_schema() as schema:
+        schema.delete_column(dropped)
+
+    with pytest.raises(SchemaMismatchError, match=r"appears twice in the file \(names are case-insensitive\)"):
+        add(lake, table.metadata_location)
+
+
 def test_columns_that_differ_are_all_named(lake, tmp_path):
     table = new_table(tmp_path / "ice", {"id": LongType(), "a": StringType(), "n": DateType()})
     append(table, id=[1], a=["x"], n=[date(2024, 1, 1)])

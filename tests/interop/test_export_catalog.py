@@ -310,6 +310,25 @@ def test_the_file_appears_once_complete_for_reading_only_and_replaces_nothing(
     assert {one.name.removesuffix(".lock") for one in folder.iterdir()} == {path.name}
 
 
+def test_files_in_hive_folders_and_deletion_vectors_are_copied(sqlite_catalog, tmp_path):
+    file = tmp_path / "k=5" / "x.parquet"
+    file.parent.mkdir()
+    pq.write_table(pa.table({"i": range(20)}), file)
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        lake.set_option("write_deletion_vectors", "true")
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64", "k": "int32"})
+            tx.add_data_files("t", [str(file)], hive_partitioning=True)
+        with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+            reference.sql("DELETE FROM t WHERE i % 2 = 0")
+        (live,) = lake.table_snapshot("t", with_files=True).files
+        assert live.delete_file.format == "puffin"
+        result = lake.export_catalog(f"{tmp_path}/x.ducklake", copy_files=True)
+    file.unlink()
+    with attached(result) as reference:
+        assert reference.sql("SELECT count(*), min(i), max(k) FROM t") == [(10, 1, 5)]
+
+
 def test_a_file_that_is_missing_leaves_no_catalog_behind(sqlite_catalog, tmp_path):
     write_history(sqlite_catalog, HISTORY[:6])
     victim = next(Path(sqlite_catalog.data_path).rglob("*.parquet"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
@@ -378,17 +379,36 @@ def _hive_key(field: PartitionField, column: str, taken: set[str]) -> str:
 
 
 def hive_values(path: str) -> dict[str, str | None]:
-    """Return the values of the folders ``name=value`` that a file lies in.
+    """Return the values of the folders ``name=value`` that a file lies in, as DuckDB takes them.
+
+    The first folder of a name counts; one with a second ``=``, a ``?`` or a line's end is none, nor is one
+    whose value is not UTF-8. *Source:* DuckDB 1.5.5, ``hive_partitioning.cpp``, and its answers.
 
     >>> hive_values("/data/year=2024/region=e%20u/a.parquet")
     {'year': '2024', 'region': 'e u'}
     """
     values: dict[str, str | None] = {}
-    for folder in path.split("/")[:-1]:
-        name, sign, value = folder.partition("=")
-        if name and sign:
-            values[name] = None if value == HIVE_NULL else unquote(value)
+    for folder in _STEPS.split(path)[:-1]:
+        found = _HIVE_FOLDER.fullmatch(folder)
+        if found is None or found[1] in values:
+            continue
+        is_null = found[2] == HIVE_NULL or found[2].upper() == "NULL"
+        with suppress(UnicodeDecodeError):
+            values[found[1]] = None if is_null else unquote(found[2], errors="strict")
     return values
+
+
+_STEPS = re.compile(r"[/\\]")
+_HIVE_FOLDER = re.compile(r"([^=?\n]+)=([^=?\n]*)")
+
+
+def hive_folders(path: str) -> str:
+    """Return the folders ``name=value`` of a file's path: values of columns may lie in them.
+
+    >>> hive_folders("/data/year=2024/part/region=e%20u/a.parquet")
+    'year=2024/region=e%20u/'
+    """
+    return "".join(f"{one}/" for one in path.split("/")[:-1] if "=" in one)
 
 
 _HIVE_INTEGER = re.compile(r"[+-]?[0-9]+")

@@ -23,6 +23,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import ParquetSetting
 from airflow_provider_ducklake.lake.spec.files import DataFile
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import relative_to
+from airflow_provider_ducklake.lake.spec.partitioning import hive_folders
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
 from airflow_provider_ducklake.lake.transaction.changes import DropTable, RestoredFile, RestoreRows
@@ -140,7 +141,7 @@ class _Work:
             return path
 
         def next_path(like: str) -> str:
-            return path_in(_hive_folders(like, table.root))
+            return path_in(hive_folders(like.removeprefix(table.root)))
 
         def rewrite(files: RewriteBin) -> list[DataFile]:
             like = files.pairs[0].target.path
@@ -167,12 +168,6 @@ class _Work:
         remove_unused(self.paths, self.lake.locate)
         for job_id in self.job_ids:
             jobs.release(self.lake.catalog, job_id)
-
-
-def _hive_folders(path: str, root: str) -> str:
-    """Return the folders ``name=value`` of a file: values of columns may lie in them."""
-    folders = path.removeprefix(root).split("/")[:-1]
-    return "".join(f"{one}/" for one in folders if "=" in one)
 
 
 def _below(file: DataFile, root: str) -> DataFile:

@@ -43,6 +43,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, directory_path, is_absolute
+from airflow_provider_ducklake.lake.spec.partitioning import hive_folders
 from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 from airflow_provider_ducklake.lake.spec.tags import (
     FROZEN,
@@ -231,8 +232,11 @@ def _relative(kind: str, id_: int, path: CatalogPath) -> str:
 
 
 def _new_name(path: str, kind: str, id_: int) -> str:
-    """Return the name of the copy of a file that lies elsewhere: its own may be another's here."""
-    return f"added-{kind.replace('_', '-')}-{id_}{posixpath.splitext(path)[1]}"
+    """Return the name of the copy of a file that lies elsewhere: its own may be another's here.
+
+    Folders ``name=value`` are kept, of which DuckDB reads values of columns.
+    """
+    return f"{hive_folders(path)}added-{kind.replace('_', '-')}-{id_}{posixpath.splitext(path)[1]}"
 
 
 log = logger(__name__)

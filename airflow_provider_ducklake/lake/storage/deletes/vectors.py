@@ -311,13 +311,13 @@ def _every() -> pa.Array:
     return pa.array(range(2**16), pa.int64())
 
 
-_VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
+VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 _WORD = struct.Struct(">I")
 
 
 def vector_of(positions: pa.Array) -> bytes:
     """Return the vector of positions (int64, ascending, unique)."""
-    body = _VECTOR_MAGIC + bitmap_of(positions)
+    body = VECTOR_MAGIC + bitmap_of(positions)
     return _WORD.pack(len(body)) + body + _WORD.pack(zlib.crc32(body))
 
 
@@ -413,15 +413,15 @@ def _positions_of(one: Vector, data: bytes, where: str, row_count: int) -> pa.Ar
 
 def _positions(blob: bytes, where: str, row_count: int) -> pa.ChunkedArray:
     body = blob[_WORD.size : -_WORD.size]
-    is_whole = len(blob) > 2 * _WORD.size + len(_VECTOR_MAGIC) and _WORD.unpack_from(blob)[0] == len(body)
+    is_whole = len(blob) > 2 * _WORD.size + len(VECTOR_MAGIC) and _WORD.unpack_from(blob)[0] == len(body)
     if (
         not is_whole
-        or not body.startswith(_VECTOR_MAGIC)
+        or not body.startswith(VECTOR_MAGIC)
         or _WORD.unpack(blob[-_WORD.size :])[0] != zlib.crc32(body)
     ):
         raise _damaged(where, "it is not a deletion vector, is truncated or has a wrong checksum")
     try:
-        return positions(body[len(_VECTOR_MAGIC) :], row_count)
+        return positions(body[len(VECTOR_MAGIC) :], row_count)
     except ValueError as error:
         raise _damaged(where, f"its bitmap cannot be read ({error})") from error
 

@@ -24,6 +24,7 @@ from airflow_provider_ducklake.lake.planning.upkeep.restore import FileLook, Fil
 from airflow_provider_ducklake.lake.spec.partitioning import hive_directory
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.storage.deletes.deletes import positions_of
+from airflow_provider_ducklake.lake.storage.deletes.vectors import VECTOR_MAGIC
 from airflow_provider_ducklake.lake.storage.files.durable import make_parents, sync_directory
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     child,
@@ -335,6 +336,7 @@ def _storage(column: pq.ColumnSchema) -> tuple[str, ...]:
 _PRIVATE = 0o600
 _LEAST_BYTES = 12  # of a Parquet file: its words at both ends, and the length of its footer
 _OF_LAKES = {(word, word) for word in (b"PAR1", b"PARE", b"PFA1")}  # Parquet, encrypted, Puffin
+_VECTOR_ENDS = 8  # bytes that a vector's own length leaves out
 
 
 def copy_files(
@@ -366,11 +368,16 @@ def _real(path: Path) -> Path:
 
 
 def _check_is_of_a_lake(file: Location, size: int | None) -> None:
-    """Refuse what is no Parquet or Puffin file of its size: a row of the catalog may name any file."""
+    """Refuse what is no Parquet file, Puffin file or deletion vector of its size.
+
+    A row of the catalog may name any file.
+    """
     with storage_errors(file.uri, "read"), open_input(file) as stream:
         found = stream.size()
-        ends = (stream.read(4), b"") if found < _LEAST_BYTES else (stream.read(4), _last(stream, found))
-    if ends not in _OF_LAKES or (size is not None and size != found):
+        first, second = bytes(stream.read(4)), bytes(stream.read(4))
+        last = b"" if found < _LEAST_BYTES else _last(stream, found)
+    is_vector = second == VECTOR_MAGIC and int.from_bytes(first) == found - _VECTOR_ENDS
+    if not (is_vector or (first, last) in _OF_LAKES) or (size is not None and size != found):
         problem = f"has {found} bytes and is not the file of {size} bytes that a lake would have there"
         raise UntrustedValueError("A row of the catalog", file.uri, problem)
 

@@ -8,6 +8,7 @@ left unknown.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -210,6 +211,8 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     root = with_geometries(footer.layout.root, metadata, location.uri)
     reading = _Reading(footer, root, of_folders, allow_missing, ignore_extra_columns, names or FieldNames())
     reading.read(schema)
+    if not reading.mapping:
+        reading.differences.append("no column of the table is in the file: its rows would be empty")
     if reading.differences:
         raise SchemaMismatchError(f"{table} (file {location.uri})", tuple(dict.fromkeys(reading.differences)))
     return DataFile(
@@ -294,6 +297,7 @@ class _Reading:
     ) -> None:
         wanted = {self.names.of_column(column): column for column in columns}
         seen: set[Hashable] = set()
+        spellings = Counter(fold(one.name) for one in fields)  # name mappings know no others
         for one, below in zip(fields, node.children, strict=True):
             key, where = self.names.of_field(one, above), f"{prefix}{one.name}"
             column = wanted.get(key)
@@ -302,7 +306,7 @@ class _Reading:
                     self.differences.append(f"column {where} of the file is not in the table")
             elif column.id in of_folders:
                 pass  # the folder's value takes precedence
-            elif key in seen:
+            elif key in seen or spellings[fold(one.name)] > 1:
                 self.differences.append(
                     f"column {where} appears twice in the file (names are case-insensitive)"
                 )
