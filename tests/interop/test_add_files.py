@@ -197,6 +197,32 @@ def test_a_folder_means_what_it_means_to_duckdb(catalog, reference_catalog, file
             assert duck.sql(f"FROM t WHERE {same}") == theirs
 
 
+BEYOND = {  # what DuckDB does not read back from its text
+    "timestamp": pa.array([-(2**63), 0], pa.int64()).view(pa.timestamp("us")),
+    "timestamp_ns": pa.array([-(2**63), 0], pa.int64()).view(pa.timestamp("ns")),
+    "date": pa.array([-(2**31), 0], pa.int32()).view(pa.date32()),
+    "time": pa.array([-5, 2**40], pa.int64()).view(pa.time64("us")),
+}
+
+
+@pytest.mark.parametrize("by", ["file", "append"])
+@pytest.mark.parametrize("type_", BEYOND)
+def test_times_that_duckdb_does_not_read_back_leave_no_bounds(catalog, files, type_, by):
+    with new_lake(catalog, {"i": "int64", "v": type_}) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        rows = {"i": pa.array([1, 2]), "v": BEYOND[type_]}
+        if by == "file":
+            add(lake, files("beyond.parquet", rows))
+        else:
+            lake.append_arrow("t", pa.table(rows))
+        assert lake.verify() == []
+
+    with open_lake(catalog) as duck:
+        assert duck.sql("SELECT i FROM t WHERE v IS NOT NULL ORDER BY i") == [(1,), (2,)]
+        duck.sql("INSERT INTO t VALUES (3, NULL)")
+        assert duck.sql("SELECT count(*) FROM t") == [(3,)]
+
+
 def test_a_file_without_any_column_of_the_table_is_refused(catalog, files):
     path = files("other.parquet", {"x": [1]})
     with new_lake(catalog, FLAT) as lake:

@@ -708,7 +708,7 @@ def test_names_that_differ_in_letter_case_alone_are_refused(lake, tmp_path, drop
     with table.update_schema() as schema:
         schema.delete_column(dropped)
 
-    with pytest.raises(SchemaMismatchError, match=r"appears twice in the file \(names are case-insensitive\)"):
+    with pytest.raises(SchemaMismatchError, match=r"appears twice in the file \(names are case-"):
         add(lake, table.metadata_location)
 
 

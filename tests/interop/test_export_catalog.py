@@ -242,6 +242,11 @@ def test_a_frozen_lake_is_read_over_http(sqlite_catalog, format_, tmp_path):
         assert result.data_path == f"{url}files/"
         with attached(result, path=f"{url}{name}") as reference:
             assert all_rows(reference, tables) == expected
+        with Lake.connect(url_of(result)) as frozen:
+            assert {one: frozen.read_arrow(one).num_rows for one in tables} == {
+                one: len(expected[str(one)]) for one in tables
+            }
+            assert frozen.verify() == lake.verify()
 
 
 def test_a_frozen_lake_in_a_bucket_is_read_from_there(sqlite_catalog, monkeypatch):

@@ -43,7 +43,7 @@ class DeleteFile:
     format: str
     begin: int
     end: int | None
-    size: int
+    size: int | None
     encryption_key: FileKey | None = None
 
 
@@ -191,7 +191,7 @@ class MergedFile:
     id: int
     place: Place
     counts: tuple[tuple[int, int], ...]
-    size: int
+    size: int | None
     encryption_key: FileKey | None = None
 
     @property

@@ -141,8 +141,8 @@ class _Plan:
 
     def result(self, to_copy: Collection[MergedFile], *, dry_run: bool) -> MigrationResult:
         """Build the result, given the merged files to copy."""
-        size = sum(file.size for file in to_copy) + sum(
-            file.size for chain in self.chains for file in chain.files
+        size = sum(file.size or 0 for file in to_copy) + sum(
+            file.size or 0 for chain in self.chains for file in chain.files
         )
         count = len(to_copy) + len(self.chains)
         to_version = max(self.version, self.target)

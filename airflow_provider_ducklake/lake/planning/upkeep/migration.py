@@ -59,7 +59,7 @@ def snapshot_counts(text: str, record_count: int, file: str) -> tuple[tuple[int,
 
 
 def column_ids_of_ordinals(
-    keys: Iterable[tuple[int, int]], columns: Mapping[int, Sequence[int]]
+    keys: Iterable[tuple[int, int | None]], columns: Mapping[int, Sequence[int]]
 ) -> list[int]:
     """Return the columns that partition keys of 0.1 mean: (partition, place of the column, from 0).
 
@@ -69,7 +69,7 @@ def column_ids_of_ordinals(
     found = []
     for partition, place in keys:
         ids = columns.get(partition, ())
-        if not 0 <= place < len(ids):
+        if place is None or not 0 <= place < len(ids):
             raise CatalogError(
                 f"Partitioning {partition} names column {place} of a table that had {len(ids)} columns. "
                 "Restore the catalog from a backup."

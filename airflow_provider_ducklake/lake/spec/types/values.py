@@ -19,6 +19,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    TIMES,
     DecimalType,
     DuckLakeType,
     ScalarKind,
@@ -61,6 +62,29 @@ def _date_parts(days: int) -> tuple[str, str]:
 def is_infinite(type_: DuckLakeType, value: int) -> bool:
     """Return True if a date or timestamp in physical form is DuckDB's ``infinity`` or ``-infinity``."""
     return abs(value) == type_.facts.infinity
+
+
+def is_readable(type_: DuckLakeType, value: object) -> bool:
+    """Return False for a date or time in physical form that DuckDB does not read back from its text.
+
+    *Source:* DuckDB 1.5.5, which refuses each query of a column that has such a bound.
+    """
+    row = type_.facts
+    if row.kind not in TIMES or not isinstance(value, int) or is_infinite(type_, value):
+        return True
+    first, last = row.physical_range
+    if row.kind is ScalarKind.DATE:
+        first += 1
+    elif row.kind is ScalarKind.TIMESTAMP:
+        first = _FIRST_NANOSECOND
+        if row.per_second <= _MICROS:
+            first, last = (limit * row.per_second // _MICROS for limit in (_FIRST_MICROSECOND, row.infinity))
+    return first <= value <= last
+
+
+_MICROS = 10**6  # per second
+_FIRST_MICROSECOND = -9_223_372_022_400_000_000  # 290309-12-22 (BC)
+_FIRST_NANOSECOND = -9_223_286_400_000_000_000
 
 
 def physical_range(type_: DuckLakeType) -> tuple[int, int]:

@@ -291,6 +291,7 @@ StorageOptions: TypeAlias = Mapping[str, Any]
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)  # two letters at least: C:/ is a drive
 _FSSPEC_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasbs": "abfs", "az": "abfs", "azure": "abfs"}
 _LOCAL_SCHEMES = ("file", "local")  # the second is fsspec's
+_WHOLE_URLS = ("http", "https")  # fsspec has no paths of theirs
 _PRIVATE_FILE = 0o600
 MOST_READ_BYTES = 2**30  # of a file that is read whole: documents of jobs, deletion vectors
 _KINDS = {
@@ -347,7 +348,7 @@ def open_filesystem(path: str, storage_options: StorageOptions | None = None) ->
             f"Cannot open {path}: no library for {scheme}:// is installed. Install the extra that brings it "
             "(s3, gcs or azure)."
         )
-    return Location(filesystem, rest, path)
+    return Location(filesystem, path if scheme in _WHOLE_URLS else rest, path)
 
 
 def split_scheme(path: str) -> tuple[str, str]:
@@ -366,12 +367,11 @@ def _fsspec_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem 
     try:
         import fsspec  # noqa: PLC0415 - absent on Spark clusters
 
-        # Others write too: a remembered listing would hide their files.
-        options = {"use_listings_cache": False, **options}
-        filesystem = fsspec.filesystem(_FSSPEC_NAMES.get(scheme, scheme), **options)
+        kind = fsspec.get_filesystem_class(_FSSPEC_NAMES.get(scheme, scheme))
     except (ImportError, ValueError):  # the driver is not installed, or fsspec lacks the scheme
         return None
-    return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+    # Others write too: a remembered listing would hide their files.
+    return pafs.PyFileSystem(pafs.FSSpecHandler(kind(**{"use_listings_cache": False, **options})))
 
 
 def _arrow_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem | None:

@@ -38,7 +38,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     is_float,
 )
 from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
-from airflow_provider_ducklake.lake.spec.types.values import Physical, format_physical
+from airflow_provider_ducklake.lake.spec.types.values import Physical, format_physical, is_readable
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import NULL
 from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_input
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type
@@ -562,7 +562,7 @@ def _contains_nan(chunks: Sequence[ChunkFacts]) -> bool | None:
 def _bounds(
     type_: DuckLakeType, low: Physical | None, high: Physical | None
 ) -> tuple[str | None, str | None]:
-    if not type_.facts.bounded:
+    if not (type_.facts.bounded and is_readable(type_, low) and is_readable(type_, high)):
         return None, None
     if isinstance(low, bytes) and isinstance(high, bytes):
         if type_.facts.kind in TEXTS:

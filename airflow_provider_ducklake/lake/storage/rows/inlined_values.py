@@ -38,7 +38,7 @@ from airflow_provider_ducklake.lake.spec.types.literals import (
     parse_scalar,
     scalar_text,
 )
-from airflow_provider_ducklake.lake.spec.types.values import Physical, format_physical, is_infinite
+from airflow_provider_ducklake.lake.spec.types.values import Physical, format_physical, is_readable
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import Primitive, primitives_of
 from airflow_provider_ducklake.lake.spec.types.variants import split_variant
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
@@ -197,35 +197,8 @@ def _variant_cell(column: Column, value: bytes) -> bytes:
     return value
 
 
-_FIRST_MICROSECOND = -9_223_372_022_400_000_000  # 290309-12-22 (BC)
-_FIRST_NANOSECOND = -9_223_286_400_000_000_000
-
-
-def _readable(row: Scalar) -> tuple[int, int]:
-    """Return the least and the greatest finite time that DuckDB reads back from its text."""
-    match row.kind:
-        case ScalarKind.TIMESTAMP if row.per_second > _PER_SECOND:
-            return _FIRST_NANOSECOND, row.infinity
-        case ScalarKind.TIMESTAMP:
-            first, last = (
-                limit * row.per_second // _PER_SECOND for limit in (_FIRST_MICROSECOND, row.infinity)
-            )
-            return first, last
-        case ScalarKind.DATE:
-            return 1 - row.infinity, row.infinity
-        case _:
-            return row.physical_range
-
-
-_PER_SECOND = 10**6
-
-
 def _check_range(column: Column, value: Physical) -> None:
-    row = column.type.facts
-    if row.kind not in TIMES or not isinstance(value, int):
-        return
-    first, last = _readable(row)
-    if not first <= value <= last and not is_infinite(column.type, value):
+    if not is_readable(column.type, value):
         raise _refused(column, "a time outside the range that DuckDB can read from a string")
 
 
