@@ -2,6 +2,7 @@
 
 import json
 import sys
+import traceback
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -125,6 +126,28 @@ def test_no_property_of_a_user_names_a_class(lake, evil, properties, kind):
 @pytest.mark.parametrize(
     "properties",
     [
+        {"type": "rest", "uri": "http://127.0.0.1:9", "token": "s3cr3t\n"},
+        {"type": "rest", "uri": "http://127.0.0.1:9", "header.Authorization": "Bearer s3cr3t\n"},
+        {"type": "rest", "uri": "htp://user:s3cr3t@127.0.0.1:9"},
+        {"type": "rest", "uri": "user:s3cr3t@127.0.0.1:9"},
+        {"type": "rest", "uri": "http://127.0.0.1:9?token=s3cr3t"},
+        {"type": "sql", "uri": "postgresql://user:x@s3cr3t@nowhere.invalid/db"},
+        {"type": "sql", "uri": "postgresql://user:x@s3cr3t:s3cr3t@nowhere.invalid/db"},
+        {"type": "sql", "uri": "user:s3cr3t@nowhere.invalid/db"},
+        {"type": "rest", "uri": "http://127.0.0.1:9", "py-catalog-impl": "s3cr3t"},
+    ],
+    ids=json.dumps,
+)
+def test_no_secret_is_in_an_error(lake, properties):
+    with pytest.raises((StorageError, InvalidInputError)) as failed:
+        add(lake, properties)
+
+    assert "s3cr3t" not in "".join(traceback.format_exception(failed.value)).lower()
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
         {"py-io-impl": EVIL},
         {"auth": {"type": "custom", "impl": EVIL, "custom": {}}},
         {"auth": {"type": EVIL}},
@@ -189,7 +212,7 @@ def test_the_metadata_file_of_a_sql_catalog_does_not_choose_the_folder(lake, tmp
         ("sqlite:///file:{}/new.db?mode=rwc&uri=true", "does not exist"),
         ("sqlite://", "does not exist"),
         ("duckdb:///{}/new.db", "'duckdb' is not supported"),
-        ("no url", "'no url' is not supported"),
+        ("no url", "'no scheme' is not supported"),
     ],
 )
 def test_no_database_is_made(lake, tmp_path, uri, words):

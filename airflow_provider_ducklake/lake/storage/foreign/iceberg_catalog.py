@@ -6,6 +6,7 @@ answers with, and those of a table's metadata. Only the place of the metadata fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,10 +39,10 @@ _IS_FILE = {"sqlite": True, "postgresql": False, "mysql": False, "mariadb": Fals
 
 def find_in_catalog(source: str, properties: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return a table's metadata file, and its folder where the catalog says it without reading that file."""
-    for key, value in _classes(properties):
+    for key, _ in _classes(properties):
         raise InvalidInputError(
-            f"The argument catalog has {key} = {value!r}: classes are not taken, because they would be "
-            "imported and called. Leave it out."
+            f"The argument catalog has {key}: classes are not taken, because they would be imported and "
+            "called. Leave it out."
         )
     try:
         return within(ANSWER_SECONDS, lambda: _asked(source, properties))
@@ -50,6 +51,28 @@ def find_in_catalog(source: str, properties: Mapping[str, Any]) -> tuple[str, st
             f"The Iceberg catalog has not found {source} within {ANSWER_SECONDS} seconds. Check its address, "
             "and that it runs; then run this again."
         ) from None
+    except StorageError as error:  # of drivers, which show what they were given
+        text = str(error)
+        for secret in sorted(_secrets(properties), key=len, reverse=True):
+            text = text.replace(secret, "***")
+        raise StorageError(text) from None
+
+
+_SECRET = re.compile(r"token|credential|secret|password|key|header|auth|impl", re.IGNORECASE)
+_SHORTEST = 3  # characters of a word that is hidden
+
+
+def _secrets(properties: Mapping[str, Any]) -> set[str]:
+    """Return the words of secrets among the properties: of keys so named, and of addresses with a user."""
+    texts = []
+    for key, value in _pairs(properties):
+        if key.lower().endswith(("uri", "url")):
+            address, _, query = str(value).partition("?")
+            texts += [re.sub(r"^[\w+]+://", "", address).rpartition("@")[0], query]
+        elif _SECRET.search(key):
+            texts.append(str(value))
+    words = {word for text in texts for word in re.split(r"[\s:@/?&=;]+", text)}
+    return {word for word in words if len(word) >= _SHORTEST}
 
 
 def _asked(source: str, properties: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -144,8 +167,8 @@ def _pairs(properties: Mapping[str, Any], above: str = "") -> Iterator[tuple[str
 
 def _check_database(uri: str) -> None:
     """Refuse a file that would be made, and drivers that load or make other files."""
-    scheme, _, rest = uri.partition("://")
-    backend = scheme.partition("+")[0].lower()
+    scheme, colon, rest = uri.partition("://")
+    backend = scheme.partition("+")[0].lower() if colon else "no scheme"
     if backend not in _IS_FILE:
         raise InvalidInputError(
             f"An Iceberg catalog in {backend!r:.20} is not supported; these are: {', '.join(_IS_FILE)}."
