@@ -338,7 +338,7 @@ class Location:
 def open_filesystem(path: str, storage_options: StorageOptions | None = None) -> Location:
     """Return the file system that holds a lake path, and the path inside it. Nothing is read yet."""
     scheme, rest = split_scheme(path)
-    if scheme in _LOCAL_SCHEMES:
+    if scheme == "file":
         return Location(pafs.LocalFileSystem(), os.path.abspath(rest), path)  # noqa: PTH100 - resolves no links
     options = process_options() if storage_options is None else dict(storage_options)
     with storage_errors(path, "open"):
@@ -354,13 +354,14 @@ def open_filesystem(path: str, storage_options: StorageOptions | None = None) ->
 def split_scheme(path: str) -> tuple[str, str]:
     """Return the scheme of a lake path and what follows it; local paths have the scheme ``file``.
 
-    >>> split_scheme("s3://bucket/a b%20c"), split_scheme("/data/x")
-    (('s3', 'bucket/a b%20c'), ('file', '/data/x'))
+    >>> split_scheme("s3://bucket/a b%20c"), split_scheme("/data/x"), split_scheme("local:///data/x")
+    (('s3', 'bucket/a b%20c'), ('file', '/data/x'), ('file', '/data/x'))
     """
     match = _URI.match(path)
     if match is None:
         return "file", path
-    return match[1].lower(), match[2]
+    scheme = match[1].lower()
+    return "file" if scheme in _LOCAL_SCHEMES else scheme, match[2]
 
 
 def _fsspec_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem | None:
