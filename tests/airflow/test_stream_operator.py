@@ -139,7 +139,7 @@ class Stream:
 
     @property
     def records(self) -> list[str]:
-        return sorted(path.name for path in self.checkpoint.glob("ducklake/*/*.json"))
+        return sorted(path.name for path in self.checkpoint.glob("ducklake/*/*.*"))
 
     def lake(self) -> Any:
         return closing(Lake.connect(self.catalog.sqlalchemy_url))
@@ -187,7 +187,7 @@ def test_each_batch_becomes_a_snapshot_and_the_next_run_goes_on(stream):
     assert stream.run()["snapshot_id"] is None
     stream.add([(5, "a")], [])
     assert (stream.run()["rows_added"], stream.ids, stream.snapshots) == (1, [1, 2, 3, 4, 5], 4)
-    assert stream.records == ["3.json"]  # that of the newest batch with rows
+    assert stream.records == ["3.done"]  # that of the newest batch with rows
     assert stream.waiting() == frozenset()
     ((extra,),) = stream.sql(
         "SELECT commit_extra_info FROM ducklake_snapshots('lake') ORDER BY snapshot_id DESC LIMIT 1"
@@ -225,7 +225,7 @@ def test_what_a_killed_worker_had_staged_is_committed_by_the_next_try(stream):
     result = stream.run()
 
     assert (result["batches"], stream.ids, stream.snapshots) == (3, [1, 2, 3], 3)
-    assert (stream.records, len(stream.waiting())) == (["2.json"], 1)  # that driver may run on
+    assert (stream.records, len(stream.waiting())) == (["2.done"], 1)  # that driver may run on
 
 
 @pytest.mark.parametrize("landed", [1, 2])
@@ -240,9 +240,10 @@ def test_a_worker_may_die_after_each_commit(stream, landed):
         commits.close()
     assert (len(stream.ids), stream.records) == (landed, ["0.json", "1.json"])
 
-    assert stream.run()["batches"] == 2 - landed
+    result = stream.run()
 
-    assert (stream.ids, stream.snapshots, stream.records) == ([1, 2], 2, ["1.json"])
+    assert (result["batches"], len(result["snapshot_ids"])) == (2 - landed, 2)  # an event for each
+    assert (stream.ids, stream.snapshots, stream.records) == ([1, 2], 2, ["1.done"])
 
 
 def test_a_commit_whose_answer_is_lost_is_found(stream):
@@ -304,7 +305,8 @@ def test_batches_before_one_that_fails_are_committed(stream):
         stream.run("with_poison")
 
     assert stream.ids == [1]
-    assert stream.run()["batches"] == 2  # the function was mended
+    result = stream.run()  # the function was mended
+    assert (result["batches"], len(result["snapshot_ids"])) == (2, 3)
     assert (stream.ids, stream.snapshots) == ([1, 2, 3, 4], 3)
 
 

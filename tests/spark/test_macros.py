@@ -154,6 +154,7 @@ def test_scalar_macros_give_what_duckdb_gives(session, lake, name):
     assert sorted(rows, key=repr) == sorted(wanted, key=repr)
 
 
+@pytest.mark.filterwarnings("ignore:The SQL config")  # is deprecated
 @pytest.mark.parametrize(
     "setting", ["parser.escapedStringLiterals", "legacy.consecutiveStringLiterals.enabled"]
 )

@@ -409,6 +409,7 @@ def lake_file(catalog: CatalogDatabase) -> str:
         return min(file.data_file for file in lake.files("t"))
 
 
+@pytest.mark.classic_only("makes an error of Java")
 def test_a_file_is_not_called_bad_for_what_ails_who_reads_it(sqlite_catalog, spark):
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
         duck.sql("CREATE TABLE t AS SELECT 1 AS i")

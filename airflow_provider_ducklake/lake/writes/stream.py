@@ -28,22 +28,23 @@ from airflow_provider_ducklake.lake.spark.job.request import JobRequest, StreamS
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, job_directory
-from airflow_provider_ducklake.lake.spec.snapshots import OnClear
+from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, OnClear
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.storage.files.filesystem import exists
 from airflow_provider_ducklake.lake.writes.job_life import State, finish_earlier, remove_files, serving
 from airflow_provider_ducklake.lake.writes.verb import added, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Sequence
+    from collections.abc import Collection, Generator, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
+    from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
     from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
     from airflow_provider_ducklake.lake.spec.snapshots import (
         CommitInfo,
-        CommittedSnapshot,
         JsonValue,
+        SnapshotId,
         TableSnapshot,
     )
     from airflow_provider_ducklake.lake.transaction.changes import Change
@@ -92,6 +93,7 @@ def stream(
     if finished.error is not None:
         raise finished.error
     if finished.is_own:  # this try was deferred: the job that it submitted has ended
+        _tidy_up(verb, lake, committed)
         return _summary(verb.table, committed)
     submitter.ready()
     table, staging_id = lake.table_snapshot(verb.table), str(uuid7())
@@ -109,39 +111,66 @@ def stream(
         except Exception as error:  # noqa: BLE001 - why the job failed counts; the next try meets this
             log.warning("Staged batches cannot be committed: %s", error)
         raise
-    committed += _commit(verb, lake, info, [staging_id])
+    committed |= _commit(verb, lake, info, committed)
+    _tidy_up(verb, lake, committed, [staging_id])
     remove_files(lake, request, has_files=False)
     life.end()
     return _summary(verb.table, committed)
 
 
-def _commit(verb: Stream, lake: Lake, info: CommitInfo, job_ids: Sequence[str] = ()) -> list[CommittedBatch]:
-    """Commit what is staged, and release the jobs that did it."""
+def _commit(
+    verb: Stream, lake: Lake, info: CommitInfo, known: Collection[int] = ()
+) -> dict[int, CommittedBatch]:
+    """Commit what is staged, and return it but for ``known`` batches.
+
+    An earlier try's are among it until a try has returned them: their events may not have been made.
+    """
     table, checkpoint = lake.table_snapshot(verb.table), verb.directory
     writing.learn(checkpoint, writing.key_of(table.root), writing.file_of(table.root))
     owner = StreamOwner(str(table.name), table.table_uuid, verb.task)
     stream_io.claim(checkpoint, owner, lake.opened.storage_options)
-    committed = []
-    for one in commit_batches(lake, table, checkpoint, info, job_ids):
-        result = one.batch.result
-        log.info(
-            "Committed snapshot %d to %s: batch %d, %s",
-            *(one.snapshot.id, table.name, one.batch.batch_id, added(numbers((result,)))),
-        )
-        committed.append(one)
+    committed = {}
+    for one in commit_batches(lake, table, checkpoint, info):
+        if one.batch_id in known:
+            continue
+        if one.result is None:
+            log.info("An earlier try committed batch %d as snapshot %d", one.batch_id, one.snapshot_id)
+        else:
+            log.info(
+                "Committed snapshot %d to %s: batch %d, %s",
+                *(one.snapshot_id, table.name, one.batch_id, added(numbers((one.result,)))),
+            )
+        committed[one.batch_id] = one
     return committed
 
 
-def _summary(table: TableName, committed: Sequence[CommittedBatch]) -> Summary:
-    results = [one.batch.result for one in committed]
+def _tidy_up(verb: Stream, lake: Lake, committed: Collection[int], job_ids: Sequence[str] = ()) -> None:
+    """Remove the records of batches, and release jobs. All has landed: a failure is left to the next time.
+
+    Other jobs may still have a driver that runs on; a clean-up of orphaned files releases those in time.
+    """
+    checkpoint, options = verb.directory, lake.opened.storage_options
+    query_id = stream_io.query_id(checkpoint, options)
+    try:
+        if query_id is not None and committed:
+            stream_io.finish_batches(checkpoint, query_id, committed, options)
+        for job_id in job_ids:
+            lake.jobs.release(job_id)
+    except Exception as error:  # noqa: BLE001 - the commits count
+        log.warning("Cannot remove the records of committed batches from %s: %s", checkpoint, error)
+
+
+def _summary(table: TableName, committed: Mapping[int, CommittedBatch]) -> Summary:
+    snapshot_ids = [int(one.snapshot_id) for one in committed.values()]
+    results = [one.result for one in committed.values() if one.result is not None]
     files = [file for result in results for file in result.data_files]
     if not committed:
         log.info("The stream has no new rows: no snapshot was made.")
     return {
         "table": str(QualifiedName.of(table)),
-        "snapshot_id": int(committed[-1].snapshot.id) if committed else None,
-        "snapshot_ids": [int(one.snapshot.id) for one in committed],
-        "batches": len(committed),
+        "snapshot_id": snapshot_ids[-1] if snapshot_ids else None,
+        "snapshot_ids": snapshot_ids,
+        "batches": len(results),
         "rows_added": sum(result.rows_written for result in results),
         "files_added": len(files),
         "bytes_added": sum(file.file_size_bytes for file in files),
@@ -153,34 +182,32 @@ _WAY_OUT = "If you want its rows, add its files with DuckLakeAddFilesOperator; t
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A batch and the snapshot that it became."""
+    """A batch and the snapshot that it became; an earlier try's has no ``result``."""
 
-    batch: StagedBatch
-    snapshot: CommittedSnapshot
+    batch_id: int
+    snapshot_id: SnapshotId
+    result: WriteResult | None = None
 
 
 def commit_batches(
-    lake: Lake, table: TableSnapshot, checkpoint: str, info: CommitInfo, job_ids: Collection[str] = ()
+    lake: Lake, table: TableSnapshot, checkpoint: str, info: CommitInfo
 ) -> Generator[CommittedBatch]:
-    """Commit the uncommitted batches of the checkpoint's query; yield each when it has landed.
+    """Commit the uncommitted batches of the checkpoint's query; yield each that has landed and has a record.
 
     ``table`` is the newest. Where a batch cannot be committed, those before it are, and it stays staged with
-    those after it. At last the jobs with ``job_ids`` are released. Others may still have a driver that runs
-    on; a clean-up of orphaned files releases those in time.
+    those after it. Records of committed ones are not read: the key that seals them may have changed since.
     """
     base, options = table.snapshot.id, lake.opened.storage_options
     query_id = stream_io.query_id(checkpoint, options)
-    batch_ids = [] if query_id is None else stream_io.batch_ids(checkpoint, query_id, options)
-    writers = set[str]()
-    for batch_id in batch_ids:
-        batch = stream_io.read_batch(checkpoint, str(query_id), batch_id, table.root, options)
-        keyed = lake.writes.keyed_commit(batch.key, OnClear.SKIP)
-        problem = None if batch.job_id in writers else _why_not_of_stream(lake, table, checkpoint, batch)
-        if problem is None:
-            writers.add(batch.job_id)
+    if query_id is None:
+        return
+    for batch_id in stream_io.batch_ids(checkpoint, query_id, options, is_staged=True):
+        keyed = lake.writes.keyed_commit(CommitKey(("stream", query_id, batch_id)), OnClear.SKIP)
         if keyed.seen.done:
+            yield CommittedBatch(batch_id, keyed.seen.done[0].snapshot_id)
             continue
-        _refuse(checkpoint, batch, problem)
+        batch = stream_io.read_batch(checkpoint, query_id, batch_id, table.root, options)
+        _refuse(checkpoint, batch, _why_not_of_stream(lake, table, checkpoint, batch))
         stream_io.check_files(checkpoint, batch, options)
         changes = _changes(table, checkpoint, batch)
         change_set = ChangeSet(base, changes)
@@ -200,8 +227,7 @@ def commit_batches(
             raise SparkJobError(f"{uri} names no files, but a batch without rows is never staged. Remove it.")
         if not committed.is_earlier:
             base = committed.id  # the commit has looked at what came before it
-            yield CommittedBatch(batch, committed)
-    _tidy_up(lake, checkpoint, str(query_id), batch_ids[:-1], job_ids)
+        yield CommittedBatch(batch_id, committed.id, None if committed.is_earlier else batch.result)
 
 
 def _refuse(checkpoint: str, batch: StagedBatch, problem: str | None) -> None:
@@ -255,16 +281,3 @@ def _changes(table: TableSnapshot, checkpoint: str, batch: StagedBatch) -> tuple
             f"changed; this release does not rewrite it. Add its files, which {uri} names, with "
             "DuckLakeAddFilesOperator, and then remove that record."
         ) from error
-
-
-def _tidy_up(
-    lake: Lake, checkpoint: str, query_id: str, batch_ids: Collection[int], job_ids: Collection[str]
-) -> None:
-    """Remove records and release jobs. All has landed: a failure is left to the next time."""
-    try:
-        for batch_id in batch_ids:
-            stream_io.delete_batch(checkpoint, query_id, batch_id, lake.opened.storage_options)
-        for job_id in job_ids:
-            lake.jobs.release(job_id)
-    except Exception as error:  # noqa: BLE001 - the commits count
-        log.warning("Cannot remove the records of committed batches from %s: %s", checkpoint, error)

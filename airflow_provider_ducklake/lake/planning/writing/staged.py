@@ -17,7 +17,6 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
 from airflow_provider_ducklake.lake.spec.files import LiveDataFile
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
 from airflow_provider_ducklake.lake.spec.snapshots import (
-    CommitKey,
     DataFileId,
     SchemaId,
     SnapshotId,
@@ -185,8 +184,3 @@ class StagedBatch:
     batch_id: int
     job_id: str
     result: WriteResult
-
-    @property
-    def key(self) -> CommitKey:
-        """The key of the batch's commit, the same one whichever task makes it."""
-        return CommitKey(("stream", self.query_id, self.batch_id))

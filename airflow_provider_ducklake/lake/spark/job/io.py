@@ -78,7 +78,7 @@ from airflow_provider_ducklake.lake.storage.files.writing import lacks_seal, ope
 from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import Bin
     from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite, Target
@@ -536,18 +536,40 @@ def query_id(checkpoint: str, storage_options: StorageOptions = None) -> str | N
 
 def record_uri(checkpoint: str, query_id: str, batch_id: int) -> str:
     """Return the URI of the record of a batch."""
-    return f"{_folder(checkpoint, query_id)}{batch_id}.json"
+    return f"{_folder(checkpoint, query_id)}{batch_id}{_STAGED}"
 
 
 def _folder(checkpoint: str, query_id: str) -> str:
     return f"{checkpoint}ducklake/{query_id}/"
 
 
-def batch_ids(checkpoint: str, query_id: str, storage_options: StorageOptions = None) -> list[int]:
-    """Return the batches of a query that have a record, ascending."""
+_STAGED, _DONE = ".json", ".done"
+
+
+def batch_ids(
+    checkpoint: str, query_id: str, storage_options: StorageOptions = None, *, is_staged: bool = False
+) -> list[int]:
+    """Return the batches of a query that have a record, ascending.
+
+    The record of the newest batch that is done stays, empty, for Spark may run that batch again;
+    ``is_staged`` leaves it out.
+    """
     names = file_sizes(_folder(checkpoint, query_id), storage_options)
-    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
-    return sorted(int(stem) for stem in stems if stem.isdecimal())
+    parts = (name.rpartition(".") for name in names)
+    endings = (_STAGED,) if is_staged else (_STAGED, _DONE)
+    return sorted({int(stem) for stem, _, end in parts if stem.isdecimal() and f".{end}" in endings})
+
+
+def finish_batches(
+    checkpoint: str, query_id: str, ids: Collection[int], storage_options: StorageOptions = None
+) -> None:
+    """Leave of the records of committed batches that the newest one is done; the data files stay."""
+    folder = _folder(checkpoint, query_id)
+    done = [name for name in file_sizes(folder, storage_options) if name.endswith(_DONE)]
+    newest = f"{max(ids)}{_DONE}"
+    write_bytes(folder + newest, b"{}", storage_options)
+    for name in (*(f"{one}{_STAGED}" for one in ids), *(name for name in done if name != newest)):
+        delete_file(folder + name, storage_options)
 
 
 def write_batch(checkpoint: str, batch: StagedBatch, storage_options: StorageOptions = None) -> None:
@@ -590,13 +612,6 @@ def check_files(checkpoint: str, batch: StagedBatch, storage_options: StorageOpt
             f"because of a clean-up, and Spark will not read its rows again. Remove {uri} to continue "
             "without them, or use a new checkpoint, which starts at the first row."
         )
-
-
-def delete_batch(
-    checkpoint: str, query_id: str, batch_id: int, storage_options: StorageOptions = None
-) -> None:
-    """Delete the record of a batch and leave its data files."""
-    delete_file(record_uri(checkpoint, query_id, batch_id), storage_options)
 
 
 # Bins that became files: where such a file lies, and its record, there from the moment when it is complete.

@@ -29,6 +29,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     can_promote,
     is_float,
 )
+from airflow_provider_ducklake.lake.spec.types.values import physical_range
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type, stored_type
 from airflow_provider_ducklake.lake.storage.parquet.footer import leaf_columns
@@ -251,9 +252,19 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def _is_wider_number(type_: pa.DataType, column_type: DuckLakeType) -> bool:
-    if isinstance(column_type, DecimalType):
-        return bool(pa.types.is_integer(type_))
-    wanted = arrow_type(column_type)
-    if pa.types.is_integer(type_):
-        return _is_number(wanted)
-    return bool(type_ == pa.float32() and wanted == pa.float64())
+    """Return True if a column has every number of a file's type.
+
+    Else rows that are gone may have others, which Spark casts before it leaves them out.
+    """
+    if not pa.types.is_integer(type_):
+        return bool(type_ == pa.float32() and arrow_type(column_type) == pa.float64())
+    if is_float(column_type):
+        return True
+    if not (isinstance(column_type, DecimalType) or column_type.facts.kind is ScalarKind.INTEGER):
+        return False
+    signed = pa.types.is_signed_integer(type_)
+    end = 2 ** (type_.bit_width - signed) * (
+        10**column_type.scale if isinstance(column_type, DecimalType) else 1
+    )
+    low, high = physical_range(column_type)
+    return low <= (-end if signed else 0) and end <= high + 1
