@@ -95,7 +95,11 @@ class LakeThreads:
         """
         async with asyncio.timeout(self._seconds):
             await self._free.acquire()
-            asked = in_own_thread(function, *args, **kwargs)
+            try:
+                asked = in_own_thread(function, *args, **kwargs)
+            except BaseException:
+                self._free.release()
+                raise
             asked.add_done_callback(lambda _: self._free.release())
             try:
                 return await asyncio.shield(asked)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +11,12 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.triggers import watcher
 from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
-from airflow_provider_ducklake.triggers.watcher import LakePoller
+from airflow_provider_ducklake.triggers.watcher import LakePoller, LakeThreads
 from tests.reference.postgres import libpq
 
 INTERVAL = 0.2
@@ -185,3 +187,19 @@ def test_a_catalog_that_is_away_is_waited_for(postgres_catalog, set_connection):
             return await waiting
 
     assert asyncio.run(waited())["xcom"]["changes"] == ["schema"]
+
+
+def test_a_process_without_a_free_thread_can_ask_again_later(monkeypatch):
+    class NoThread(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    async def asked() -> int:
+        threads = LakeThreads(at_once=1, seconds=1)
+        with monkeypatch.context() as full:
+            full.setattr(watcher, "Thread", NoThread)
+            with pytest.raises(RuntimeError, match="new thread"):
+                await threads.run(int)
+        return await threads.run(lambda: 7)
+
+    assert asyncio.run(asked()) == 7
