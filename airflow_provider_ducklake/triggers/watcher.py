@@ -480,7 +480,8 @@ class TableWatcher:
         return mark
 
     async def _report(self, mark: Watermark, polled: Polled) -> RangeReport | None:
-        if polled.lake_number != self._lake_number and polled.head < mark.snapshot:
+        is_since = mark.snapshot == self._watch.since  # nothing was reported yet, so nothing is taken back
+        if polled.lake_number != self._lake_number and polled.head < mark.snapshot and not is_since:
             table_id = polled.table_ids.get(self._watch.table.folded, mark.table_id or 0)
             words = tuple(sorted(self._watch.words))
             return RangeReport(

@@ -146,8 +146,18 @@ def test_watchers_of_other_arguments_and_other_airflows_do_not_share_a_watermark
     assert len(stored_watchers(sqlite_catalog)) == 3
 
 
-def test_a_start_to_come_is_waited_for(sqlite_catalog, connect):
+def test_a_start_to_come_is_waited_for_over_restarts(sqlite_catalog, connect, elsewhere):  # noqa: F811
     connect(sqlite_catalog)
     before = commit_to(sqlite_catalog, SETUP)
+    insert = commit_of(sqlite_catalog, elsewhere, "INSERT INTO orders VALUES (1)")
 
-    assert asyncio.run(stopped_soon(trigger_of(since=before + 5))) == []
+    assert asyncio.run(stopped_soon(trigger_of(since=before + 2))) == []
+    assert asyncio.run(stopped_soon(trigger_of(since=before + 2))) == []
+    for _ in range(2):
+        insert()
+        assert asyncio.run(stopped_soon(trigger_of(since=before + 2))) == []
+    insert()
+    (event,) = asyncio.run(stopped_soon(trigger_of(since=before + 2)))
+
+    assert (event["from_snapshot"], event["to_snapshot"]) == (before + 2, before + 3)
+    assert (event["rows_added"], event["is_complete"]) == (1, True)
