@@ -197,9 +197,10 @@ class Looked:
             return None
         return {
             "table": self.found.table,
-            "from_snapshot": int(self.found.from_snapshot),
+            "from_snapshot": self.start,
             "to_snapshot": int(self.found.to_snapshot),
             "changes": list(self.found.changes),
+            "is_complete": self.found.is_complete,
         }
 
 
@@ -223,15 +224,19 @@ class Watch:
         return cls(QualifiedName.of(table), wanted_words(changes), _since(since, otherwise))
 
     def look(self, lake: Lake) -> Looked:
-        """Look once."""
-        start = start_of(lake, self.since)
-        found = lake.table_changes(str(self.table), start, self.words)
+        """Look once; the changes that expired snapshots may have made count as well."""
+        start, after = _bounds(lake, self.since)
+        found = lake.reads.possible_changes(str(self.table), after, self.words)
         return Looked(start, found.to_snapshot if found else lake.current_snapshot().id, found)
 
     def log_line(self, looked: Looked) -> str:
         """Return the line for the log."""
-        changes = looked.found.changes if looked.found else ()
-        what = f"Found {' and '.join(changes)}" if changes else f"No {' or '.join(sorted(self.words))}"
+        found = looked.found
+        if found is None:
+            what = f"No {' or '.join(sorted(self.words))}"
+        else:
+            verb = "Found" if found.is_complete else "Snapshots have expired, so there may be"
+            what = f"{verb} {' and '.join(found.changes)}"
         return f"{what} in {self.table} after snapshot {looked.start}, newest: {looked.newest}"
 
     def as_arguments(self) -> dict[str, Any]:
@@ -266,9 +271,15 @@ def _since(
 
 def start_of(lake: Lake, since: int | datetime | str) -> int:
     """Return the snapshot after which changes count, by its id or tag, or the newest by a time."""
+    return _bounds(lake, since)[0]
+
+
+def _bounds(lake: Lake, since: int | datetime | str) -> tuple[int, int]:
+    """Return the start, and the snapshot after which expired ones may be later than ``since``."""
     if isinstance(since, int):
-        return since
+        return since, since
     try:
-        return lake.snapshot_at(since).id
+        start = int(lake.snapshot_at(since).id)
     except SnapshotNotFoundError as error:  # every snapshot there is came later
-        return max(error.oldest - 1, 0)
+        return max(error.oldest - 1, 0), 0
+    return start, start

@@ -41,8 +41,9 @@ class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param deferrable: look once, then wait in the triggerer, which polls the lake every ``poke_interval``
         seconds; ``mode`` does not matter then. By default what ``[operators] default_deferrable`` says.
-    :return: ``{"table": "sales.orders", "from_snapshot": 3, "to_snapshot": 7, "changes": ["insert"]}``: what
-        changed after ``from_snapshot``, up to and including ``to_snapshot``.
+    :return: ``{"table": "sales.orders", "from_snapshot": 3, "to_snapshot": 7, "changes": ["insert"],
+        "is_complete": True}``: what changed after ``from_snapshot``, up to and including ``to_snapshot``; not
+        complete if a snapshot of the range has expired.
     """
 
     template_fields: Sequence[str] = ("table", "changes", "since", "ducklake_conn_id")

@@ -1,7 +1,9 @@
 """The sensor on lakes that the reference client changes: what wakes it, since when, in both modes."""
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ from airflow.sdk import DAG, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ducklake.sensors.snapshot import DuckLakeSnapshotSensor
+from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger
 from tests.airflow.dags import parse, reschedule_count, run_once, start_run, state_of, sync_dag, xcom
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
@@ -187,6 +190,39 @@ def test_when_older_snapshots_expired_a_time_before_the_oldest_means_from_the_ol
     assert first == 3
 
     assert found(datetime(2001, 1, 1, tzinfo=UTC)) == (["insert"], first, last)
+
+
+async def first_event(trigger: DuckLakeSnapshotTrigger) -> dict[str, Any]:
+    async with asyncio.timeout(60), aclosing(trigger.run()) as events:
+        return (await anext(events)).payload
+
+
+@pytest.mark.parametrize("expired", ["2, 3", "0, 1, 2, 3"])
+def test_what_an_expired_snapshot_may_have_done_counts(sqlite_commit, expired):
+    created = sqlite_commit(CREATE)
+    started = datetime.now(UTC)
+    sqlite_commit("INSERT INTO sales.orders VALUES (1, 1); CREATE TABLE sales.refunds (id INT)")
+    assert look(created).xcom_value["is_complete"] is True
+    newest = sqlite_commit(f"CALL ducklake_expire_snapshots('lake', versions => [{expired}])")
+    assert newest == created + 2
+
+    by_id, by_time = look(created), look(run_started=started)
+    trigger = DuckLakeSnapshotTrigger(table="sales.orders", since=created, poll_interval=0.05, once=True)
+
+    changes = {"table": "sales.orders", "changes": ["delete", "insert"], "is_complete": False}
+    assert by_id.xcom_value == changes | {"from_snapshot": created, "to_snapshot": newest}
+    assert by_time.xcom_value.items() >= changes.items()
+    assert asyncio.run(first_event(trigger))["xcom"] == by_id.xcom_value
+    assert found(newest) is None
+
+
+def test_expired_snapshots_before_the_start_do_not_count(sqlite_commit):
+    sqlite_commit(f"{CREATE}; INSERT INTO sales.orders VALUES (1, 1)")
+    newest = sqlite_commit("CREATE TABLE sales.refunds (id INT)")
+    sqlite_commit("CALL ducklake_expire_snapshots('lake', versions => [0, 1, 2, 3])")
+
+    assert found(newest - 1) is None
+    assert found(datetime.now(UTC)) is None
 
 
 @pytest.mark.parametrize(

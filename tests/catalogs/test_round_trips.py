@@ -93,8 +93,8 @@ def test_a_look_for_changes_takes_two_round_trips_whatever_it_finds(postgres, tm
                 tx.delete_rows("t", f"i = {number}")
 
     with round_trips(tmp_path) as requests, Lake.connect(postgres.sqlalchemy_url) as lake:
-        found = lake.table_changes("t", since, ["delete"])
-        assert lake.table_changes("missing", 0, ["data"]) is None
+        found = lake.reads.possible_changes("t", since, ["delete"])
+        assert lake.reads.possible_changes("missing", 0, ["data"]) is None
 
     assert (found is not None) == bool(count)
     assert len(requests) - OPENING <= 4, requests  # two looks

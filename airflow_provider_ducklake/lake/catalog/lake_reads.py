@@ -527,11 +527,25 @@ class LakeReads:
         Raises:
             UnsupportedFeatureError: the table lies in a nested schema, which the lake's version has not.
         """
+        return self._changes(table, since, kinds, with_expired=False)
+
+    def possible_changes(self, table: TableName, after: int, kinds: Collection[str]) -> TableChanges | None:
+        """Return the changes as ``table_changes``; if there are none, those that expired ones may hold.
+
+        Raises:
+            UnsupportedFeatureError: as ``table_changes``.
+        """
+        return self._changes(table, after, kinds, with_expired=True)
+
+    def _changes(
+        self, table: TableName, since: int | str, kinds: Collection[str], *, with_expired: bool
+    ) -> TableChanges | None:
         name = QualifiedName.of(table)
         if name.schema.parent is not None:  # a table that cannot exist would be waited for
             self._lake.catalog.tables.writer.check(Feature.NESTED_SCHEMAS)
+        catalog = self._lake.catalog
         with self._lake.translated():
-            return watch.table_changes(self._lake.catalog, name, self._after(since), kinds)
+            return watch.table_changes(catalog, name, self._after(since), kinds, with_expired=with_expired)
 
     def range_report(self, table: TableName, after: int, kinds: Collection[str]) -> RangeReport | None:
         """Summarize what the snapshots after one did to a table, None as ``table_changes``.
@@ -542,7 +556,7 @@ class LakeReads:
         Raises:
             UnsupportedFeatureError: as ``table_changes``.
         """
-        found = self.table_changes(table, after, kinds) or self._expired_changes(table, after, kinds)
+        found = self.possible_changes(table, after, kinds)
         if found is None:
             return None
         try:
@@ -558,10 +572,6 @@ class LakeReads:
             )
         with self._lake.reading() as connection:
             return reported(connection, self._lake.catalog, plan, found.changes)
-
-    def _expired_changes(self, table: TableName, after: int, kinds: Collection[str]) -> TableChanges | None:
-        with self._lake.translated():
-            return watch.expired_changes(self._lake.catalog, QualifiedName.of(table), after, kinds)
 
     def commit_reports(self, snapshot_id: int) -> list[RangeReport]:
         """Summarize what one snapshot did to each table that it changed.

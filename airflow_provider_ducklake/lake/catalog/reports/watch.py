@@ -76,11 +76,12 @@ def _ids(rows: Sequence[read.TableRow]) -> Mapping[tuple[str, ...], int]:
 
 
 def table_changes(
-    catalog: Catalog, name: QualifiedName, since: int, kinds: Collection[str]
+    catalog: Catalog, name: QualifiedName, since: int, kinds: Collection[str], *, with_expired: bool
 ) -> TableChanges | None:
     """Return the wanted changes after snapshot ``since``; None if there are none, or no such table (yet).
 
-    In PostgreSQL it takes two round trips, whatever it finds.
+    ``with_expired``: if there are none, and snapshots after ``since`` have expired, return all wanted
+    changes: each may have been in these. In PostgreSQL it takes two round trips, whatever it finds.
     """
     wanted, tables = wanted_words(kinds), catalog.tables
     first: dict[str, Question[Any]] = {
@@ -101,30 +102,13 @@ def table_changes(
         for one in newer
         for word in words_of(one.changes, row.id, name, deletes_are_flush=one.id in flushes)
     }
-    if found.isdisjoint(wanted):
+    is_complete = sum(one.id <= head.id for one in newer) >= head.id - since
+    changes = wanted & found
+    if not changes and with_expired and not is_complete:
+        changes = wanted
+    if not changes:
         return None
-    return TableChanges(str(row.qualified), since, head.id, tuple(sorted(found & wanted)), row.id)
-
-
-def expired_changes(
-    catalog: Catalog, name: QualifiedName, since: int, kinds: Collection[str]
-) -> TableChanges | None:
-    """Return the changes that there may have been of a table in snapshots that expired after ``since``.
-
-    None if all snapshots are there, or there is no such table.
-    """
-    wanted, tables = wanted_words(kinds), catalog.tables
-    asked: dict[str, Question[Any]] = {
-        "head": read_snapshots.which_head(tables),
-        "rows": read.which_tables(tables, None, name),
-        "newer": read_snapshots.which_newer(tables, since),
-    }
-    answers = catalog.dialect.ask_at_once(asked)
-    head, rows = answers["head"], answers["rows"]
-    there = sum(one.id <= head.id for one in answers["newer"])
-    if not rows or there >= head.id - since:
-        return None
-    return TableChanges(str(rows[0].qualified), since, head.id, tuple(sorted(wanted)), rows[0].id)
+    return TableChanges(str(row.qualified), since, head.id, tuple(sorted(changes)), row.id, is_complete)
 
 
 def _deletes(records: Collection[ChangeRecord], table_id: int) -> bool:

@@ -37,13 +37,17 @@ _WORDS: Mapping[ChangeKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """What happened to a table: in snapshots after ``from_snapshot``, up to and including ``to_snapshot``."""
+    """What happened to a table: in snapshots after ``from_snapshot``, up to and including ``to_snapshot``.
+
+    ``is_complete``: no snapshot of the range has expired.
+    """
 
     table: str
     from_snapshot: int
     to_snapshot: int
     changes: tuple[str, ...]
     table_id: int
+    is_complete: bool = True
 
 
 def wanted_words(changes: Collection[str]) -> frozenset[str]:
