@@ -17,6 +17,7 @@ from airflow_provider_ducklake.assets.ducklake import BY_PARTITION, GROUP, SCHEM
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidNameError, SnapshotNotFoundError
 from airflow_provider_ducklake.lake.planning.reading.watch import event_of, wanted_words
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.snapshots import require_id
 from airflow_provider_ducklake.lake.spec.tags import is_tag, tag_name
 from airflow_provider_ducklake.lake.spec.types.texts import parse_time, require_offset
 from airflow_provider_ducklake.lake.writes.arguments import is_template
@@ -255,14 +256,14 @@ def _since(
         case datetime():
             return require_offset(since)
         case str() if since.strip().isdecimal():
-            return int(since)
+            return require_id(int(since))
         case str() if is_tag(since.strip()):
             tag_name(since.strip())
             return since.strip()
         case str():
             return parse_time(since)
         case int() if not isinstance(since, bool) and since >= 0:
-            return since
+            return require_id(since)
     raise InvalidInputError(
         f"since is {since!r}. Give a snapshot id, an aware datetime, an ISO time with an offset, a tag, or "
         "None."

@@ -181,6 +181,8 @@ def test_pinned_releases_stay(sqlite_lake):
         ({"older_than": "2026-01-01T00:00:00"}, "no time zone"),
         ({"older_than": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001 - the point
         ({"older_than": 7}, "older_than is 7"),
+        ({"older_than": "1000000 days"}, "is longer than 2,000 years"),
+        ({"older_than": "99999999999 days"}, "is too long for an interval"),
         ({"older_than": "23 hours"}, "younger than min_retention=1 day"),
         ({"older_than": lambda: datetime.now(UTC)}, "younger than min_retention=1 day"),
         ({"older_than": datetime(2126, 1, 1, tzinfo=UTC)}, "is in the future"),

@@ -192,6 +192,34 @@ def test_a_version_finds_itself_alone(dated):
         dated.snapshot_at(NOON - timedelta(microseconds=1))
 
 
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (datetime.fromisoformat("0001-01-01T00:00:00+14:00"), "years 1 to 9999"),
+        (datetime.fromisoformat("9999-12-31T23:59:59-14:00"), "years 1 to 9999"),
+        (2**63, "has 64 bits"),
+        (-(2**64), "has 64 bits"),
+    ],
+)
+def test_what_no_catalog_can_hold_is_not_blamed_on_the_catalog(dated, at, said):
+    for act in (
+        dated.snapshot_at,
+        dated.as_of,
+        dated.tables,
+        lambda at: dated.read_arrow("t0", at=at),
+        lambda at: dated.changes("t0", at, 5),
+        lambda at: dated.changes("t0", 5, at),
+        lambda at: dated.restore("t0", at=at, dry_run=True),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            act(at).tables()
+    if isinstance(at, int):
+        with pytest.raises(InvalidInputError, match=said):
+            dated.changes_after("t0", at)
+        with pytest.raises(InvalidInputError, match=said):
+            dated.table_changes("t0", at, ["data"])
+
+
 def test_a_snapshot_is_asked_for_by_an_aware_time(dated):
     for act in (dated.snapshot_at, dated.tables, lambda at: dated.read_arrow("t0", at=at)):
         with pytest.raises(InvalidInputError, match="time zone"):

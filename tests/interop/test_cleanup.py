@@ -1,6 +1,6 @@
 """Files that wait for their deletion go, and only those; DuckDB judges what is left."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +331,9 @@ def test_a_disk_that_is_not_there_is_not_taken_for_deleted_files(sqlite_catalog)
     ("arguments", "said"),
     [
         ({"older_than": timedelta(hours=-1)}, "is in the future"),
+        ({"older_than": timedelta.max}, "is longer than 2,000 years"),
+        ({"min_retention": timedelta(days=800_000)}, "is longer than 2,000 years"),
+        ({"older_than": datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))}, "years 1 to 9999"),
         ({"older_than": datetime(2126, 1, 1, tzinfo=UTC)}, "is in the future"),
         ({"older_than": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001 - the point
         (

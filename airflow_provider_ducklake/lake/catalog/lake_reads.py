@@ -28,7 +28,6 @@ from airflow_provider_ducklake.lake.catalog.reports.numbers import (
 from airflow_provider_ducklake.lake.catalog.reports.watch import commit_reports, reported
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import registered
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import aware
 from airflow_provider_ducklake.lake.catalog.snapshot.scan import (
     Wanted,
     find_scan,
@@ -50,7 +49,9 @@ from airflow_provider_ducklake.lake.planning.writing.write import NewTable, NewT
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, fold
 from airflow_provider_ducklake.lake.spec.names.paths import directory_name, schema_directory
 from airflow_provider_ducklake.lake.spec.options import Options
+from airflow_provider_ducklake.lake.spec.snapshots import require_id
 from airflow_provider_ducklake.lake.spec.tags import Macro
+from airflow_provider_ducklake.lake.spec.types.texts import require_offset
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.transaction.changes_made import changes_table
 
@@ -107,7 +108,7 @@ class LakeReads:
         Raises:
             SnapshotNotFoundError: it has expired, is in the future, or before the first one.
             TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
-            InvalidInputError: the time has no time zone.
+            InvalidInputError: the time has no time zone, or neither it nor the id can be that of a snapshot.
         """
         with self._lake.reading() as connection:
             return self._lake.snapshot(connection, at)
@@ -119,7 +120,7 @@ class LakeReads:
 
     def _first_snapshot(self, connection: Connection, start: int | datetime | str) -> Snapshot:
         if isinstance(start, datetime):
-            return read_snapshots.snapshot_from_time(connection, self._lake.catalog, aware(start))
+            return read_snapshots.snapshot_from_time(connection, self._lake.catalog, require_offset(start))
         return self._lake.snapshot(connection, start)
 
     def tables(self, at: At = None) -> list[QualifiedName]:
@@ -459,7 +460,7 @@ class LakeReads:
         return ChangeFeed(plan, self._lake.locate)
 
     def _after(self, after: int | str) -> int:
-        return self.snapshot_at(after).id if isinstance(after, str) else after
+        return self.snapshot_at(after).id if isinstance(after, str) else require_id(after)
 
     def _plan_after(self, table: TableName, after: int, at: At) -> ChangeFeedPlan:
         self._lake.refuse_unusable()

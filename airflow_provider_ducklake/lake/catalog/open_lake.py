@@ -7,7 +7,6 @@ import weakref
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.exc import DBAPIError
@@ -16,7 +15,7 @@ from airflow_provider_ducklake.lake.catalog.database.connect import first_line, 
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
 from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import key_length
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import aware
+from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import possible
 from airflow_provider_ducklake.lake.errors import (
     CatalogError,
     CatalogRefusedError,
@@ -177,7 +176,7 @@ class OpenLake:
         if isinstance(here, str):
             with self.reading() as connection:
                 return read_snapshots.moment_of(connection, self.catalog, here)
-        return aware(here) if isinstance(here, datetime) else here
+        return possible(here)
 
     def head(self, connection: Connection) -> Snapshot:
         """Return the newest snapshot."""

@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
+_TOO_LARGE = 2**63  # for an id in a catalog
+
+
+def require_id(snapshot_id: int) -> int:
+    """Return a snapshot's id if a catalog can hold it."""
+    if abs(snapshot_id) >= _TOO_LARGE:
+        raise InvalidInputError(
+            f"{snapshot_id!s:.40} is not a snapshot's id, which has 64 bits. Give one that the lake has."
+        )
+    return snapshot_id
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A row of ``ducklake_snapshot``; ``time`` is aware UTC."""

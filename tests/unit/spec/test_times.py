@@ -5,7 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.types.texts import parse_duration, parse_time, require_offset
+from airflow_provider_ducklake.lake.spec.types.texts import (
+    parse_age,
+    parse_duration,
+    parse_time,
+    require_offset,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +50,21 @@ def test_a_time_without_an_offset_names_no_moment(text):
         parse_time(text)
     with pytest.raises(InvalidInputError, match="is not a point in time"):
         require_offset(datetime.fromisoformat(text))
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_that_utc_does_not_have_is_refused(text):
+    with pytest.raises(InvalidInputError, match="outside the years 1 to 9999"):
+        parse_time(text)
+    assert parse_time(text[:-6] + "Z").isoformat() == text[:-6] + "+00:00"
+
+
+@pytest.mark.parametrize("text", ["99999999999 days", f"{'9' * 400} weeks"])
+def test_an_interval_that_is_too_long_is_refused(text):
+    with pytest.raises(InvalidInputError, match="is too long for an interval"):
+        parse_duration(text)
+    with pytest.raises(ValueError, match=r"9999"):
+        parse_age(text)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "31.01.2026", "None"])

@@ -36,6 +36,7 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName,
 from airflow_provider_ducklake.lake.spec.names.paths import directory_name
 from airflow_provider_ducklake.lake.spec.snapshots import SchemaId, ViewId
 from airflow_provider_ducklake.lake.spec.tags import ViewDefinition, parse_aliases
+from airflow_provider_ducklake.lake.spec.types.texts import require_offset
 from airflow_provider_ducklake.lake.transaction.changes import (
     CommentOnView,
     CommentOnViewColumn,
@@ -641,8 +642,7 @@ def _as_they_were(
 def _snapshot(connection: Connection, catalog: Catalog, at: int | datetime | str) -> Snapshot:
     if not isinstance(at, datetime):
         return read_snapshots.snapshot_at(connection, catalog, at)
-    if at.tzinfo is None:
-        raise InvalidInputError(f"The time {at} has no time zone; give an aware datetime.")
+    require_offset(at)
     current = catalog.dialect.server_time(connection)
     if at > current + _TOLERANCE:
         raise InvalidInputError(

@@ -31,14 +31,14 @@ from airflow_provider_ducklake.lake.catalog.database.tables import (
 from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable
 from airflow_provider_ducklake.lake.errors import (
     CatalogMigratedError,
-    InvalidInputError,
     SnapshotNotFoundError,
     TaggedSnapshotLostError,
     TagNotFoundError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId
+from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, require_id
 from airflow_provider_ducklake.lake.spec.tags import LONGEST_NAME, Tag, tag_name
+from airflow_provider_ducklake.lake.spec.types.texts import require_offset
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord, parse_changes
 
 if TYPE_CHECKING:
@@ -151,17 +151,19 @@ def moment_of(connection: Connection, catalog: Catalog, at: At) -> Moment:
     match at:
         case str():
             return tagged_snapshot(connection, catalog, at)
+        case _:
+            return possible(at)
+
+
+def possible(at: Moment) -> Moment:
+    """Refuse a time or an id that no snapshot can have."""
+    match at:
         case datetime():
-            return aware(at)
+            return require_offset(at)
+        case int():
+            return require_id(at)
         case _:
             return at
-
-
-def aware(time: datetime) -> datetime:
-    """Return a time that says its zone."""
-    if time.tzinfo is None:
-        raise InvalidInputError(f"The time {time} has no time zone; give an aware datetime.")
-    return time
 
 
 def which_snapshot(catalog: Catalog, at: Moment) -> Question[list[Snapshot]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, SnapshotTaggedError
 from airflow_provider_ducklake.lake.spec.names.paths import JOB_ID, path_key
+from airflow_provider_ducklake.lake.spec.types.texts import require_offset
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -160,15 +161,18 @@ def _in_known_directory(file: StoredFile, lake: LakeFiles) -> bool:
 
 MIN_RETENTION = timedelta(hours=24)  # the operators' default
 NO_FLOOR = timedelta(0)
+_LONGEST = timedelta(days=730_000)  # so that now minus an age is a time
 _TOLERANCE = timedelta(minutes=5)  # between two clocks
 
 
 def check_age(name: str, age: datetime | timedelta | None) -> None:
     """Refuse an age that can be none."""
-    if isinstance(age, datetime) and age.tzinfo is None:
-        raise InvalidInputError(f"{name}={age} has no time zone; give an aware datetime.")
+    if isinstance(age, datetime):
+        require_offset(age)
     if isinstance(age, timedelta) and age < timedelta(0):
         raise InvalidInputError(f"{name}={age} is in the future; give a positive interval.")
+    if isinstance(age, timedelta) and age > _LONGEST:
+        raise InvalidInputError(f"{name}={age} is longer than 2,000 years; give a shorter interval.")
 
 
 def cut_off(older_than: datetime | timedelta, now: datetime, floor: timedelta) -> datetime:

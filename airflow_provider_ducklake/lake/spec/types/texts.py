@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 
@@ -139,7 +139,10 @@ def parse_duration(text: str) -> timedelta:
     """
     interval, position = timedelta(), 0
     while match := _PART.match(text, position):
-        interval += timedelta(**{f"{match[2].lower()}s": float(match[1])})
+        try:
+            interval += timedelta(**{f"{match[2].lower()}s": float(match[1])})
+        except OverflowError:
+            raise InvalidInputError(f"{text!r:.80} is too long for an interval.") from None
         position = match.end()
     if not text.strip() or position < len(text):
         raise InvalidInputError(
@@ -166,12 +169,15 @@ def parse_age(text: str) -> timedelta:
     age, place = timedelta(), 0
     while place < len(text) and (found := _LONG_PART.match(text, place)):
         count, unit, hours, minutes, seconds = found.groups()
-        if unit is None:
-            age += timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds))
-        elif unit.lower() in _LONGEST:
-            age += float(count) * _LONGEST[unit.lower()]
-        else:
-            age += timedelta(**{f"{unit.lower()}s": float(count)})
+        try:
+            if unit is None:
+                age += timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds))
+            elif unit.lower() in _LONGEST:
+                age += float(count) * _LONGEST[unit.lower()]
+            else:
+                age += timedelta(**{f"{unit.lower()}s": float(count)})
+        except OverflowError:
+            raise ValueError(text) from None
         place = found.end()
     if not text.strip() or place < len(text):
         raise ValueError(text)
@@ -194,10 +200,16 @@ def parse_time(text: str) -> datetime:
 
 
 def require_offset(time: datetime) -> datetime:
-    """Return ``time`` if it says which moment it is."""
+    """Return ``time`` if it says which moment it is, and UTC has that moment."""
     if time.utcoffset() is None:
         raise InvalidInputError(
             f"{time.isoformat()!r} has no time zone, so it is not a point in time. Add one: "
             f"'{time.isoformat()}+00:00', or datetime(..., tzinfo=UTC)."
         )
+    try:
+        time.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInputError(
+            f"{time.isoformat()!r} lies outside the years 1 to 9999 in UTC. Give a time within them."
+        ) from None
     return time
