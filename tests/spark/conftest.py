@@ -75,6 +75,7 @@ _URL = "URL_OF_THE_TESTS_CONNECT_SERVER"
 @contextmanager
 def _classic(root: Path) -> Iterator[SparkSession]:
     builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(root / "warehouse"))
+    builder = builder.config("spark.local.dir", str(root / "local"))
     for key, value in LOCAL_CONF.items():
         builder = builder.config(key, value)
     with warnings.catch_warnings():
@@ -87,6 +88,7 @@ def _classic(root: Path) -> Iterator[SparkSession]:
 @contextmanager
 def _remote(root: Path) -> Iterator[SparkSession]:
     conf = {key: value for key, value in LOCAL_CONF.items() if not key.startswith("spark.ui")}
+    conf["spark.local.dir"] = str(root / "server" / "local")  # where the server has it
     with connect_server(root / "server", conf) as server, remote.remote_mode():
         os.environ[_URL] = server.url
         session = remote.create(server.url)

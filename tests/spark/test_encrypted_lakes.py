@@ -1,8 +1,16 @@
 """Encrypted lakes in Spark: every verb, read by the reference; and what it wrote, by us."""
 
+import base64
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.test_encrypted_lakes import COLUMNS, SELECT, check_sealed, keys, rows
 from tests.reference.duckdb_lake import open_lake
@@ -68,3 +76,64 @@ def test_what_the_reference_wrote_is_read_and_changed(session, sqlite_catalog, l
     session.delete("t", "id % 7 = 4")
     session.update("t", {"word": "upper(word)"}, "word = 'word 5'")
     assert "WORD 5" in {row["word"] for row in both(sqlite_catalog, lake, session)}
+
+
+@contextmanager
+def seen_on_disk(spark: SparkSession) -> Iterator[set[bytes]]:
+    """Collect what new files below Spark's local directory contain meanwhile."""
+    local = Path(spark.conf.get("spark.local.dir"))
+    old = set(local.rglob("*"))
+    found: set[bytes] = set()
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(0.02):
+            for file in set(local.rglob("*")) - old:
+                try:
+                    found.add(file.read_bytes())
+                except OSError:
+                    continue
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+@pytest.fixture
+def functions_in_files(spark) -> Iterator[set[bytes]]:
+    """Have Spark put even small functions of tasks into files; return what is in them."""
+    if is_remote(spark):  # its server has them in memory
+        yield set()
+        return
+    conf = spark.sparkContext._jsc.sc().conf()
+    conf.set("spark.broadcast.UDFCompressionThreshold", "1")
+    yield {b"rows_of_file", b"compact_bin", b"_BinWriter"}
+    conf.remove("spark.broadcast.UDFCompressionThreshold")
+
+
+def test_spark_leaves_no_key_on_local_disks(spark, session, lake, sqlite_catalog, functions_in_files):
+    session.insert("t", spark.createDataFrame(rows()))
+    secrets: set[str] = set()
+    with seen_on_disk(spark) as seen:
+        first = session.delete("t", "id % 10 = 3")
+        assert session.read("t").toArrow().num_rows == 4_500
+        secrets |= set(keys(sqlite_catalog))
+        session.rewrite_data_files("t", delete_threshold=0.0)
+        last = session.insert("t", spark.createDataFrame(rows(10_000, 10)).coalesce(1))
+        assert session.changes("t", first.id, last.id).toArrow().num_rows == 510
+        secrets |= set(keys(sqlite_catalog))
+        with lake.transaction() as tx:
+            tx.set_sorted_by("t", ["word"])
+        session.merge_adjacent_files("t")
+        secrets |= set(keys(sqlite_catalog))
+
+    assert session.read("t").count() == 4_510
+    assert seen
+    assert {name for name in functions_in_files if any(name in one for one in seen)} == functions_in_files
+    forms = {form for key in secrets for form in (key.encode(), base64.b64decode(key))}
+    assert len(forms) >= 10
+    assert not [one for one in seen if any(form in one for form in forms)]

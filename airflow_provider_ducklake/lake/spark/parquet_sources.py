@@ -549,7 +549,7 @@ def _values_of_folders(listed: DataFrame, folders: Sequence[str]) -> dict[str, d
     return {_without_scheme(row["path"]): dict(zip(folders, row[1:], strict=True)) for row in rows}
 
 
-def _documents(files: Sequence[_File], folders: Mapping[str, Mapping[str, str | None]]) -> Iterator[str]:
+def _documents(files: Sequence[_File], folders: Mapping[str, Mapping[str, str | None]]) -> Iterator[Json]:
     """Yield what each task is to read: neighbouring row groups of a file, of so many bytes together."""
     for file in files:
         groups: list[int] = []
@@ -564,12 +564,12 @@ def _documents(files: Sequence[_File], folders: Mapping[str, Mapping[str, str | 
             yield _document(file, groups, folders)
 
 
-def _document(file: _File, groups: list[int], folders: Mapping[str, Mapping[str, str | None]]) -> str:
-    return json.dumps({"path": file.path, "groups": groups, "folders": folders.get(file.path, {})})
+def _document(file: _File, groups: list[int], folders: Mapping[str, Mapping[str, str | None]]) -> Json:
+    return {"path": file.path, "groups": groups, "folders": folders.get(file.path, {})}
 
 
 def _by_arrow(
-    spark: SparkSession, documents: Sequence[str], source: _Source, folders: Sequence[t.StructField]
+    spark: SparkSession, documents: Sequence[Json], source: _Source, folders: Sequence[t.StructField]
 ) -> DataFrame:
     encoded = encode(source, _Source)
     columns = source.columns.columns
@@ -580,7 +580,10 @@ def _by_arrow(
     carried = [t.StructField(column.name, read_type(column)) for column in columns]
     texts = [t.StructField(field.name, t.StringType()) for field in folders]
     schema = t.StructType([*carried, *texts])
-    read = from_tasks(spark, documents, rows, schema) if documents else spark.createDataFrame([], schema)
+    if documents:
+        read = from_tasks(spark, documents, rows, schema, have_keys=False)
+    else:
+        read = spark.createDataFrame([], schema)
     return read.select(
         *(
             to_insertable(f.col(quoted(one.name)), one).alias(one.name, metadata={TYPE_KEY: str(one.type)})

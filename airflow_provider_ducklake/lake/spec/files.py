@@ -143,6 +143,12 @@ class LiveDataFile:
     partition_values: tuple[str | None, ...] = ()
     encryption_key: FileKey | None = None
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether it or one of its delete files is encrypted."""
+        delete_files = (self.delete_file, *self.older_delete_files)
+        return any(one is not None and one.encryption_key is not None for one in (self, *delete_files))
+
 
 # What a file says of the paths in its variants: the JSON in ``extra_stats``, and a row for each path.
 #

@@ -144,6 +144,11 @@ class FileHistory:
     delete_files: tuple[LiveDeleteFile, ...] = ()
     marks: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether the file is encrypted, or one of the delete files."""
+        return self.file.has_keys or any(one.encryption_key is not None for one in self.delete_files)
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeFeedPlan:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -185,6 +185,22 @@ class Compaction:
     def file_size_bytes(self) -> int:
         """How many bytes of Parquet are read."""
         return sum(one.file_size_bytes for one in self.bins)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether any file is encrypted, or one of its delete files."""
+        return any(file.has_keys for one in self.bins for file in one.files)
+
+    def without_keys(self) -> Compaction:
+        """Return it without the keys of its files."""
+        bins = (replace(one, files=tuple(map(_without_keys, one.files))) for one in self.bins)
+        return replace(self, bins=tuple(bins))
+
+
+def _without_keys(file: LiveDataFile) -> LiveDataFile:
+    delete_file = file.delete_file and replace(file.delete_file, encryption_key=None)
+    older = tuple(replace(one, encryption_key=None) for one in file.older_delete_files)
+    return replace(file, encryption_key=None, delete_file=delete_file, older_delete_files=older)
 
 
 def plan_bins(

@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
 from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, WritePlan, WriteResult
 from airflow_provider_ducklake.lake.spark.job.codec import Json, decode, encode
-from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
 from airflow_provider_ducklake.lake.spark.job.io import directory_of, file_path, write_record
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource
 from airflow_provider_ducklake.lake.spark.reading.read_deletes import carrier_types
 from airflow_provider_ducklake.lake.spark.sessions.classic import progress_lines
-from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks, kind_of, map_in_arrow
+from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks, map_in_arrow, sum_of_tasks
 from airflow_provider_ducklake.lake.spark.types.names import free_prefix
 from airflow_provider_ducklake.lake.spark.writing.row_order import clustered, ordered
 from airflow_provider_ducklake.lake.spark.writing.write_arrow import runs
@@ -70,29 +68,26 @@ def compact(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]
 
 
 def _compact_in_order(spark: SparkSession, source: CompactionSource, plan: WritePlan) -> int:
-    documents = [json.dumps(one) for one in _one_by_one(source.compaction)]
-    return kind_of(spark).sum_of_tasks(documents, _task(plan, source))
+    documents = _one_by_one(source.compaction)
+    return sum_of_tasks(spark, documents, _task(plan, source), have_keys=source.compaction.has_keys)
 
 
-def _one_by_one(compaction: Compaction) -> list[Json]:
-    """Return each bin as JSON with its table, the largest first: it takes the longest."""
+def _one_by_one(compaction: Compaction) -> Iterator[Json]:
+    """Yield each bin as JSON with its table, the largest first: it takes the longest."""
     bins = sorted(compaction.bins, key=lambda one: -one.file_size_bytes)
-    return [encode(replace(compaction, bins=(one,)), Compaction) for one in bins]
+    return (encode(replace(compaction, bins=(one,)), Compaction) for one in bins)
 
 
-def _task(plan: WritePlan, source: CompactionSource) -> Callable[[str], int]:
+def _task(plan: WritePlan, source: CompactionSource) -> Callable[[Json], int]:
     """Return the function that a task runs; it carries plain values, and the job's zip brings the rest."""
     document, staging_id, partition_id = encode(plan, WritePlan), source.staging_id, source.partition_id
-    of_driver, directory = secret(), directory_of(source)
+    directory = directory_of(source)
     document_key = writing.key_of(directory)
 
-    def run(text: str) -> int:
+    def run(item: Json) -> int:
         writing.learn(directory, document_key)
-        alone = CompactionSource(decode(json.loads(text), Compaction), staging_id, partition_id)
-        try:
-            return compact_bin(alone, decode(document, WritePlan))
-        except DuckLakeError as error:
-            raise RuntimeError(marked(str(error), type(error), of_driver)) from error
+        alone = CompactionSource(decode(item, Compaction), staging_id, partition_id)
+        return compact_bin(alone, decode(document, WritePlan))
 
     return run
 
@@ -161,13 +156,15 @@ class _AlikeBins:
         return replace(self.plan, schema=schema, row_order=replace(order, zorder_by=zorder_by))
 
     def _rows(self, spark: SparkSession, named: TableSchema, bin_name: str) -> DataFrame:
-        documents = [
-            json.dumps({"bin": number, "compaction": encode(alone, Compaction)})
+        documents = (
+            {"bin": number, "compaction": encode(alone, Compaction)}
             for number, one in enumerate(self.source.compaction.bins)
             for alone in _file_by_file(self.source.compaction, one)
-        ]
+        )
         numbers = (ROW_ID.name, SNAPSHOT_ID.name, bin_name)
-        return from_tasks(spark, documents, _read_task(self.plan), carrier_types(named.columns, numbers))
+        schema = carrier_types(named.columns, numbers)
+        has_keys = self.source.compaction.has_keys
+        return from_tasks(spark, documents, _read_task(self.plan), schema, have_keys=has_keys)
 
 
 def _file_by_file(compaction: Compaction, files: Bin) -> Iterator[Compaction]:
@@ -202,7 +199,8 @@ def _rows_of_file(compaction: Compaction, plan: WritePlan, number: int) -> Itera
 
 
 def _write_task(source: CompactionSource, plan: WritePlan) -> BatchFunction:
-    encoded, document = json.dumps(encode(source.compaction, Compaction)), encode(plan, WritePlan)
+    encoded = json.dumps(encode(source.compaction.without_keys(), Compaction))  # it reads no file
+    document = encode(plan, WritePlan)
     staging_id, partition_id = source.staging_id, source.partition_id
     directory = directory_of(source)
     document_key = writing.key_of(directory)

@@ -6,7 +6,6 @@ pyarrow reads the file in a task, with the snapshots that inserted and deleted e
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -125,14 +124,16 @@ def _of_old_files(
     names: ReadNames,
     storage_options: StorageOptions | None,
 ) -> DataFrame:
-    alone = [replace(plan, files=(history,), inlined=()) for history in histories]
-    documents = [json.dumps(encode(one, ChangeFeedPlan)) for one in alone]
+    alone = (replace(plan, files=(history,), inlined=()) for history in histories)
+    documents = (encode(one, ChangeFeedPlan) for one in alone)
+    has_keys = any(history.has_keys for history in histories)
     options, life = None if storage_options is None else dict(storage_options), names.life
 
     def lives(document: Json) -> Iterator[pa.RecordBatch]:
         return _lives_of(document, life, options)
 
-    return from_tasks(spark, documents, lives, carrier_types(plan.table.schema.columns, life))
+    schema = carrier_types(plan.table.schema.columns, life)
+    return from_tasks(spark, documents, lives, schema, have_keys=has_keys)
 
 
 def _lives_of(

@@ -6,7 +6,6 @@ testing a bit costs less than looking a position up, and the whole takes a bit f
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -189,21 +188,26 @@ def rows_of_files(
 
     ``numbers`` are the names of those; without names rows have none of them.
     """
-    scan = encode(replace(plan, files=(), inlined_rows=()), ScanPlan)
-    documents = [json.dumps(encode(file, LiveDataFile)) for file in plan.files]
+    scan = encode(replace(plan, files=(), inlined_rows=(), inlined_deletes={}), ScanPlan)
+    documents = (
+        {"file": encode(file, LiveDataFile), "gone": list(plan.inlined_deletes.get(file.id, ()))}
+        for file in plan.files
+    )
     options = None if storage_options is None else dict(storage_options)
 
     def rows(document: Json) -> Iterator[pa.RecordBatch]:
         return rows_of_file(decode(scan, ScanPlan), document, numbers, options)
 
-    return from_tasks(spark, documents, rows, carrier_types(columns, numbers))
+    has_keys = any(file.has_keys for file in plan.files)
+    return from_tasks(spark, documents, rows, carrier_types(columns, numbers), have_keys=has_keys)
 
 
 def rows_of_file(
     plan: ScanPlan, document: Json, numbers: Sequence[str], options: StorageOptions | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield what ``rows_of_files`` returns of one file."""
-    file = decode(document, LiveDataFile)
+    file = decode(document["file"], LiveDataFile)
+    plan = replace(plan, inlined_deletes={file.id: document["gone"]})
     columns = columns_to_read(plan)
     rows = visible_rows(plan, file, lambda path: open_filesystem(path, options), numbered=bool(numbers))
     if not numbers:

@@ -67,7 +67,7 @@ class Classic:
         """See ``Kind``."""
         return df.localCheckpoint()
 
-    def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
+    def sum_of_tasks(self, documents: Sequence[bytes], function: Callable[[bytes], int]) -> int:
         """See ``Kind``."""
         return int(self._context.parallelize(documents, len(documents)).map(function).sum())
 

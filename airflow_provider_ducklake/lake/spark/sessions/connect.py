@@ -57,16 +57,16 @@ class Connect:
         finally:
             active.session = before
 
-    def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
+    def sum_of_tasks(self, documents: Sequence[bytes], function: Callable[[bytes], int]) -> int:
         """See ``Kind``. A range of one number for each task: there are no RDDs."""
         listed = self._spark.createDataFrame(
-            pa.table({"number": range(len(documents)), "document": list(documents)}),
-            "number long, document string",
+            pa.table({"number": range(len(documents)), "document": pa.array(documents, pa.binary())}),
+            "number long, document binary",
         )
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                counts = [function(text) for text in batch.column("document").to_pylist()]
+                counts = [function(one) for one in batch.column("document").to_pylist()]
                 yield pa.RecordBatch.from_pydict({"count": pa.array(counts, pa.int64())})
 
         placed = listed.repartitionByRange(len(documents), "number")

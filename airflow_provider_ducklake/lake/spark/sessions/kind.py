@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
+from airflow_provider_ducklake.lake.storage.files import writing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +56,7 @@ class SessionBackend(Protocol):
     def checkpointed(self, df: DataFrame) -> DataFrame:
         """Return the rows that a DataFrame has now; it is evaluated once."""
 
-    def sum_of_tasks(self, documents: Sequence[str], function: Callable[[str], int]) -> int:
+    def sum_of_tasks(self, documents: Sequence[bytes], function: Callable[[bytes], int]) -> int:
         """Return the sum of what a function returns for each document, a task for each."""
 
     def drop_view(self, name: str) -> None:
@@ -129,24 +130,53 @@ def _narrow(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def from_tasks(
     spark: SparkSession,
-    documents: Sequence[str],
+    documents: Iterable[Json],
     rows: Callable[[Json], Iterator[pa.RecordBatch]],
     schema: t.StructType,
+    *,
+    have_keys: bool,
 ) -> DataFrame:
     """Return the rows that tasks make of JSON documents, a task for each of them.
 
-    ``rows`` is sent to the tasks: it may hold plain values only; the job's zip brings the rest.
+    ``rows`` is sent to the tasks: it may hold plain values only; the job's zip brings the rest. It should be
+    small: Spark puts a function above 1 MB into a file. ``have_keys``: the documents contain keys of files.
     """
-    of_driver = secret()
+    of_driver, key = secret(), writing.new_task_key() if have_keys else None
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for text in batch.column(0).to_pylist():
+            for content in batch.column(0).to_pylist():
                 try:
-                    for made in rows(json.loads(text)):
+                    for made in rows(_loaded(content, key)):
                         yield from _narrow(made)
                 except DuckLakeError as error:
                     raise RuntimeError(marked(str(error), type(error), of_driver)) from error
 
-    listed = spark.createDataFrame(pa.table({"document": list(documents)}), "document string")
-    return map_in_arrow(listed.repartition(min(len(documents), _MOST_TASKS)), run, schema)
+    contents = pa.array((_dumped(one, key) for one in documents), pa.binary())
+    listed = spark.createDataFrame(pa.table({"document": contents}), "document binary")
+    return map_in_arrow(listed.repartition(min(len(contents), _MOST_TASKS)), run, schema)
+
+
+def sum_of_tasks(
+    spark: SparkSession, documents: Iterable[Json], function: Callable[[Json], int], *, have_keys: bool
+) -> int:
+    """Return the sum of what a function returns for each JSON document; see ``from_tasks``."""
+    of_driver, key = secret(), writing.new_task_key() if have_keys else None
+
+    def run(content: bytes) -> int:
+        try:
+            return function(_loaded(content, key))
+        except DuckLakeError as error:
+            raise RuntimeError(marked(str(error), type(error), of_driver)) from error
+
+    return kind_of(spark).sum_of_tasks([_dumped(one, key) for one in documents], run)
+
+
+def _dumped(document: Json, key: bytes | None) -> bytes:
+    content = json.dumps(document).encode()
+    return content if key is None else writing.sealed_for_task(key, content)
+
+
+def _loaded(content: bytes, key: bytes | None) -> Json:
+    document: Json = json.loads(content if key is None else writing.opened_in_task(key, content))
+    return document

@@ -425,6 +425,34 @@ def _place(uri: str) -> bytes:
 
 
 def _aes(key: bytes) -> Any:  # noqa: ANN401 - of a package that an extra brings
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
-
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+    except ImportError:
+        raise StorageError(
+            "The lake is encrypted, and the package cryptography is not installed where this runs. Install "
+            "airflow-provider-ducklake-spark[encryption] there."
+        ) from None
     return AESGCM(key)
+
+
+# Documents for the tasks of one Spark job: rows of a DataFrame, which Spark's shuffles leave on local disks.
+#
+# They are sealed with a key that is made for the job alone and travels in the tasks' function, by RPC.
+
+
+def new_task_key() -> bytes:
+    """Return a new key for ``sealed_for_task``."""
+    return secrets.token_bytes(_KEY_BYTES)
+
+
+def sealed_for_task(key: bytes, content: bytes) -> bytes:
+    """Return the document as only the holder of the key can open it."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    body: bytes = _aes(key).encrypt(nonce, content, None)
+    return nonce + body
+
+
+def opened_in_task(key: bytes, content: bytes) -> bytes:
+    """Return the document that ``sealed_for_task`` was given."""
+    plain: bytes = _aes(key).decrypt(content[:_NONCE_BYTES], content[_NONCE_BYTES:], None)
+    return plain
