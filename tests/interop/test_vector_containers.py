@@ -1,5 +1,6 @@
 """Deletion vectors of several snapshots in one file, as 1.1 has them: at every snapshot, and damaged ones."""
 
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -233,11 +234,26 @@ def read(folder: Path, content: bytes, row_count: int = 2**41) -> list[tuple[int
         (container((None, vector(1)), (None, vector(1, 2))), [(1, 7), (2, 7)]),
         (container(), []),
         (container(("3", vector(*range(100_000)))), [(i, 3) for i in range(100_000)]),
+        (
+            container(("3", vector(1, 2, 3)), ("4", vector()), ("5", vector(4)), ("6", vector(3, 4))),
+            [(1, 3), (2, 3), (3, 3), (4, 5)],
+        ),
     ],
-    ids=["bare", "cumulative", "unsorted", "deltas", "without snapshots", "none", "large"],
+    ids=["bare", "cumulative", "unsorted", "deltas", "without snapshots", "none", "large", "shrinking"],
 )
 def test_what_a_file_says(tmp_path, content, found):
     assert read(tmp_path, content) == found
+
+
+def test_many_short_vectors_beside_a_long_one_are_read_in_a_moment(tmp_path):
+    short = [(str(i), vector(2**20 + i // 2)) for i in range(2, 1_000)]
+    content = container(("1", vector(*range(2**20))), *short)
+    started = time.monotonic()
+
+    found = read(tmp_path, content)
+
+    assert time.monotonic() - started < 20  # it took minutes
+    assert found[2**20 :] == [(2**20 + i, 2 * i) for i in range(1, 500)]
 
 
 GOOD = container(("3", vector(1)), ("5", vector(1, 2)))

@@ -375,17 +375,38 @@ def _vectors(data: bytes, where: str) -> list[Vector]:
 def _first_of_each(vectors: Iterable[Vector], data: bytes, where: str, row_count: int) -> pa.Table:
     """Return the positions (``pos``) in the vectors, and the snapshot (``by``) of the first that has each.
 
-    Each vector repeats those before it, so that only one is held beside what was found.
+    Each vector repeats those before it, so that only one is held beside what was found. Short ones wait until
+    they are together as long as that: comparing takes time in proportion to it.
     """
-    found, stamps = pa.array([], pa.int64()), pa.array([], pa.int64())
+    found = _stamped(pa.array([], pa.int64()), None)
+    waiting: list[pa.Table] = []
+    count = 0
     for one in vectors:
         part = _positions_of(one, data, where, row_count)
-        new = part.filter(pc.invert(pc.is_in(part, value_set=found)))
-        found = pa.concat_arrays([found, new])
-        stamps = pa.concat_arrays([stamps, pa.repeat(pa.scalar(one.snapshot_id, pa.int64()), len(new))])
-        if len(found) > row_count:
-            raise _damaged(where, f"its vectors delete more than the {row_count} rows of the data file")
-    return pa.table({"pos": found, "by": stamps}).sort_by("pos")
+        if not len(part):
+            continue
+        waiting.append(_stamped(part, one.snapshot_id))
+        count += len(part)
+        if count >= len(found):
+            found = _with_new(found, waiting, where, row_count)
+            waiting, count = [], 0
+    if waiting:
+        found = _with_new(found, waiting, where, row_count)
+    return found.sort_by("pos")
+
+
+def _stamped(positions: pa.Array, snapshot_id: int | None) -> pa.Table:
+    return pa.table({"pos": positions, "by": pa.repeat(pa.scalar(snapshot_id, pa.int64()), len(positions))})
+
+
+def _with_new(found: pa.Table, parts: Sequence[pa.Table], where: str, row_count: int) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    new = rows.filter(pc.invert(pc.is_in(rows["pos"], value_set=found["pos"])))
+    if len(parts) > 1:
+        new = new.group_by("pos").aggregate([("by", "min")]).select(["pos", "by_min"])
+    if len(found) + len(new) > row_count:
+        raise _damaged(where, f"its vectors delete more than the {row_count} rows of the data file")
+    return pa.concat_tables([found, new.rename_columns(["pos", "by"])])
 
 
 def referenced_vectors(location: Location, row_counts: Mapping[str, int]) -> dict[str, pa.Array]:
