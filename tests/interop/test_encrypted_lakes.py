@@ -3,6 +3,7 @@
 import sqlite3
 import sys
 import traceback
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,13 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     StorageError,
     UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.storage.parquet.modules import (
+    Field,
+    Items,
+    ModuleKind,
+    read_struct,
+    write_struct,
 )
 from tests.reference import ducklakepy_lake
 from tests.reference.catalogs import CatalogDatabase
@@ -336,3 +344,45 @@ def test_a_file_that_was_changed_is_refused_by_both(lying, change):
         by_reference(lying)
     with pytest.raises((StorageError, UnsupportedFeatureError), match=r"\.parquet"):
         by_us(lying)
+
+
+def forge(catalog: CatalogDatabase, crypto: bytes, *, keeps_footer: bool = True) -> None:
+    """Put other FileCryptoMetaData into the file, which nothing authenticates."""
+    (file,) = Path(catalog.data_path).rglob("*.parquet")
+    content = file.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    _, end = read_struct(content, start)
+    footer = crypto + (content[end:-8] if keeps_footer else b"")
+    file.write_bytes(content[:start] + footer + len(footer).to_bytes(4, "little") + content[-4:])
+
+
+def of_kind(kind: ModuleKind, value: object, *path: int) -> bytes:
+    """Return a struct with a value at a path of fields."""
+    field = Field(kind, value)
+    for number in reversed(path[1:]):
+        field = Field(ModuleKind.STRUCT, {number: field})
+    return write_struct({path[0]: field})
+
+
+@pytest.mark.parametrize("path", [(1,), (1, 1), (1, 1, 1), (1, 1, 2), (1, 1, 3)])
+@pytest.mark.parametrize(
+    ("kind", "value"), [(ModuleKind.I32, 5), (ModuleKind.LIST, Items(ModuleKind.I32, [1]))]
+)
+def test_encryption_that_is_said_by_another_type_is_damage(lying, path, kind, value):
+    forge(lying, of_kind(kind, value, *path))
+
+    with pytest.raises(StorageError, match=r"\.parquet is damaged: a field about its encryption has another"):
+        by_us(lying)
+
+
+def test_a_forged_file_takes_little_memory(lying):
+    zeros = 2**21
+    forge(lying, of_kind(ModuleKind.LIST, Items(ModuleKind.BINARY, [b""] * zeros), 1), keeps_footer=False)
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(StorageError, match=r"\.parquet is damaged: "):
+            by_us(lying)
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()

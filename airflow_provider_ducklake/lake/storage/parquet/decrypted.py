@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.storage.parquet.modules import Struct
 
 _KEPT_CHUNKS = 4
+_MOST_CRYPTO_BYTES = (
+    2**16
+)  # of FileCryptoMetaData: anyone can forge it, and a value takes a hundred in memory
 
 # Fields of the footer's structs, by Parquet's own numbers.
 _ROW_GROUPS, _ALGORITHM, _SIGNING_KEY = 4, 8, 9  # of FileMetaData
@@ -79,7 +82,7 @@ class DecryptedFile(io.RawIOBase):
         if place < len(MAGIC):
             raise StorageError(f"{self._where} is truncated: its footer is longer than the file.")
         data = memoryview(self._source.read_at(length, place))
-        crypto, start = self._struct(data)
+        crypto, start = self._struct(data[:_MOST_CRYPTO_BYTES])
         additional = Additional.of(crypto, self._where)
         plain, _ = self._cipher.opened(data, start, additional.of_module(Module.FOOTER))
         footer, _ = self._struct(plain)

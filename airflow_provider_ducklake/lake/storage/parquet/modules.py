@@ -87,19 +87,19 @@ class Additional:
     @classmethod
     def of(cls, crypto: Struct, where: str) -> Additional:
         """Return that of a file, by its FileCryptoMetaData."""
-        algorithm = crypto[_ALGORITHM].value if _ALGORITHM in crypto else {}
-        if not isinstance(algorithm, dict) or _GCM not in algorithm:
+        algorithm: Struct = _checked(crypto, _ALGORITHM, dict, where) or {}
+        if _GCM not in algorithm:
             name = "AES_GCM_CTR_V1" if _GCM_CTR in algorithm else "an unknown algorithm"
             raise UnsupportedFeatureError(
                 f"{where} is encrypted with {name}; DuckLake's clients, and this release, read AES_GCM_V1."
             )
-        gcm: Struct = algorithm[_GCM].value
-        if _AAD_IS_SUPPLIED in gcm and gcm[_AAD_IS_SUPPLIED].value:
+        gcm: Struct = _checked(algorithm, _GCM, dict, where)
+        if _checked(gcm, _AAD_IS_SUPPLIED, bool, where):
             raise UnsupportedFeatureError(
                 f"{where} is encrypted with an AAD prefix that is stored elsewhere, which a lake cannot keep."
             )
-        parts = [gcm[number].value for number in (_AAD_PREFIX, _AAD_FILE) if number in gcm]
-        return cls(b"".join(parts))
+        parts = (_checked(gcm, number, bytes, where) for number in (_AAD_PREFIX, _AAD_FILE))
+        return cls(b"".join(part or b"" for part in parts))
 
     def of_module(self, module: Module, *ordinals: int) -> bytes:
         """Return that of one module; ``ordinals`` are its row group's, its column's and its page's."""
@@ -107,6 +107,14 @@ class Additional:
             return b""
         places = b"".join((one & 0xFFFF).to_bytes(2, "little") for one in ordinals)
         return self.file + bytes([module]) + places
+
+
+def _checked(struct: Struct, number: int, type_: type, where: str) -> Any:  # noqa: ANN401 - of that type
+    """Return the value of a field, None if it is absent; what stands there is not authenticated."""
+    value = struct[number].value if number in struct else None
+    if not isinstance(value, type_ | None):
+        raise StorageError(f"{where} is damaged: a field about its encryption has another type.")
+    return value
 
 
 # The end of a Parquet file: its last bytes, and how many rows its footer says that it has.
