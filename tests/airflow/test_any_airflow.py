@@ -233,6 +233,7 @@ def test_a_deferred_sensor_hands_on_what_its_trigger_found(orders):
         "from_snapshot": since,
         "to_snapshot": committed[0],
         "changes": ["insert"],
+        "is_complete": True,
     }
 
 

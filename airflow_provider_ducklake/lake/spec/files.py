@@ -145,7 +145,7 @@ class LiveDataFile:
 
     @property
     def has_keys(self) -> bool:
-        """Whether it or one of its delete files is encrypted."""
+        """True if it or one of its delete files is encrypted."""
         delete_files = (self.delete_file, *self.older_delete_files)
         return any(one is not None and one.encryption_key is not None for one in (self, *delete_files))
 

@@ -146,7 +146,7 @@ class FileHistory:
 
     @property
     def has_keys(self) -> bool:
-        """Whether the file is encrypted, or one of the delete files."""
+        """True if the file or one of the delete files is encrypted."""
         return self.file.has_keys or any(one.encryption_key is not None for one in self.delete_files)
 
 

@@ -188,7 +188,7 @@ class Compaction:
 
     @property
     def has_keys(self) -> bool:
-        """Whether any file is encrypted, or one of its delete files."""
+        """True if a file or one of its delete files is encrypted."""
         return any(file.has_keys for one in self.bins for file in one.files)
 
     def without_keys(self) -> Compaction:
