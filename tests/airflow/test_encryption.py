@@ -3,9 +3,7 @@
 import base64
 import json
 import sqlite3
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,7 +18,7 @@ from airflow_provider_ducklake.lake.storage.files import writing
 from tests.airflow.conftest import connection_fields
 from tests.airflow.dags import parse, rendered_fields, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded
-from tests.interop.test_encrypted_lakes import COLUMNS, check_equal, check_sealed, keys, rows
+from tests.interop.test_encrypted_lakes import COLUMNS, check_equal, check_sealed, contents_seen, keys, rows
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # SparkSubmitHook's pipe
@@ -60,28 +58,12 @@ def submit(tmp_path, monkeypatch) -> SparkSubmit:
     return recorded(tmp_path / "bin", monkeypatch)
 
 
-@contextmanager
-def seen_by_others(catalog) -> Iterator[set[bytes]]:
+def seen_by_others(catalog) -> AbstractContextManager[set[bytes]]:
     """Collect what others see meanwhile: documents below the data path, and arguments of all processes."""
-    found: set[bytes] = set()
-    is_over = threading.Event()
-
-    def look() -> None:
-        while not is_over.wait(0.02):
-            places = [*Path(catalog.data_path).rglob("*.json"), *Path(catalog.data_path).rglob("_*")]
-            for place in [*places, *Path("/proc").glob("[0-9]*/cmdline")]:
-                try:
-                    found.add(place.read_bytes())
-                except OSError:
-                    continue
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
-        yield found
-    finally:
-        is_over.set()
-        watcher.join()
+    root, processes = Path(catalog.data_path), Path("/proc")
+    return contents_seen(
+        lambda: [*root.rglob("*.json"), *root.rglob("_*"), *processes.glob("[0-9]*/cmdline")]
+    )
 
 
 def forms_of(key: str) -> list[bytes]:

@@ -2,8 +2,11 @@
 
 import sqlite3
 import sys
+import threading
 import traceback
 import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -85,6 +88,29 @@ def check_equal(catalog: CatalogDatabase) -> None:
     ours, theirs = by_us(catalog), by_reference(catalog)
     assert ours.to_pylist() == theirs.to_pylist()
     assert ours.num_rows
+
+
+@contextmanager
+def contents_seen(places: Callable[[], Iterable[Path]]) -> Iterator[set[bytes]]:
+    """Collect what files at some places contain meanwhile."""
+    found: set[bytes] = set()
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(0.02):
+            for place in places():
+                try:
+                    found.add(place.read_bytes())
+                except OSError:
+                    continue
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        is_over.set()
+        watcher.join()
 
 
 def check_sealed(catalog: CatalogDatabase) -> None:

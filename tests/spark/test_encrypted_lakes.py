@@ -1,9 +1,8 @@
 """Encrypted lakes in Spark: every verb, read by the reference; and what it wrote, by us."""
 
 import base64
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote
 from airflow_provider_ducklake.lake.writes.session import LakeSession
-from tests.interop.test_encrypted_lakes import COLUMNS, SELECT, check_sealed, keys, rows
+from tests.interop.test_encrypted_lakes import COLUMNS, SELECT, check_sealed, contents_seen, keys, rows
 from tests.reference.duckdb_lake import open_lake
 
 
@@ -78,29 +77,11 @@ def test_what_the_reference_wrote_is_read_and_changed(session, sqlite_catalog, l
     assert "WORD 5" in {row["word"] for row in both(sqlite_catalog, lake, session)}
 
 
-@contextmanager
-def seen_on_disk(spark: SparkSession) -> Iterator[set[bytes]]:
+def seen_on_disk(spark: SparkSession) -> AbstractContextManager[set[bytes]]:
     """Collect what new files below Spark's local directory contain meanwhile."""
     local = Path(spark.conf.get("spark.local.dir"))
     old = set(local.rglob("*"))
-    found: set[bytes] = set()
-    is_over = threading.Event()
-
-    def look() -> None:
-        while not is_over.wait(0.02):
-            for file in set(local.rglob("*")) - old:
-                try:
-                    found.add(file.read_bytes())
-                except OSError:
-                    continue
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
-        yield found
-    finally:
-        is_over.set()
-        watcher.join()
+    return contents_seen(lambda: set(local.rglob("*")) - old)
 
 
 @pytest.fixture

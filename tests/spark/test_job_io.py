@@ -436,3 +436,17 @@ def test_what_dag_files_load_of_jobs_is_light():
     code += f"sys.exit(','.join({unwanted} & set(sys.modules)))"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).stderr == b"\n"
+
+
+def test_of_batches_that_are_done_the_newest_keeps_a_record(tmp_path):
+    checkpoint, folder = f"{tmp_path}/", tmp_path / "ducklake" / "q"
+    folder.mkdir(parents=True)
+    for name in ("2.json", "3.json", "4.json", "x.done", "5.done"):
+        (folder / name).write_text("{}")
+
+    job_io.finish_batches(checkpoint, "q", [2, 3])
+
+    assert job_io.batch_ids(checkpoint, "q", is_staged=True) == [4]
+    assert job_io.batch_ids(checkpoint, "q") == [4, 5]
+    job_io.finish_batches(checkpoint, "q", [4, 6])
+    assert [path.name for path in folder.iterdir()] == ["6.done"]

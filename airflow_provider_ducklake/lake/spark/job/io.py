@@ -565,10 +565,10 @@ def finish_batches(
 ) -> None:
     """Leave of the records of committed batches that the newest one is done; the data files stay."""
     folder = _folder(checkpoint, query_id)
-    done = [name for name in file_sizes(folder, storage_options) if name.endswith(_DONE)]
-    newest = f"{max(ids)}{_DONE}"
-    write_bytes(folder + newest, b"{}", storage_options)
-    for name in (*(f"{one}{_STAGED}" for one in ids), *(name for name in done if name != newest)):
+    stems = {name.removesuffix(_DONE) for name in file_sizes(folder, storage_options) if name.endswith(_DONE)}
+    newest = max(*ids, *(int(stem) for stem in stems if stem.isdecimal()), -1)
+    write_bytes(f"{folder}{newest}{_DONE}", b"{}", storage_options)
+    for name in (*(f"{one}{_STAGED}" for one in ids), *(f"{stem}{_DONE}" for stem in stems - {str(newest)})):
         delete_file(folder + name, storage_options)
 
 

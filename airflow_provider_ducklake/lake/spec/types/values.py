@@ -225,7 +225,7 @@ def parse_physical(type_: DuckLakeType, text: str) -> Physical:
     (150, -719529)
 
     Raises:
-        ValueError, ArithmeticError: the text is no value of the type, or one that the type does not hold.
+        ValueError, ArithmeticError: the text is not a value of the type, or it is out of the type's range.
     """
     value = _CODECS[type_.facts.kind].parse(type_, text)
     if isinstance(value, int):

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.storage.parquet.modules import Struct
 
 _KEPT_CHUNKS = 4
-_MOST_CRYPTO_BYTES = (
-    2**16
-)  # of FileCryptoMetaData: anyone can forge it, and a value takes a hundred in memory
+# of FileCryptoMetaData: anyone can forge it, and a value takes a hundred bytes in memory
+_MOST_CRYPTO_BYTES = 2**16
 
 # Fields of the footer's structs, by Parquet's own numbers.
 _ROW_GROUPS, _ALGORITHM, _SIGNING_KEY = 4, 8, 9  # of FileMetaData
