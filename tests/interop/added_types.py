@@ -23,6 +23,7 @@ from tests.interop.footers import (
 
 ENUM, JSON, MILLIS, MICROS = 4, 19, 9, 10  # of ConvertedType
 INSTANTS = [-1, -999, -1000, -1001, 1, 999, 1001, 1_600_000_000_123_456_789, None]
+HALVES = [500, -500, 499, -501, 1_500, 2_500, 999, 0, 1 - 2**63, 2**63 - 1, None]  # of thousandths
 TEXTS = ["a", "é", None, "b"]
 POINTS = [struct.pack("<BIdd", 1, 1, x, x) for x in (1.0, 5.0)]
 
@@ -72,6 +73,9 @@ FILES = {
     "enum": of(_BYTES, pa.binary(), BYTE_ARRAY, converted=ENUM),
     "enums in a list": _enums_in_a_list(),
     "nanoseconds": parquet({"a": pa.array(INSTANTS, pa.timestamp("ns", "UTC"))}),
+    "local nanoseconds": parquet({"a": pa.array([*INSTANTS, 1 - 2**63, 2**63 - 1], pa.timestamp("ns"))}),
+    "milliseconds": parquet({"a": pa.array(HALVES, pa.timestamp("ms"))}),
+    "microseconds": parquet({"a": pa.array([*HALVES, 500_000, -1_500_000], pa.timestamp("us"))}),
     "old milliseconds": of([0, -1, None, 10**12], pa.int64(), INT64, converted=MILLIS),
     "old microseconds": of([0, -1, None, 10**15], pa.int64(), INT64, converted=MICROS),
     "halves": parquet({"a": pa.array([1.5, None, float("nan"), -2.0], pa.float16())}),
@@ -100,6 +104,8 @@ TAKEN = [
     ("enum", "VARCHAR"),
     ("enums in a list", "STRUCT(e VARCHAR)[]"),
     ("nanoseconds", "TIMESTAMPTZ"),
+    ("milliseconds", "TIMESTAMP_S"),
+    ("microseconds", "TIMESTAMP_S"),
     ("old milliseconds", "TIMESTAMP"),
     ("old microseconds", "TIMESTAMP"),
     ("halves", "FLOAT"),
@@ -117,7 +123,15 @@ TAKEN = [
 ]
 # which DuckDB reads, though its own function adds none
 NOT_ADDED_BY_DUCKDB = ("halves", "geography", "geoparquet", "geoparquet of a system")
+# what DuckDB adds, and then reads with fewer digits
+ADDED_BY_DUCKDB = [
+    ("local nanoseconds", "TIMESTAMP"),
+    ("microseconds", "TIMESTAMP_MS"),
+    ("microseconds", "TIMESTAMP_S"),
+]
 REFUSED = [
+    ("local nanoseconds", "TIMESTAMP", "column a is timestamp in the table; timestamp[ns] in the file"),
+    ("microseconds", "TIMESTAMP_MS", "column a is timestamp_ms in the table; timestamp[us] in the file"),
     ("bytes", "GEOMETRY", "column a is geometry in the table; binary in the file does not fit"),
     ("geoparquet", "BLOB", "binary of GeoParquet's encoding WKB, which DuckDB reads as geometry, in the"),
     ("geography", "BLOB", "column a is blob in the table; binary in the file does not fit"),

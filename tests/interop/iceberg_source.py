@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
@@ -35,10 +36,14 @@ BRANCH = "main"
 
 
 class DeletesWriter(ManifestWriterV2):
-    """A manifest of deletes, which pyiceberg reads and does not write."""
+    """A manifest of deletes with the fields of version 3, which pyiceberg reads and does not write."""
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        schema = self._with_partition(3)
+        return AvroOutputFile(self._output_file, schema, "manifest_entry", schema, self._meta)
 
 
 def new_catalog(folder: Path) -> SqlCatalog:
@@ -116,7 +121,11 @@ def vectors(table: Table, positions: dict[str, list[int]], **said: Any) -> list[
     document = json.dumps({"blobs": blobs}).encode()
     content += b"PFA1" + document + len(document).to_bytes(4, "little") + bytes(4) + b"PFA1"
     local(path).write_bytes(content)
-    return [entry(path, len(places), file_format=FileFormat.PUFFIN, **said) for places in positions.values()]
+    said = {"file_format": FileFormat.PUFFIN, **said}
+    return [
+        entry(path, len(places), **{"referenced_data_file": data_file, **said})
+        for data_file, places in positions.items()
+    ]
 
 
 def equality_deletes(table: Table) -> DataFile:
@@ -140,7 +149,13 @@ def entry(path: str, count: int, **said: Any) -> DataFile:
         "upper_bounds": {},
         "key_metadata": None,
     }
-    made = DataFile.from_args(file_path=path, record_count=count, file_size_in_bytes=size, **defaults | said)
+    made = DataFile.from_args(
+        _table_format_version=3,
+        file_path=path,
+        record_count=count,
+        file_size_in_bytes=size,
+        **defaults | said,
+    )
     made.spec_id = 0
     return made
 

@@ -438,6 +438,23 @@ def test_deletion_vectors_are_written_where_the_lake_asks_for_them(lake, agree, 
     assert file.delete_file.format == "puffin"
 
 
+@pytest.mark.parametrize(("names", "left"), [({}, [1, 2, 3]), ({"referenced_data_file": None}, [2, 3])])
+def test_an_entry_of_a_container_counts_for_its_data_file(lake, sqlite_catalog, tmp_path, names, left):
+    """The other one's vector was taken back, or replaced; pyiceberg counts every vector of a container."""
+    table = new_table(tmp_path / "ice", ID)
+    append(table, id=[1, 2])
+    append(table, id=[3, 4])
+    gone = {path: pq.read_table(local(path))["id"].to_pylist() for path in data_paths(table)}
+    entries = vectors(table, {path: [0 if 1 in rows else 1] for path, rows in gone.items()}, **names)
+    of_four = next(place for place, rows in enumerate(gone.values()) if 4 in rows)
+
+    add(lake, with_entries(table, [entries[of_four]]))
+
+    assert sorted(lake.read_arrow("t")["id"].to_pylist()) == left
+    with open_lake(sqlite_catalog) as duck:
+        assert duck.sql("SELECT id FROM t ORDER BY ALL") == [(one,) for one in left]
+
+
 def test_rows_of_added_files_are_deleted_and_compacted_like_others(lake, sqlite_catalog, tmp_path):
     table = new_table(tmp_path / "ice", TEXT)
     append(table, id=list(range(100)), name=["x"] * 100)

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import SchemaMismatchError
 from airflow_provider_ducklake.lake.storage.parquet.modules import Field, ModuleKind
-from tests.interop.added_types import FILES, NOT_ADDED_BY_DUCKDB, REFUSED, TAKEN, of
+from tests.interop.added_types import ADDED_BY_DUCKDB, FILES, NOT_ADDED_BY_DUCKDB, REFUSED, TAKEN, of
 from tests.interop.comparison import multiset
 from tests.interop.footers import BYTE_ARRAY, INT32, OPTIONAL, element, parquet, with_schema
 from tests.reference.duckdb_lake import open_lake
@@ -17,8 +17,9 @@ from tests.reference.duckdb_lake import open_lake
 ADD = "CALL ducklake_add_data_files('lake', 't', '{}')"
 
 
-# numbers that pyarrow shows as dates, and what DuckDB then cannot read
+# times with more digits than the column, numbers that pyarrow shows as dates, and what it then cannot read
 DUCKDB_ADDS = [
+    *ADDED_BY_DUCKDB,
     ("logical date", "INTEGER"),
     ("geoparquet", "BLOB"),
     ("geography", "BLOB"),
@@ -99,6 +100,18 @@ def test_filters_lose_no_instant_that_is_cut(sqlite_catalog, written):
         ):
             assert duck.sql(f"SELECT count(*) FROM t WHERE {where}") == [(count,)]
             assert lake.read_arrow("t", filter=where).num_rows == count
+
+
+@pytest.mark.parametrize(("name", "sql"), ADDED_BY_DUCKDB)
+def test_times_with_more_digits_are_read_as_duckdb_reads_them(sqlite_catalog, written, name, sql):
+    make(sqlite_catalog, sql)
+    with open_lake(sqlite_catalog) as duck, Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        duck.sql(ADD.format(written(name)))
+        assert multiset(lake.read_arrow("t")) == multiset(duck.arrow("FROM t"))
+        for (value,) in duck.sql("SELECT DISTINCT a::VARCHAR FROM t WHERE a IS NOT NULL"):
+            for sign in ("=", "<", "<=", ">", ">="):
+                expected = duck.sql(f"SELECT count(*) FROM (SELECT a, 1 FROM t) WHERE a {sign} '{value}'")
+                assert [(lake.read_arrow("t", filter=f"a {sign} '{value}'").num_rows,)] == expected
 
 
 def test_filters_lose_no_half(sqlite_catalog, written):

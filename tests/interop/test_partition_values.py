@@ -2,6 +2,8 @@
 
 import random
 
+import pyarrow as pa
+
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.storage.parquet.rows import partition_of_rows
 from tests.reference.duckdb_lake import open_lake
@@ -133,3 +135,23 @@ def our_values(lake: Lake, name: str) -> dict[int, str | None]:
     rows = lake.read_arrow(name)
     found = partition_of_rows(rows, table.schema, table.partition_spec.fields)
     return {row: value for row, (value,) in zip(rows["id"].to_pylist(), found, strict=True)}
+
+
+def test_infinite_seconds_in_a_bucket_are_found(sqlite_catalog):
+    """The reference writes none, and reads those of files."""
+    rows = pa.table({"x": pa.array([2**63 - 1, 1 - 2**63, 0, None], pa.int64()).cast(pa.timestamp("s"))})
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t (x TIMESTAMP_S)")
+        duck.sql("ALTER TABLE t SET PARTITIONED BY (bucket(1000, x))")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        lake.append_arrow("t", rows)
+        with open_lake(sqlite_catalog) as duck:
+            for where, count in (
+                ("x = 'infinity'", 1),
+                ("x = '-infinity'", 1),
+                ("x < 'infinity'", 2),
+                ("x > '-infinity'", 2),
+                ("x >= '-infinity'", 3),
+            ):
+                assert duck.sql(f"SELECT count(*) FROM t WHERE {where}") == [(count,)]
+                assert lake.read_arrow("t", filter=where).num_rows == count

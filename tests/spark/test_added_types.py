@@ -15,16 +15,15 @@ from tests.interop.comparison import multiset
 from tests.interop.footers import KEYS, edited, parquet
 from tests.interop.restoring import run
 from tests.reference.duckdb_lake import open_lake
+from tests.spark.reading import assert_same_rows
 
 CREATED_BY = 6  # of FileMetaData
 
 
-def same(session, lake, catalog):
+def same(spark, lake, catalog):
     with open_lake(catalog) as duck:
-        expected = multiset(duck.arrow("FROM t"))
-    assert multiset(lake.read_arrow("t")) == expected
-    assert multiset(session.read("t").toArrow()) == expected
-    return len(expected)
+        assert multiset(lake.read_arrow("t")) == multiset(duck.arrow("FROM t"))
+        return assert_same_rows(spark, lake, duck)
 
 
 @pytest.mark.parametrize(("name", "sql"), TAKEN)
@@ -37,11 +36,11 @@ def test_rows_stay_what_duckdb_reads_through_a_delete_and_a_merge(spark, sqlite_
         session = LakeSession(spark, lake)
         with lake.transaction() as tx:
             tx.add_data_files("t", [str(path) for path in paths])
-        count = same(session, lake, sqlite_catalog)
+        count = same(spark, lake, sqlite_catalog)
         session.merge_adjacent_files("t")
-        assert same(session, lake, sqlite_catalog) == count
+        assert same(spark, lake, sqlite_catalog) == count
         session.delete("t", "a IS NULL")
-        same(session, lake, sqlite_catalog)
+        same(spark, lake, sqlite_catalog)
 
 
 def without_a_value(footer) -> None:
@@ -59,8 +58,7 @@ def test_files_that_spark_fails_over_are_read_by_pyarrow(spark, sqlite_catalog, 
     assert list(undecodable(pq.read_metadata(path)))
     run(sqlite_catalog, "CREATE TABLE t (a BIGINT)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        session = LakeSession(spark, lake)
         with lake.transaction() as tx:
             tx.add_data_files("t", [str(path)])
 
-        assert same(session, lake, sqlite_catalog) == 3
+        assert same(spark, lake, sqlite_catalog) == 3

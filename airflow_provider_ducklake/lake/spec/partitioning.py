@@ -347,7 +347,8 @@ def hashed_as_long(type_: DuckLakeType) -> bool:
 def hash_input(type_: DuckLakeType, value: Physical) -> bytes:
     """Return the bytes that ``bucket`` hashes for a value in physical form."""
     if hashed_as_long(type_):
-        number = int(value) // type_.facts.step  # seconds in the reference's memory may be micros in files
+        # seconds in the reference's memory may be micros in files; infinite times are the same number in both
+        number = int(value) // (1 if is_infinite(type_, int(value)) else type_.facts.step)
         return (number & 2**64 - 1).to_bytes(8, "little")
     match type_.facts.hashed:
         case Hashed.DOUBLE:

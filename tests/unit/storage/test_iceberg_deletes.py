@@ -21,7 +21,7 @@ def local(path: str) -> Location:
 def deletes(folder: Path, paths: list[str], positions: list[int]) -> IcebergDeletes:
     rows = pa.table({"file_path": paths, "pos": pa.array(positions, pa.int64())})
     pq.write_table(rows, folder / "deletes.parquet", row_group_size=MANY)
-    return IcebergDeletes(f"{folder}/deletes.parquet", is_vectors=False, sequence_number=1)
+    return IcebergDeletes(f"{folder}/deletes.parquet", is_vectors=False, sequence_number=1, data_files=None)
 
 
 def test_positions_of_several_files_are_told_apart_in_any_order(tmp_path):

@@ -66,8 +66,14 @@ def runs_of_everything(containers: int) -> bytes:
             bitmap(0, 12346, struct.pack("<IHHI", 1, 0, 4096, 16) + b"\xff" * 8192),
             "has 65536 numbers where it says 4097",
         ),
+        (bitmap(0, 12346, struct.pack("<IHHIHH", 1, 0, 1, 16, 5, 5)), "do not ascend"),
+        (bitmap(0, 12346, struct.pack("<IHHHHIIHH", 2, 1, 0, 0, 0, 24, 26, 5, 5)), "do not ascend"),
+        (bitmap(0, 12347, b"\x01" + struct.pack("<HHHHHHH", 0, 5, 2, 0, 2, 2, 2)), "do not ascend"),
     ],
-    ids=["count", "bitmaps", "runs", "high bits", "run beyond", "run behind", "dense"],
+    ids=[
+        *("count", "bitmaps", "runs", "high bits", "run beyond", "run behind", "dense"),
+        *("repeated", "containers", "runs that overlap"),
+    ],
 )
 def test_a_count_is_never_more_than_the_bytes_or_the_rows(data, problem):
     tracemalloc.start()

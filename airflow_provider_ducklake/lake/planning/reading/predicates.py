@@ -452,7 +452,7 @@ def _time_in_units(column: Column, type_: DuckLakeType, value: int) -> Fraction:
 def _stepped(column: Column, operator: Operator, wanted: Fraction) -> Predicate:
     """Return the comparison with a value that the column's type has: the wanted one, or the next below it."""
     low, high = physical_range(column.type)
-    step = column.type.facts.step
+    step = 1 if is_infinite(column.type, int(wanted)) else column.type.facts.step
     below = int(wanted // step * step)
     if below == wanted and low <= below <= high:
         return Comparison(column.id, operator, below)

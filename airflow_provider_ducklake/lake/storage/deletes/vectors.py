@@ -253,9 +253,12 @@ class _Found:
             self._few = []
 
     def numbers(self) -> pa.ChunkedArray:
-        """Return all of them in their order."""
+        """Return all of them; each must be greater than the one before it, as a bitmap has each once."""
         self._end()
-        return pa.chunked_array(self._chunks, pa.int64())
+        found = pa.chunked_array(self._chunks, pa.int64())
+        if pc.any(pc.less_equal(found[1:], found[:-1])).as_py():
+            raise ValueError("the bitmap has numbers that do not ascend")
+        return found
 
 
 def _read_bitmap(reader: _Reader, found: _Found) -> None:

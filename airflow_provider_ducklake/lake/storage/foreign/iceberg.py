@@ -17,9 +17,17 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pyiceberg.types as iceberg
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import FileIO, InputFile
-from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntryStatus,
+)
+from pyiceberg.schema import Schema
 from pyiceberg.serializers import Compressor, FromByteStream
 from pyiceberg.table import StaticTable
 
@@ -57,12 +65,11 @@ from airflow_provider_ducklake.lake.storage.parquet.modules import check_row_cou
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_plain_parquet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.io import InputStream, OutputFile
     from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.name_mapping import MappedField, NameMapping
     from pyiceberg.table.snapshots import Snapshot
@@ -77,8 +84,7 @@ if TYPE_CHECKING:
 # Which rows of data files an Iceberg snapshot has deleted: position delete files, and deletion vectors.
 #
 # *Source:* Iceberg's specification, "Row-level deletes" and "Deletion vectors"; the Puffin specification. A
-# vector has all positions that older ones of its data file had, so that one that was replaced and still
-# lies in a container adds nothing.
+# container may still have vectors that were replaced: an entry is that of one data file's.
 
 
 _PATH, _POSITION = "file_path", "pos"
@@ -86,11 +92,15 @@ _PATH, _POSITION = "file_path", "pos"
 
 @dataclass(frozen=True, slots=True)
 class IcebergDeletes:
-    """A file of deletes, by its path as the lake spells it, and the sequence number that it came with."""
+    """A file of deletes, by its path as the lake spells it, and the sequence number that it came with.
+
+    ``data_files`` are those whose vectors count, None all.
+    """
 
     path: str
     is_vectors: bool
     sequence_number: int
+    data_files: frozenset[str] | None
 
 
 def deleted_rows_of(
@@ -121,7 +131,10 @@ def _rows(
     one: IcebergDeletes, row_counts: Mapping[str, int], locate: Callable[[str], Location]
 ) -> Mapping[str, pa.Array]:
     place = locate(one.path)
-    return referenced_vectors(place, row_counts) if one.is_vectors else _positions(place)
+    if not one.is_vectors:
+        return _positions(place)
+    taken = row_counts.keys() if one.data_files is None else row_counts.keys() & one.data_files
+    return referenced_vectors(place, {path: row_counts[path] for path in taken})
 
 
 def _positions(place: Location) -> dict[str, pa.Array]:
@@ -423,12 +436,14 @@ def _at_snapshot(
     _check_format(table, where)
     schema = _schema(table, snapshot if snapshot_id is not None else None)
     columns = columns_of(schema.fields, where)
-    entries = _entries(table, snapshot, where)
+    manifests = snapshot.manifests(table.io) if snapshot else []
+    entries = _entries(table, manifests, where)
     by_id = {one.key: one for one in columns}
+    deleted = _deleted(entries, _data_files_of_deletes(table, manifests), places, locate)
     return SourceTable(
         where,
         columns,
-        tuple(_files(table, entries, by_id, places, locate)),
+        tuple(_files(table, entries, by_id, places, deleted)),
         tuple(_partition_by(table.spec(), by_id)),
         by_id=True,
         ids_by_name=ids_of_names(table.name_mapping()),
@@ -465,10 +480,7 @@ def _schema(table: Table, snapshot: Snapshot | None) -> Schema:
     return table.schemas()[snapshot.schema_id]
 
 
-def _entries(table: Table, snapshot: Snapshot | None, where: str) -> list[ManifestEntry]:
-    if snapshot is None:
-        return []
-    manifests = snapshot.manifests(table.io)
+def _entries(table: Table, manifests: Sequence[ManifestFile], where: str) -> list[ManifestEntry]:
     read = in_threads(lambda one: one.fetch_manifest_entry(table.io), manifests)
     for manifest, part in zip(manifests, read, strict=True):
         _check_count(manifest, len(part))
@@ -476,6 +488,32 @@ def _entries(table: Table, snapshot: Snapshot | None, where: str) -> list[Manife
     for entry in entries:
         _check_file(entry.data_file, where)
     return entries
+
+
+_DATA_FILE = iceberg.NestedField(143, "referenced_data_file", iceberg.StringType())
+_ENTRY = Schema(
+    iceberg.NestedField(0, "status", iceberg.IntegerType()),
+    iceberg.NestedField(2, "data_file", iceberg.StructType(*DATA_FILE_TYPE[2].fields, _DATA_FILE)),
+)
+
+
+def _data_files_of_deletes(
+    table: Table, manifests: Sequence[ManifestFile]
+) -> Mapping[str, frozenset[str] | None]:
+    """Return the data files that a file of deletes counts for, None for all; pyiceberg leaves them out."""
+    of_deletes = [one for one in manifests if one.content is ManifestContent.DELETES]
+    found: defaultdict[str, set[str | None]] = defaultdict(set)
+    for part in in_threads(lambda one: _listed(table.io.new_input(one.manifest_path)), of_deletes):
+        for status, (_, path, *_, data_file) in part:
+            if status != ManifestEntryStatus.DELETED:
+                found[path].add(data_file)
+    return {path: None if None in names else frozenset(filter(None, names)) for path, names in found.items()}
+
+
+def _listed(source: InputFile) -> list[Any]:
+    entries: AvroFile[Any] = AvroFile(source, _ENTRY)
+    with entries:
+        return list(entries)
 
 
 def _check_count(manifest: ManifestFile, found: int) -> None:
@@ -521,13 +559,13 @@ def _files(
     entries: Sequence[ManifestEntry],
     columns: Mapping[Any, SourceColumn],
     places: Places,
-    locate: Locate,
+    deleted: Mapping[str, Positions],
 ) -> Iterator[SourceFile]:
-    data = [one for one in entries if _content(one.data_file) is DataFileContent.DATA]
-    deleted = _deleted(entries, data, places, locate)
     specs = table.specs()
-    for entry in data:
+    for entry in entries:
         file = entry.data_file
+        if _content(file) is not DataFileContent.DATA:
+            continue
         yield SourceFile(
             places.checked(file.file_path),
             file.record_count,
@@ -538,8 +576,12 @@ def _files(
 
 
 def _deleted(
-    entries: Iterable[ManifestEntry], data: Collection[ManifestEntry], places: Places, locate: Locate
+    entries: Sequence[ManifestEntry],
+    referenced: Mapping[str, frozenset[str] | None],
+    places: Places,
+    locate: Locate,
 ) -> dict[str, Positions]:
+    data = [one for one in entries if _content(one.data_file) is DataFileContent.DATA]
     of_data = {one.data_file.file_path: one.sequence_number or 0 for one in data}
     row_counts = {one.data_file.file_path: one.data_file.record_count for one in data}
     files = {
@@ -547,6 +589,7 @@ def _deleted(
             places.checked(one.data_file.file_path),
             one.data_file.file_format is FileFormat.PUFFIN,
             one.sequence_number or 0,
+            referenced[one.data_file.file_path],
         )
         for one in entries
         if _content(one.data_file) is DataFileContent.POSITION_DELETES

@@ -50,6 +50,7 @@ from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     ARROW_INTERVAL,
     ARROW_SCALARS,
     INTERVAL_PARTS,
+    PER_SECOND,
     STORED_INTERVAL,
     arrow_of_parts,
     interval_array,
@@ -299,6 +300,23 @@ def _in_unit(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 _INFINITE = (1 - 2**63, 2**63 - 1)
+
+
+def in_coarser_unit(array: pa.Array, target: pa.TimestampType) -> pa.Array:
+    """Return times of a file of others, which may have more digits than their column, with its digits.
+
+    Times that have no more are returned as they are. *Source:* the reference cuts nanoseconds off toward
+    1970, and rounds to milliseconds and seconds, halves away from 1970.
+    """
+    factor = PER_SECOND[array.type.unit] // PER_SECOND[target.unit]
+    if factor <= 1:
+        return array
+    units = array.cast(pa.int64())
+    whole = pc.divide(units, factor)
+    if target.unit != "us":
+        rest = pc.subtract(units, pc.multiply(whole, factor))
+        whole = pc.add(whole, pc.divide(rest, factor // 2))
+    return pc.if_else(pc.is_in(units, value_set=pa.array(_INFINITE)), units, whole).cast(target)
 
 
 def in_fewest_digits(rows: pa.Table) -> pa.Table:

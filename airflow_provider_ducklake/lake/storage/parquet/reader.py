@@ -20,7 +20,12 @@ from airflow_provider_ducklake.lake.spec.defaults import initial_value
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.partitioning import hive_value, hive_values
 from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field, cast_leaf, from_physical
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
+    arrow_field,
+    cast_leaf,
+    from_physical,
+    in_coarser_unit,
+)
 from airflow_provider_ducklake.lake.storage.parquet.footer import check_field_ids
 from airflow_provider_ducklake.lake.storage.parquet.modules import refuse_encrypted_columns
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
@@ -382,17 +387,12 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array.cast(pa.timestamp(target.unit)).cast(target)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
         return array.cast(pa.string()).cast(target)  # Arrow's own cast is off by a last digit
-    if pa.types.is_timestamp(target) and _is_cut(array.type, target):
-        return array.cast(target, safe=False)  # cuts digits off toward 1970, as the reference does
+    if pa.types.is_timestamp(target) and pa.types.is_timestamp(array.type):
+        array = in_coarser_unit(array, target)
     stored = getattr(array.type, "storage_type", array.type)
     if pa.types.is_string(target) and not any(is_text(stored) for is_text in _TEXTS):
         raise pa.ArrowNotImplementedError("its string form is specific to DuckDB")
     return cast_leaf(array, target)
-
-
-def _is_cut(type_: pa.DataType, target: pa.TimestampType) -> bool:
-    """Return True if instants of a file of others have more digits than their column."""
-    return bool(pa.types.is_timestamp(type_) and type_.tz and (type_.unit, target.unit) == ("ns", "us"))
 
 
 # the last are an ENUM's of Parquet: no blob becomes a text

@@ -163,7 +163,7 @@ def _shown(value: pa.Scalar) -> str:
 Decoder: TypeAlias = Callable[[Any], "Physical | None"]
 FileDecoder: TypeAlias = Callable[[Scalar, pa.DataType], Decoder | None]
 
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UUID = pa.binary(16)
 
 
@@ -227,7 +227,7 @@ def _clocks(row: Scalar, file_type: pa.DataType) -> Decoder | None:
 def _timestamps(row: Scalar, file_type: pa.DataType) -> Decoder | None:
     if not pa.types.is_timestamp(file_type) or (file_type.tz is not None) != row.zoned:
         return None
-    found = _PER_SECOND[file_type.unit]
+    found = PER_SECOND[file_type.unit]
     if row.zoned and found > row.per_second:
         return _cut(found // row.per_second)
     return _in_units(row, file_type)
@@ -243,7 +243,7 @@ def _cut(factor: int) -> Decoder:
 
 
 def _in_units(row: Scalar, file_type: pa.DataType) -> Decoder | None:
-    found = _PER_SECOND[file_type.unit]
+    found = PER_SECOND[file_type.unit]
     return scaled(row.per_second // found) if row.per_second >= found else None
 
 
