@@ -2,7 +2,7 @@
 
 python scripts/lanes.py kills cluster         # at CI's size
 python scripts/lanes.py --size full           # every lane: what make test-full does
-python scripts/lanes.py kills -k compaction   # anything else goes to pytest
+python scripts/lanes.py kills -- -k compaction   # what follows -- goes to pytest
 """
 
 from __future__ import annotations

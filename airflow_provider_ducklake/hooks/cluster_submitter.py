@@ -125,6 +125,7 @@ class ClusterSubmitter(SparkSubmitter, DetachedSubmitter):
         if self.submission.application is None:
             found = self.manager.find(life.request.job_id)
             if found is None:
+                self._after_submission()
                 raise SparkJobError(
                     f"spark-submit ended without an error, but {self.manager.name} has no application of "
                     f"job {life.request.job_id}. Look for the cause in the log above."

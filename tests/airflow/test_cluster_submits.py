@@ -94,8 +94,12 @@ def test_a_connection_that_is_gone_when_the_job_has_ended_costs_its_link_alone(
     assert lake.row_count("t") == 2
 
 
-def test_what_is_to_run_after_a_submission_runs_after_one_that_fails(lake, rows, yarn, tmp_path, monkeypatch):
-    submits(tmp_path, monkeypatch, "raise SystemExit(1)")
+@pytest.mark.parametrize(("job", "application"), [("raise SystemExit(1)", APPLICATION), ("", "")])
+def test_what_is_to_run_after_a_submission_runs_after_one_that_fails(
+    lake, rows, yarn, answers, tmp_path, monkeypatch, job, application
+):
+    submits(tmp_path, monkeypatch, job, application)
+    answers.by_path["/ws/v1/cluster/apps"] = 200, {"apps": None}
 
     with pytest.raises(SparkJobError):
         execute(source=rows, post_submit_commands=[f"touch {tmp_path / 'after'}"], **yarn)
