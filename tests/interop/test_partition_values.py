@@ -45,7 +45,8 @@ def times(type_: str, drawn: list[int]) -> list[str]:
         case "TIMESTAMP_NS":
             ends = [f"'{text}'::{type_}" for text in ("1677-09-22", "2262-04-11 23:47:16.854775806")]
             near = [value for value in drawn if abs(value) < NEAR]
-            return [*(f"make_timestamp_ns({value * 10**9 + 7})" for value in near), *ends, *infinite]
+            parts = [value * 10**9 + part for value in near for part in (7, -7)]
+            return [*(f"make_timestamp_ns({part})" for part in parts), *ends, *infinite]
         case _:
             micros = [LEAST, MOST, *(value * MICROS + 3 for value in drawn)]
             make = "make_timestamptz" if type_ == "TIMESTAMPTZ" else "make_timestamp"
@@ -68,6 +69,8 @@ def others(type_: str, random_: random.Random, count: int) -> list[str]:
             return [f"""'{{"a": {random_.randrange(9)}}}'::JSON""" for _ in range(3)]
         case "UUID":
             return [f"'{random_.randrange(2**128):032x}'::UUID" for _ in range(count)]
+        case "DECIMAL(38,38)":
+            return [f"'{random_.randint(-9999, 9999) / 10_000}'::{type_}" for _ in range(count)]
         case "DECIMAL(9,2)" | "DECIMAL(38,10)":
             return [f"'{random_.randint(-9999, 9999) / 100}'::{type_}" for _ in range(count)]
         case _:
@@ -83,7 +86,7 @@ TRANSFORMS = {
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMPTZ"), CALENDAR),
 }
 OTHERS = (
-    *("BOOLEAN", *RANGES, "FLOAT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(38,10)"),
+    *("BOOLEAN", *RANGES, "FLOAT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(38,10)", "DECIMAL(38,38)"),
     *("VARCHAR", "JSON", "BLOB", "UUID"),
 )
 OF_TIMES = [(type_, one) for type_, some in TRANSFORMS.items() for one in ("identity", *some, "bucket(50)")]

@@ -1,19 +1,23 @@
 """Partitioned writes: the reference's values for every transform and type, one combination per file."""
 
 import math
+from struct import pack, unpack
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
 from airflow_provider_ducklake.lake.spark.writing.assignment import assign
 from airflow_provider_ducklake.lake.spark.writing.partitions import with_keys
-from airflow_provider_ducklake.lake.spec.partitioning import murmur3_32, parse_partition_by
+from airflow_provider_ducklake.lake.spec.partitioning import bucket, murmur3_32, parse_partition_by
 from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
 from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.conftest import make_plan
+from tests.spark.inserting import insert, new_lake, rows_of
 
 CALENDAR = ("year", "month", "day", "hour")
 ODD_TEXTS = """
@@ -44,6 +48,12 @@ COLUMNS = [
         "cast((id - 7) * 0.0000000001BD as decimal(38,10))",
         ("bucket(4)",),
     ),
+    (
+        "decimal(38,38)",
+        "decimal(38,38)",
+        "cast((id - 7) * 0.01BD as decimal(38,38))",
+        ("identity", "bucket(50)"),
+    ),
     ("date", "date", "date'1969-12-25' + cast(id * 20 as int)", ("identity", *CALENDAR[:3], "bucket(4)")),
     (
         "timestamp",
@@ -68,6 +78,13 @@ COLUMNS = [
         "timestamp_ns",
         "timestamp_ntz'1969-12-30 21:59:59.123456' + make_dt_interval(cast(id * 9 as int), cast(id as int))",
         ("hour", "bucket(4)"),
+    ),
+    (
+        "timestamp_ns",
+        "timestamp_ns",
+        "case id when 1 then '1959-12-31 23:59:59.9999995' when 2 then '1969-12-31 22:59:59.999999001'"
+        " else '1959-12-31 23:59:59.000001' end",
+        CALENDAR,
     ),
     (
         "timestamptz",
@@ -223,6 +240,25 @@ def test_hive_directories_are_the_options_choice(spark, new_plan):
 
     assert "/v=a%2Fb/bucket=" in with_them.data_files[0].path
     assert "v=" not in without.data_files[0].path
+
+
+def test_every_nan_is_in_the_bucket_of_nan(spark, sqlite_catalog):
+    """The reference looks for each of them there, whatever the bits of a row's NaN are."""
+    same = [x for x in map(float, range(60)) if bucket(pack("<d", x), 5) == bucket(pack("<d", math.nan), 5)]
+    given = pa.array([unpack("<d", b"\0\0\0\0\0\0\xf8\xff")[0], math.nan, *same[:3]])
+    create = ("CREATE TABLE t (x DOUBLE)", "ALTER TABLE t SET PARTITIONED BY (bucket(5, x))")
+    with new_lake(sqlite_catalog, *create, data_inlining_row_limit=0) as lake:
+        insert(lake, spark.createDataFrame(pa.table({"x": given})), InsertChoice())
+        lake.append_arrow("t", pa.table({"x": given}))
+        assert lake.read_arrow("t", filter="x IN ('nan')").num_rows == 4
+        assert lake.read_arrow("t", filter="x NOT IN ('nan')").num_rows == 6
+        with lake.transaction() as tx:
+            assert tx.delete_rows("t", f"x IN ('nan', {same[0]})") == 6
+
+    for wanted, count in (("'nan'", 0), (same[0], 0), (same[1], 2), (same[2], 2)):
+        assert rows_of(sqlite_catalog, f"SELECT count(*) FROM t WHERE x = {wanted}") == [(count,)]
+        sql = f"SELECT count(*) FROM t AT (VERSION => 4) WHERE x = {wanted}"
+        assert rows_of(sqlite_catalog, sql) == [(4 if wanted == "'nan'" else 2,)]
 
 
 def test_the_bucket_of_bytes_is_murmur_of_any_length(spark, new_plan):

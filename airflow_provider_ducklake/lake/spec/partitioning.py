@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from contextlib import suppress
@@ -253,7 +254,18 @@ def _unit(kind: TransformKind, type_: DuckLakeType, value: int) -> int:
     """Return the number of the year, month, day or hour that a time lies in, all of them counted through."""
     if kind in EPOCHS:
         counted, start = _EPOCH_STARTS[kind]
-        return _unit(counted, type_, value) - start
+        return _counted(counted, type_, value) - start
+    if value < 0 and is_cast_to_micros(type_):
+        value = -(-value // 1_000 * 1_000)
+    return _counted(kind, type_, value)
+
+
+def is_cast_to_micros(type_: DuckLakeType) -> bool:
+    """Return True if DuckDB takes year, month, day and hour of microseconds: nanoseconds cut toward 1970."""
+    return units_per_second(type_) == 10**9 and not type_.facts.zoned  # noqa: PLR2004
+
+
+def _counted(kind: TransformKind, type_: DuckLakeType, value: int) -> int:
     seconds = value // units_per_second(type_)
     if kind is TransformKind.HOUR:
         return seconds // 3600
@@ -352,7 +364,8 @@ def hash_input(type_: DuckLakeType, value: Physical) -> bytes:
         return (number & 2**64 - 1).to_bytes(8, "little")
     match type_.facts.hashed:
         case Hashed.DOUBLE:
-            return struct.pack("<d", float(value) + 0.0)
+            number = float(value)  # -0.0 is 0.0, and every NaN the same
+            return struct.pack("<d", math.nan if math.isnan(number) else number + 0.0)
         case Hashed.BYTES:
             assert isinstance(value, bytes)
             return value

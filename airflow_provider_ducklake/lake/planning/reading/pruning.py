@@ -49,6 +49,7 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     TransformKind,
     bucket,
     epoch_range,
+    is_cast_to_micros,
     hive_value,
     hive_values,
     is_local,
@@ -369,7 +370,7 @@ def year_range(type_: DuckLakeType, year: int) -> tuple[int, int]:
     """Return the first and the last moment of a year in units of the type."""
     per_day = units_per_second(type_) * 86_400
     first, end = (int(days_from_civil(one, 1, 1) * per_day) for one in (year, year + 1))
-    return first, end - 1
+    return first - (999 if first <= 0 and is_cast_to_micros(type_) else 0), end - 1
 
 
 def _of_bucket(type_: DuckLakeType, text: str | None, count: int) -> Evidence:

@@ -30,6 +30,7 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     Transform,
     TransformKind,
     hashed_as_long,
+    is_cast_to_micros,
 )
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
@@ -170,7 +171,8 @@ def _identity(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
 
 def _calendar_part(value: SparkColumn, type_: DuckLakeType, kind: TransformKind) -> SparkColumn:
     """Return year, month, day or hour in UTC, whatever the session's zone is; NULL for infinite times."""
-    part = _hour(value, type_) if kind is TransformKind.HOUR else _DATE_PARTS[kind](_date(value, type_))
+    given = f.call_function("div", value, f.lit(1_000)) * 1_000 if is_cast_to_micros(type_) else value
+    part = _hour(given, type_) if kind is TransformKind.HOUR else _DATE_PARTS[kind](_date(given, type_))
     if kind is TransformKind.YEAR and type_.facts.zoned:
         part = f.when(part < 1, 1 - part).otherwise(part)  # of its era, as the reference has it
     return f.when(~is_infinite(value, scalar_carrier(type_, "of a key")), part)
@@ -251,8 +253,12 @@ def _as_bytes(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
             return value
         case ScalarKind.UUID:
             return uuid_text(value)
-        case ScalarKind.INTEGER | ScalarKind.DECIMAL:
+        case ScalarKind.INTEGER:
             return value.cast("string")
+        case ScalarKind.DECIMAL:
+            assert isinstance(type_, DecimalType)
+            text = value.cast("string")
+            return f.regexp_replace(text, "^(-?)0", "$1") if type_.precision == type_.scale else text
         case _:
             raise UnsupportedFeatureError(
                 f"bucket() of a column of type {type_} is not supported by this release."

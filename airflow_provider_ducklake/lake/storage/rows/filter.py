@@ -234,17 +234,18 @@ _COMPUTE = {
 
 
 def _plain(values: pa.ChunkedArray, type_: DuckLakeType) -> pa.ChunkedArray:
-    """Return values that Arrow compares as DuckDB does: uuids as bytes, floats as doubles without -0.0."""
+    """Return values that Arrow compares as DuckDB does: uuids as bytes, floats as doubles of one zero and NaN."""
     if isinstance(values.type, pa.BaseExtensionType):
         return pa.chunked_array([chunk.storage for chunk in values.chunks], values.type.storage_type)
     if is_float(type_):
-        return pc.add(values.cast(pa.float64()), 0.0)
+        numbers = pc.add(values.cast(pa.float64()), 0.0)
+        return pc.if_else(pc.is_nan(numbers), math.nan, numbers)
     return values
 
 
 def _array(type_: DuckLakeType, values: tuple[Physical, ...]) -> pa.Array:
     if is_float(type_):  # a value for a float32 may be a double
-        return pc.add(pa.array(values, pa.float64()), 0.0)
+        return pa.array([math.nan if math.isnan(float(one)) else float(one) + 0.0 for one in values])
     if type_.facts.kind is ScalarKind.BOOLEAN:
         return pa.array(values, pa.bool_())
     made = from_physical(type_, values)
