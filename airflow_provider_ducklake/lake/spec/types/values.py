@@ -61,7 +61,7 @@ def _date_parts(days: int) -> tuple[str, str]:
 
 def is_infinite(type_: DuckLakeType, value: int) -> bool:
     """Return True if a date or timestamp in physical form is DuckDB's ``infinity`` or ``-infinity``."""
-    return abs(value) == type_.facts.infinity
+    return abs(value) == type_.facts.infinity and type_.facts.kind is not ScalarKind.TIME
 
 
 def is_readable(type_: DuckLakeType, value: object) -> bool:
@@ -69,9 +69,15 @@ def is_readable(type_: DuckLakeType, value: object) -> bool:
 
     *Source:* DuckDB 1.5.5, which refuses each query of a column that has such a bound.
     """
-    row = type_.facts
-    if row.kind not in TIMES or not isinstance(value, int) or is_infinite(type_, value):
+    if type_.facts.kind not in TIMES or not isinstance(value, int) or is_infinite(type_, value):
         return True
+    first, last = readable_range(type_)
+    return first <= value <= last
+
+
+def readable_range(type_: DuckLakeType) -> tuple[int, int]:
+    """Return the first and the last date or time, infinite ones apart, that DuckDB reads back from its text."""
+    row = type_.facts
     first, last = row.physical_range
     if row.kind is ScalarKind.DATE:
         first += 1
@@ -79,7 +85,7 @@ def is_readable(type_: DuckLakeType, value: object) -> bool:
         first = _FIRST_NANOSECOND
         if row.per_second <= _MICROS:
             first, last = (limit * row.per_second // _MICROS for limit in (_FIRST_MICROSECOND, row.infinity))
-    return first <= value <= last
+    return first, last
 
 
 _MICROS = 10**6  # per second

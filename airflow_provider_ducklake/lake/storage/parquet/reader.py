@@ -310,7 +310,14 @@ def folder_values(file: LiveDataFile, columns: Sequence[Column]) -> dict[ColumnI
                     f"{file.path} is not in a folder {name}=…, which would hold its {column.name}."
                 )
             text = folders[name]
-            found[column.id] = None if text is None else hive_value(column.type, text)
+            try:
+                found[column.id] = None if text is None else hive_value(column.type, text)
+            except (ValueError, ArithmeticError) as error:
+                raise UnsupportedFeatureError(
+                    f"{file.path}: column {column.name} has its value from the folder {name}={text}, which "
+                    f"this release cannot read as {column.type}. Insert the file's rows with DuckDB, or move "
+                    "it to a folder with the value as the type is written, and add it again."
+                ) from error
     return found
 
 

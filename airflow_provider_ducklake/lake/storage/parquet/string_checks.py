@@ -2,8 +2,8 @@
 
 Neither Arrow nor Spark looks at them, and DuckDB refuses all rows of a file with one. So rows are looked at
 before they are written. Integers of 128 bits are ``DOUBLE`` in files: one that this does not hold is refused,
-too. DuckDB writes the nearest, and cannot read it again if that is too large (observed on 1.5.5). So is an
-interval that files do not hold.
+too. DuckDB writes the nearest, and cannot read it again if that is too large (observed on 1.5.5). So are an
+interval that files do not hold, and a time beyond those that DuckDB has.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.errors import InvalidValueError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import TEXTS, ScalarKind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import TEXTS, TIMES, ScalarKind
 from airflow_provider_ducklake.lake.spec.types.texts import MOST_LEVELS, is_json, is_too_deep
+from airflow_provider_ducklake.lake.spec.types.values import is_infinite, readable_range
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type
 from airflow_provider_ducklake.lake.storage.parquet.scalars import unstorable
 from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import are_sound
 from airflow_provider_ducklake.lake.storage.parquet.writer import values_of_leaves
@@ -32,6 +34,7 @@ UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} leve
 VARIANT = "Parquet variants"
 DOUBLE = "integers that a file's DOUBLE holds exactly"
 INTERVAL = "intervals of whole milliseconds, none negative, as files hold them"
+TIME = "dates and times that DuckDB reads"
 SHOWN_BYTES = 40
 _WAYS_OUT = {
     UTF8: "Read the source in its own encoding: use the option encoding for csv and json files, and "
@@ -40,6 +43,8 @@ _WAYS_OUT = {
     VARIANT: "Write what Spark's parse_json or encode_variant (spec.types.variants) returns.",
     DOUBLE: "Make the column decimal(38,0) or varchar for integers beyond 2**53.",
     INTERVAL: "Keep others as bigint, in microseconds, or as a struct of their parts.",
+    TIME: "Write NULL or infinity for times before 290309 BC or after 294247 (in nanoseconds: 1677 and 2262), "
+    "and none of a day before 00:00 or after 24:00.",
     SHALLOW_JSON: "Keep JSON with more levels in a varchar column.",
 }
 
@@ -111,7 +116,7 @@ def _is_checked(type_: DuckLakeType) -> bool:
     return _is_text(type_) or type_.facts.kind in _BY_VALUE or type_.facts.is_double_in_files
 
 
-_BY_VALUE = (ScalarKind.VARIANT, ScalarKind.INTERVAL)
+_BY_VALUE = (ScalarKind.VARIANT, ScalarKind.INTERVAL, *TIMES)
 
 
 def shown(value: bytes) -> str:
@@ -148,6 +153,9 @@ def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterato
         return
     if type_.facts.kind is ScalarKind.INTERVAL:
         yield from _of_intervals(path, values)
+        return
+    if type_.facts.kind in TIMES:
+        yield from _of_times(path, type_, values)
         return
     if type_.facts.is_double_in_files:
         yield from _of_long_integers(path, type_, values)
@@ -193,6 +201,27 @@ def _of_intervals(path: str, values: pa.ChunkedArray) -> Iterator[BadStrings]:
         before += len(chunk)
     if wrong:
         yield BadStrings(path, INTERVAL, len(wrong), wrong[0][1], wrong[0][0])
+
+
+def _of_times(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
+    days = values.type == pa.date32()
+    numbers = values.cast(pa.int32()).cast(pa.int64()) if days else values.cast(pa.int64())
+    step = type_.facts.step if values.type == arrow_type(type_) else 1
+    first, last = readable_range(type_)
+    found = pc.min_max(numbers).as_py()
+    low, high = -(-first // step), last // step
+    if found["min"] is None or (low <= found["min"] and found["max"] <= high):
+        return
+    ends = [one for one in (-type_.facts.infinity, type_.facts.infinity) if is_infinite(type_, one)]
+    is_read = pc.or_(
+        pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)),
+        pc.is_in(numbers, value_set=pa.array(ends, pa.int64())),
+    )
+    wrong = numbers.filter(pc.invert(is_read))
+    if len(wrong):
+        yield BadStrings(
+            path, TIME, len(wrong), f"{wrong[0]} {'days' if days else getattr(values.type, 'unit', 'units')}"
+        )
 
 
 def _of_long_integers(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
