@@ -262,7 +262,7 @@ def _unit(kind: TransformKind, type_: DuckLakeType, value: int) -> int:
 
 def is_cast_to_micros(type_: DuckLakeType) -> bool:
     """Return True if DuckDB takes year, month, day and hour of microseconds: nanoseconds cut toward 1970."""
-    return units_per_second(type_) == 10**9 and not type_.facts.zoned  # noqa: PLR2004
+    return units_per_second(type_) == 10**9 and not type_.facts.zoned
 
 
 def _counted(kind: TransformKind, type_: DuckLakeType, value: int) -> int:
@@ -364,8 +364,8 @@ def hash_input(type_: DuckLakeType, value: Physical) -> bytes:
         return (number & 2**64 - 1).to_bytes(8, "little")
     match type_.facts.hashed:
         case Hashed.DOUBLE:
-            number = float(value)  # -0.0 is 0.0, and every NaN the same
-            return struct.pack("<d", math.nan if math.isnan(number) else number + 0.0)
+            double = float(value)  # -0.0 is 0.0, and every NaN the same
+            return struct.pack("<d", math.nan if math.isnan(double) else double + 0.0)
         case Hashed.BYTES:
             assert isinstance(value, bytes)
             return value

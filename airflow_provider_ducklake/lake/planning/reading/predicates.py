@@ -425,7 +425,8 @@ def _float_in_units(column: Column, type_: DuckLakeType, value: float) -> Fracti
     if _scale(column.type) > 1 or not abs(value) < _EXACT_BELOW[type_.facts.bits]:
         raise _refusal(
             column,
-            f"it cannot be compared exactly with the float {value!r}; write the number in quotes, without an exponent",
+            f"it cannot be compared exactly with the float {value!r}; write the number in quotes, and "
+            "without an exponent",
         )
     return Fraction(value)
 

@@ -49,9 +49,9 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     TransformKind,
     bucket,
     epoch_range,
-    is_cast_to_micros,
     hive_value,
     hive_values,
+    is_cast_to_micros,
     is_local,
     partition_value,
 )

@@ -76,7 +76,7 @@ def is_readable(type_: DuckLakeType, value: object) -> bool:
 
 
 def readable_range(type_: DuckLakeType) -> tuple[int, int]:
-    """Return the first and the last date or time, infinite ones apart, that DuckDB reads back from its text."""
+    """Return the first and the last date or time, infinite ones apart, that DuckDB reads from its text."""
     row = type_.facts
     first, last = row.physical_range
     if row.kind is ScalarKind.DATE:

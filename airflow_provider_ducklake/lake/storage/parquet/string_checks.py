@@ -43,7 +43,7 @@ _WAYS_OUT = {
     VARIANT: "Write what Spark's parse_json or encode_variant (spec.types.variants) returns.",
     DOUBLE: "Make the column decimal(38,0) or varchar for integers beyond 2**53.",
     INTERVAL: "Keep others as bigint, in microseconds, or as a struct of their parts.",
-    TIME: "Write NULL or infinity for times before 290309 BC or after 294247 (in nanoseconds: 1677 and 2262), "
+    TIME: "Write NULL or infinity for times before 290309 BC or after 294247 (nanoseconds: 1677 and 2262), "
     "and none of a day before 00:00 or after 24:00.",
     SHALLOW_JSON: "Keep JSON with more levels in a varchar column.",
 }

@@ -234,7 +234,7 @@ _COMPUTE = {
 
 
 def _plain(values: pa.ChunkedArray, type_: DuckLakeType) -> pa.ChunkedArray:
-    """Return values that Arrow compares as DuckDB does: uuids as bytes, floats as doubles of one zero and NaN."""
+    """Return values that Arrow compares as DuckDB does: uuids as bytes, floats with one zero and one NaN."""
     if isinstance(values.type, pa.BaseExtensionType):
         return pa.chunked_array([chunk.storage for chunk in values.chunks], values.type.storage_type)
     if is_float(type_):
