@@ -1,8 +1,12 @@
 """Rows that a merge changes are written without tasks if they take few bytes, however many they are."""
 
+import time
+from threading import Thread
+
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_ducklake.lake.errors import SparkJobError
 from airflow_provider_ducklake.lake.spark.writing import write_arrow
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.spark.inserting import new_lake, rows_of
@@ -46,6 +50,24 @@ def test_thousands_of_short_rows_are_one_file_of_each_kind(spark, sqlite_catalog
     files = merged(spark, sqlite_catalog, monkeypatch, SHORT)
 
     assert [tasks for _, tasks in files] == [0, 0]
+
+
+def test_rows_whose_job_a_person_cancels_are_not_written(spark, sqlite_catalog):
+    def cancel():
+        deadline = time.monotonic() + 60
+        while not spark.sparkContext.statusTracker().getActiveJobsIds() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        spark.sparkContext.cancelAllJobs()
+
+    with new_lake(sqlite_catalog, "CREATE TABLE t (id BIGINT)", data_inlining_row_limit=0) as lake:
+        canceller = Thread(target=cancel)
+        canceller.start()
+        with pytest.raises(SparkJobError):
+            LakeSession(spark, lake).insert(
+                "t", sql="SELECT max(id * 3 % 1000) AS id FROM range(50000000000)"
+            )
+        canceller.join()
+        assert lake.row_count("t") == 0
 
 
 def test_they_lie_by_the_keys_of_the_table(spark, sqlite_catalog, monkeypatch):

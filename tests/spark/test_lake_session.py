@@ -167,6 +167,19 @@ def test_the_session_is_as_before(session, spark):
         spark.catalog.dropTempView("orders")
 
 
+def test_a_query_means_what_it_means_in_the_session(session, spark, lake):
+    """A write sets ANSI mode, by which Spark makes a number of a text that is united with one."""
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        session.insert("main.new", sql="SELECT '007' AS s UNION ALL SELECT 1", create_table=True)
+        session.sql("CREATE TABLE main.other AS SELECT array('007', 1) AS s")
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+
+    assert sorted(lake.read_arrow("main.new")["s"].to_pylist()) == ["007", "1"]
+    assert lake.read_arrow("main.other")["s"].to_pylist() == [["007", "1"]]
+
+
 def test_errors_are_those_of_the_operators(session, spark, own, lake, tmp_path):
     before = lake.current_snapshot().id
     with pytest.raises(SchemaMismatchError, match="extra"):

@@ -1,6 +1,7 @@
 """What a write through `LakeSession` leaves alone: the user's views, caches, settings, and other threads."""
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Thread
@@ -268,14 +269,16 @@ def test_storage_options_of_the_user_come_back(spark, monkeypatch):
 def test_storage_options_of_jobs_at_once_do_not_mix(spark):
     of_tasks, together = spark.sparkContext.environment, Barrier(2)
 
-    def work(key: str) -> list[str | None]:
+    def work(key: str | None) -> list[str | None]:
         together.wait()
-        with options_given(spark, {"key": key}):
+        with options_given(spark, {} if key is None else {"key": key}):
+            time.sleep(0.01)
             return [os.environ.get(VARIABLE), of_tasks.get(VARIABLE)]
 
+    keys = ["a", "b", None, "a", None, None] * 8
     with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(work, ["a", "b"] * 20))
+        found = list(threads.map(work, keys))
 
-    assert found == [[f'{{"key": "{key}"}}'] * 2 for key in ["a", "b"] * 20]
+    assert found == [[key and f'{{"key": "{key}"}}'] * 2 for key in keys]
     assert VARIABLE not in os.environ
     assert VARIABLE not in of_tasks

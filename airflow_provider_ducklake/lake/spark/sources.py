@@ -14,6 +14,7 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ArithmeticException
@@ -48,7 +49,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     datasets_of,
 )
 from airflow_provider_ducklake.lake.spark.parquet_sources import own_path, read_parquet
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
+from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote, kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import require_file_system
 from airflow_provider_ducklake.lake.spark.types.frames import analysed
 from airflow_provider_ducklake.lake.spark.types.names import quoted
@@ -105,7 +106,7 @@ def show_as(df: DataFrame, name: str) -> None:
 def query(spark: SparkSession, sql: str) -> DataFrame:
     """Return the rows of a query."""
     try:
-        return analysed(spark.sql(sql))
+        return _pinned(analysed(spark.sql(sql)))
     except AnalysisException as error:
         raise InvalidInputError(f"sql failed: {message_of(error)}") from error
 
@@ -114,7 +115,19 @@ def _transformed(spark: SparkSession, name: str, sources: dict[str, DataFrame]) 
     result = function(name)(spark, sources)
     if not isinstance(result, DataFrame):
         raise InvalidInputError(f"transform={name!r} returned {type(result).__name__}, not a DataFrame.")
-    return result
+    return _pinned(result)
+
+
+def _pinned(df: DataFrame) -> DataFrame:
+    """Keep what a query means by the settings that it was made with; a write needs others.
+
+    Spark Connect looks at a query again whenever it is used, and at a view once.
+    """
+    if not is_remote(df.sparkSession):
+        return df
+    name = f"ducklake_query_{uuid4().hex}"
+    df.createOrReplaceTempView(name)
+    return df.sparkSession.table(name)
 
 
 def function(name: str) -> Callable[..., object]:

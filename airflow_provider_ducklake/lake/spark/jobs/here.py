@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, nullcontext
-from threading import RLock
+from threading import Condition, local
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame as DataFrame  # noqa: PLC0414, TC002 - theirs who import no PySpark, too
@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.spark import sources
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.jobs.run import do
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote, kind_of
+from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_sources
 from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment
 
 if TYPE_CHECKING:
@@ -22,7 +23,44 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.writing.write import RowChanges, WriteResult
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 
-_ENVIRONMENT = RLock()  # the process has one environment: jobs that need something in it come one by one
+
+class _Environment:
+    """The process has one: a job with something in it runs alone, those without run side by side.
+
+    A job that a job starts, in its thread, is part of that one.
+    """
+
+    def __init__(self) -> None:
+        self._changed, self._own = Condition(), local()
+        self._jobs = self._waiting = 0
+        self._is_alone = False
+
+    @contextmanager
+    def held(self, *, alone: bool) -> Iterator[None]:
+        within = getattr(self._own, "jobs", 0)
+        with self._changed:
+            self._waiting += alone
+            try:
+                self._changed.wait_for(lambda: within or self._is_free(alone=alone))
+            finally:
+                self._waiting -= alone
+            self._jobs += not within
+            was_alone, self._is_alone = self._is_alone, self._is_alone or alone
+        self._own.jobs = within + 1
+        try:
+            yield
+        finally:
+            self._own.jobs = within
+            with self._changed:
+                self._jobs -= not within
+                self._is_alone = was_alone
+                self._changed.notify_all()
+
+    def _is_free(self, *, alone: bool) -> bool:
+        return not self._is_alone and not (self._jobs if alone else self._waiting)
+
+
+_ENVIRONMENT = _Environment()
 
 
 def run_here(
@@ -42,6 +80,8 @@ def run_here(
         with options_given(spark, storage_options), copied as session:
             kind = kind_of(session)
             kind.give_package()
+            if is_ours:
+                prepare_sources(session)
             for name, df in frames.items():
                 sources.show_as(kind.rebind(df), name)
             return do(session, request, storage_options)
@@ -53,11 +93,12 @@ def run_here(
 def options_given(spark: SparkSession, storage_options: Mapping[str, Any]) -> Iterator[None]:
     """Pass the storage options to this process and to Python tasks; no setting shows them."""
     variables = as_environment(storage_options)
-    if not variables:
-        yield
-        return
     of_tasks = {} if is_remote(spark) else spark.sparkContext.environment
-    with _ENVIRONMENT, _added(os.environ, variables), _added(of_tasks, variables):
+    with (
+        _ENVIRONMENT.held(alone=bool(variables)),
+        _added(os.environ, variables),
+        _added(of_tasks, variables),
+    ):
         yield
 
 

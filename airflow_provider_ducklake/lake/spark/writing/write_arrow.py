@@ -216,11 +216,14 @@ def few_rows(
     try:
         rows = ordered(few, keys, plan).toArrow()
     except Exception as error:
-        if type(typed(error)) is not SparkJobError:
+        if type(typed(error)) is not SparkJobError or _CANCELLED.search(str(error)):
             raise
         log.debug("The rows cannot be fetched; tasks write them", exc_info=error)
         return None
     return None if rows.num_rows > most_rows or _has_many_partitions(rows, len(keys)) else rows
+
+
+_CANCELLED = re.compile(r"\bSPARK_JOB_CANCELLED\b|\bOPERATION_CANCELED\b")
 
 
 def _has_many_partitions(rows: pa.Table, key_count: int) -> bool:
