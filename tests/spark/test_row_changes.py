@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, StorageError
+from airflow_provider_ducklake.lake.planning.reading.predicates import AllOf
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
 from tests.reference.catalogs import file_catalog
@@ -506,6 +507,22 @@ def test_files_that_no_row_of_the_source_can_match_are_not_read(orders, spark):
     assert [(one.data_file_id, one.count) for one in done.deletes] == [(second.id, 10)]
     with pytest.raises(StorageError, match=Path(first.path).name):
         orders.change(spark, **merge("SELECT id FROM range(90, 160)", **changes))
+
+
+def test_a_key_that_is_not_utf8_hides_no_rows_of_others(twins, spark):
+    """Python would get the least and the greatest key here as U+FFFD."""
+    twins.sql(
+        "CREATE TABLE t (id VARCHAR, price INT)", *(f"INSERT INTO t VALUES ('{one}', 0)" for one in "aé😀")
+    )
+    source = "SELECT CAST(data AS STRING) AS id, price FROM VALUES "
+    source += (
+        "(X'80', 1), (encode('é', 'UTF-8'), 2), (encode('😀', 'UTF-8'), 3), (X'FF', 4) AS rows (data, price)"
+    )
+
+    done = twins.change(spark, **merge(source, when_matched=UPDATED))
+
+    assert twins.ours.sql("FROM t ORDER BY id") == [("a", 0), ("é", 2), ("😀", 3)]
+    assert done.matching == AllOf((AllOf(()),))  # neither end excludes a text
 
 
 def test_a_null_for_a_column_that_takes_none_fails(orders, spark):

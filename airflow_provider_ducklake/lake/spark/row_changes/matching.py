@@ -250,7 +250,7 @@ def bounds_of(source: DataFrame, keys: Keys, plan: ScanPlan) -> tuple[SourceSize
     One job; ``keys`` are comparable.
     """
     usable = [(plan.table.schema.find(name), quoted(other)) for name, other in keys]
-    values = [number_of(f.col(other), carrier_type(column)) for column, other in usable]
+    values = [_exact(f.col(other), carrier_type(column)) for column, other in usable]
     ends = [end for value in values for end in (f.min(value), f.max(value))]
     count, text_bytes, *found = source.agg(f.count("*"), _text_bytes(source), *ends).collect()[0]
     return SourceSize(count, text_bytes), AllOf(
@@ -306,16 +306,21 @@ def _is_comparable(source: DataFrame, column: Column, other: str) -> bool:
     return found == type_ or found.facts.kind is type_.facts.kind is ScalarKind.INTEGER
 
 
-def _between(column: Column, low: int | str | None, high: int | str | None) -> Predicate:
+def _exact(value: SparkColumn, carrier: t.DataType) -> SparkColumn:
+    """Return a key that comes to Python unchanged: Spark's strings may have bytes that are not UTF-8."""
+    return value.cast("binary") if isinstance(carrier, t.StringType) else number_of(value, carrier)
+
+
+def _between(column: Column, low: int | bytearray | None, high: int | bytearray | None) -> Predicate:
     if low is None or high is None:  # all of the source's keys are NULL
         return NEVER
-    first, last = (one.encode() if isinstance(one, str) else one for one in (low, high))
-    return AllOf(
-        (
-            Comparison(column.id, Operator.AT_LEAST, first),
-            Comparison(column.id, Operator.AT_MOST, last),
-        )
-    )
+    bounds = []
+    for operator, end in ((Operator.AT_LEAST, low), (Operator.AT_MOST, high)):
+        if isinstance(end, int):
+            bounds.append(Comparison(column.id, operator, end))
+        elif end.decode(errors="replace").encode() == end:  # no text of a lake has other bytes
+            bounds.append(Comparison(column.id, operator, bytes(end)))
+    return AllOf(tuple(bounds))
 
 
 def files_that_may_match(plan: ScanPlan, where: Predicate) -> ScanPlan:
