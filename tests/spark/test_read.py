@@ -328,6 +328,45 @@ def test_filters_mean_what_they_mean_without_spark(sqlite_catalog, spark, tmp_pa
     assert len(wanted) > 50
 
 
+EARLY = ("= {0}", "<> {0}", "> {0}", "< {1}", "IN ({1}, {0})", "NOT IN ({0}, {1})")
+
+
+def test_filters_find_times_that_the_julian_calendar_of_spark_has_not(sqlite_catalog, spark):
+    firsts = {
+        "d": ("'-infinity'", "'5877642-06-25 (BC)'"),
+        "tz": ("'-infinity'", "'290309-12-22 (BC) 00:00:00+00'"),
+    }
+    wheres = [f"{name} {test.format(*values)}" for name, values in firsts.items() for test in EARLY]
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        rows = [*zip(*firsts.values(), strict=True), ("'2020-01-01'",) * 2, ("'infinity'",) * 2]
+        values = ", ".join(f"({id_}, {d}, {tz})" for id_, (d, tz) in enumerate(rows))
+        duck.sql("CREATE TABLE t (id INT, d DATE, tz TIMESTAMPTZ)")
+        duck.sql(f"INSERT INTO t VALUES {values}")
+        wanted = [(one, id_) for one in wheres for (id_,) in duck.sql(f"SELECT id FROM t WHERE {one}")]
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        parts = [read_table(spark, lake.scan("t", filter=one)).select(f.lit(one), "id") for one in wheres]
+        found = reduce(DataFrame.union, parts).collect()
+
+    assert sorted(map(tuple, found)) == sorted(wanted)
+
+
+@pytest.mark.classic_only("looks at the JVM's plan")
+def test_other_times_are_pushed_down(sqlite_catalog, spark):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql(
+            "CREATE TABLE t AS SELECT DATE '2024-05-01' AS d, TIMESTAMPTZ '2024-05-01 00:00:00+00' AS tz"
+        )
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        for where, pushed in (
+            ("d < 'infinity'", "LessThan(d,"),
+            ("d IN ('2024-05-01', '0044-03-15')", "In(d,"),
+            ("tz >= '2024-05-01 00:00:00+00'", "GreaterThanOrEqual(tz,"),
+        ):
+            df = read_table(spark, lake.scan("t", filter=where))
+            assert pushed in df._jdf.queryExecution().executedPlan().toString()
+            assert df.count() == 1
+
+
 def without_ids(path: Path) -> None:
     pq.write_table(pa.table({"i": [1]}), path)
 

@@ -30,13 +30,16 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     PathNullTest,
 )
 from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
+from airflow_provider_ducklake.lake.spark.types.frames import DAY, number_of
 from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import literal
+from airflow_provider_ducklake.lake.spark.types.spark_types import literal, scalar_read_type
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.lake.spec.types.geometry import NO_GEOMETRY, meets_box
 from airflow_provider_ducklake.lake.storage.rows.filter import in_variants, path_to, regex
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, PathCondition, Predicate
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
@@ -124,7 +127,8 @@ def _member(
             value.isNotNull() & f.lit(False),  # noqa: FBT003
         )
         return value.isNotNull() & ~found if negated else found
-    found = value.isin([literal(type_, one) for one in wanted])
+    value, constants = _operands(value, wanted, type_)
+    found = value.isin(constants)
     return value.isNotNull() & ~found if negated else found
 
 
@@ -143,7 +147,8 @@ def _meets(value: SparkColumn, box: Box) -> SparkColumn:
 
 def _compared(value: SparkColumn, operator: Operator, one: Physical, type_: DuckLakeType) -> SparkColumn:
     if not is_float(type_):
-        return _COMPARE[operator](value, literal(type_, one))
+        value, (constant,) = _operands(value, (one,), type_)
+        return _COMPARE[operator](value, constant)
     number = float(one)
     value = value.cast("double")
     if math.isnan(number):
@@ -152,6 +157,23 @@ def _compared(value: SparkColumn, operator: Operator, one: Physical, type_: Duck
         value, number = value + 0.0, 0.0
     found = _COMPARE[operator](value, number)
     return f.isnan(value) | found if operator in _MET_BY_NAN else found
+
+
+_YEAR_1 = -719_162  # days since 1970
+_EARLIEST: dict[t.DataType, int] = {t.DateType(): _YEAR_1, t.TimestampType(): _YEAR_1 * DAY}
+
+
+def _operands(
+    value: SparkColumn, wanted: Sequence[Physical], type_: DuckLakeType
+) -> tuple[SparkColumn, list[SparkColumn]]:
+    """Return the sides of a comparison: numbers, which Spark does not push down, for early times.
+
+    Spark moves dates and moments that it pushes down into the Julian calendar, ``-infinity`` out of range.
+    """
+    carrier = scalar_read_type(type_, "of a filter")
+    if carrier in _EARLIEST and any(int(one) < _EARLIEST[carrier] for one in wanted):
+        return number_of(value, carrier), [f.lit(one) for one in wanted]
+    return value, [literal(type_, one) for one in wanted]
 
 
 def _compared_with_nan(value: SparkColumn, operator: Operator) -> SparkColumn:
