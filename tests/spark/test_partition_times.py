@@ -1,8 +1,10 @@
 """Times that partitions are made of: hours that a zone has twice, infinite ones, those after year 9999."""
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice, InsertMode
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.spark.inserting import insert, new_lake, rows_of
 from tests.spark.test_row_changes import Twins, update
 
@@ -109,6 +111,20 @@ def test_infinite_times_are_updated_and_merged_in_partitions(spark, tmp_path, ty
         values = [set(lake.sql(VALUES_OF_ROWS)) for lake in twins.lakes]
         assert values[0] == values[1]
         assert twins.lake.verify() == []
+
+
+def test_infinite_seconds_are_changed_and_inserted(spark, sqlite_catalog):
+    """DuckDB reads those of files, and writes none."""
+    seconds = pa.array([2**63 - 1, 1 - 2**63, 0]).cast(pa.timestamp("s"))
+    with new_lake(sqlite_catalog, "CREATE TABLE t (id BIGINT, x TIMESTAMP_S)") as lake:
+        lake.append_arrow("t", pa.table({"id": [1, 2, 3], "x": seconds}))
+        session = LakeSession(spark, lake)
+        session.update("t", {"id": "id + 10"}, "true")
+        session.insert("t", session.read("t"))
+        assert lake.verify() == []
+
+    values = [(11, "infinity"), (12, "-infinity"), (13, "1970-01-01 00:00:00")]
+    assert rows_of(sqlite_catalog, "SELECT id, x::VARCHAR FROM t ORDER BY id") == sorted(values * 2)
 
 
 VALUES_OF_ROWS = """SELECT id, partition_key_index, partition_value

@@ -316,13 +316,12 @@ def _in_unit(time: SparkColumn, per_second: int) -> SparkColumn:
 
 
 def _fits_unit(time: SparkColumn, row: Scalar) -> SparkColumn:
-    """Return True if a timestamp fits another unit; infinite ones do, except in seconds as in DuckDB."""
+    """Return True if a timestamp fits another unit; infinite ones do, which DuckDB reads in each unit."""
     if row.per_second > SECOND:
         first, last = (f.lit(text).cast("timestamp_ntz") for text in _NANOSECOND_RANGE)
         return time.between(first, last) | is_infinite(time, t.TimestampNTZType())
     units = f.date_part(f.lit("SECOND"), time) * (row.per_second // row.step)
-    fits = units == f.floor(units)
-    return fits if row.step > 1 else fits | is_infinite(time, t.TimestampNTZType())
+    return (units == f.floor(units)) | is_infinite(time, t.TimestampNTZType())
 
 
 def _checked(
