@@ -99,6 +99,10 @@ HISTORIES = {
             "ALTER COLUMN s SET DATA TYPE STRUCT(y BIGINT, c STRUCT(d DOUBLE, n DATE), z INTEGER)",
         ],
     ),
+    "infinite dates": (
+        "s STRUCT(d DATE, l DATE[], m MAP(VARCHAR, DATE))",
+        ["ALTER COLUMN s SET DATA TYPE STRUCT(d TIMESTAMP, l TIMESTAMP[], m MAP(VARCHAR, TIMESTAMP))"],
+    ),
     "inside a list": (
         "l STRUCT(a INTEGER, b VARCHAR)[]",
         ["ADD COLUMN l.element.z INTEGER DEFAULT 6", "RENAME COLUMN l.element.a TO y"],
@@ -125,6 +129,9 @@ VALUES = {
     "TIMESTAMP_MS": "'1969-12-31 23:59:59.5'",
     "TIMESTAMP": "'1969-12-31 23:59:59.999999'",
     "STRUCT(a TINYINT, b VARCHAR, c STRUCT(d FLOAT))": "{'a': 1, 'b': 'x', 'c': {'d': 0.1}}",
+    "STRUCT(d DATE, l DATE[], m MAP(VARCHAR, DATE))": (
+        "{'d': 'infinity', 'l': ['-infinity', NULL, '1969-12-31'], 'm': MAP {'k': 'infinity'}}"
+    ),
     "STRUCT(a INTEGER, b VARCHAR)[]": "[{'a': 1, 'b': 'x'}, {'a': NULL, 'b': 'y'}, NULL]",
     "MAP(VARCHAR, STRUCT(a INTEGER, b VARCHAR))": "MAP {'k': {'a': 1, 'b': 'x'}, 'n': NULL}",
 }

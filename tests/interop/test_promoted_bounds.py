@@ -26,7 +26,7 @@ from tests.reference.duckdb_lake import open_lake
 
 _DAYS = ("0044-03-15 (BC)", "1500-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31")
 _MOMENTS = (*_DAYS, "1969-12-31 23:59:59", "2024-02-29 12:30:01", "infinity", "-infinity")
-_NANO_DAYS = ("1700-01-01", "1969-12-31", "1970-01-01", "2024-02-29")
+_NANO_DAYS = ("1700-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "infinity", "-infinity")
 _SMALL = ("-128", "-7", "-1", "0", "3", "5", "127")
 VALUES = {
     "BOOLEAN": ("false", "true"),
@@ -41,7 +41,7 @@ VALUES = {
     "DECIMAL(9,2)": ("-7.00", "0.05", "0.10", "1.50", "167772.17", "9999999.99"),
     "DECIMAL(38,2)": ("-0.50", "0.10", "90071992547409.93", "123456789012345678901234.55"),
     "FLOAT": ("0.1", "1.1", "nan", "inf", "-inf", "-0.0", "1e-45", "16777216", "3.4e38", "-0.3"),
-    "DATE": _DAYS,  # infinite ones are not read as times (UnsupportedFeatureError)
+    "DATE": (*_DAYS, "infinity", "-infinity"),
     "TIMESTAMP": _MOMENTS,
     "TIMESTAMP_S": _MOMENTS[:-2],  # DuckDB cannot partition by the infinite ones
     "TIMESTAMP_MS": _MOMENTS[:-2],
@@ -225,3 +225,23 @@ def test_a_commit_keeps_no_table_bounds_of_the_type_before(catalog, count):
         lake.append_arrow("t", rows)
 
     assert bounded_columns(catalog) == ["i"]
+
+
+@pytest.mark.parametrize("limit", [0, 10], ids=["files", "inlined"])
+def test_infinite_dates_are_infinite_times(sqlite_catalog, limit):
+    """Both those from before the promotion and those that are appended to times."""
+    days = pa.array([2**31 - 1, 19_000, 1 - 2**31, None], pa.int32()).cast(pa.date32())
+    with open_lake(sqlite_catalog, data_inlining_row_limit=limit) as duck:
+        duck.sql("CREATE TABLE t (x DATE)")
+        duck.sql("INSERT INTO t VALUES ('infinity'), ('2022-01-08'), ('-infinity'), (NULL)")
+        duck.sql("ALTER TABLE t ALTER x SET DATA TYPE TIMESTAMP")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        lake.append_arrow("t", pa.table({"x": days}))
+        ours = lake.read_arrow("t")["x"].cast(pa.int64()).to_pylist()
+        lake.flush_inlined_data("t")
+        assert lake.verify() == []
+
+    assert ours == [2**63 - 1, 19_000 * 86_400 * 10**6, 1 - 2**63, None] * 2
+    with open_lake(sqlite_catalog) as duck:
+        infinite = "count(*) FILTER (x = 'infinity'), count(*) FILTER (x = '-infinity')"
+        assert duck.sql(f"SELECT {infinite}, count(x) FROM t") == [(2, 2, 6)]

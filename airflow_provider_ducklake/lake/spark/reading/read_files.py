@@ -26,7 +26,7 @@ from airflow_provider_ducklake.lake.spark.reading.read_deletes import numbered, 
 from airflow_provider_ducklake.lake.spark.reading.read_layout import layouts
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import hadoop_path, require_file_system
-from airflow_provider_ducklake.lake.spark.types.frames import analysed, renamed, select
+from airflow_provider_ducklake.lake.spark.types.frames import analysed, first_moment, renamed, select
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import FIELD_ID_KEY, literal, read_type
 from airflow_provider_ducklake.lake.spec.defaults import initial_value
@@ -320,6 +320,8 @@ def _carried(value: SparkColumn, stored: StoredField, column: Column) -> SparkCo
         case MapType():
             below, child = _item(stored), column.children[1]
             return f.transform_values(value, lambda _, item: _carried(item, below, child))
+        case _ if isinstance(stored.type, t.DateType):
+            return first_moment(value)
         case _:
             return value.cast(read_type(column))
 

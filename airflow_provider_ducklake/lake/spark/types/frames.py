@@ -130,6 +130,13 @@ def local_time(micros: int) -> SparkColumn:
     return f.lit("1970-01-01 00:00:00").cast("timestamp_ntz") + since
 
 
+def first_moment(date: SparkColumn) -> SparkColumn:
+    """Return the timestamp without time zone at which a date begins; infinite dates are infinite times."""
+    days = f.unix_date(date)
+    infinite = f.when(days == INFINITE_DATE, local_time(INFINITE))
+    return infinite.when(days == -INFINITE_DATE, local_time(-INFINITE)).otherwise(date.cast("timestamp_ntz"))
+
+
 def is_infinite(value: SparkColumn, carrier: t.DataType) -> SparkColumn:
     """Return True if a date or a time, in its carrier, is DuckDB's ``infinity`` or ``-infinity``."""
     if isinstance(carrier, t.TimestampNTZType):

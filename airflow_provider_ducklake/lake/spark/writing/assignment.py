@@ -20,13 +20,11 @@ from airflow_provider_ducklake.lake.spark.job.errors import marked, marks
 from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
 from airflow_provider_ducklake.lake.spark.types.frames import (
     DAY,
-    INFINITE,
-    INFINITE_DATE,
     OFFSET,
     SECOND,
+    first_moment,
     fits_nanos,
     is_infinite,
-    local_time,
     micros_of,
     nanos_of_text,
     seconds_of_offset,
@@ -274,23 +272,14 @@ def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeTyp
             stored = f.when(is_end, micros).otherwise(micros * 1000)
             return _checked(value, value.between(first, last) | is_end, stored, target, where)
         case ScalarKind.TIMESTAMP if not row.zoned:
-            time = _local_time(value, incoming)
+            is_date = isinstance(incoming, t.DateType)
+            time = first_moment(value) if is_date else value.cast("timestamp_ntz")
             if row.is_local_microseconds:
                 return time
             stored = _in_unit(time, row.per_second) if isinstance(carrier, t.LongType) else time
             return _checked(time, _fits_unit(time, row), stored, target, where)
         case _:
             return f.st_asbinary(value) if is_geometry(incoming) else value.cast(carrier)
-
-
-def _local_time(value: SparkColumn, incoming: t.DataType) -> SparkColumn:
-    """Return a timestamp without zone, or the first moment of a date; infinite dates are infinite times."""
-    time = value.cast("timestamp_ntz")
-    if not isinstance(incoming, t.DateType):
-        return time
-    days = f.unix_date(value)
-    infinite = f.when(days == INFINITE_DATE, local_time(INFINITE))
-    return infinite.when(days == -INFINITE_DATE, local_time(-INFINITE)).otherwise(time)
 
 
 def _microseconds(text: SparkColumn) -> SparkColumn:

@@ -288,6 +288,8 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pa.ExtensionArray.from_storage(target, array.cast(target.storage_type))
     if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
         return _in_unit(array, target)
+    if pa.types.is_date(array.type) and pa.types.is_timestamp(target):
+        return _first_moments(array, target)
     return array.cast(target)
 
 
@@ -300,6 +302,16 @@ def _in_unit(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 _INFINITE = (1 - 2**63, 2**63 - 1)
+_INFINITE_DATES = (86_400 * (1 - 2**31), 86_400 * (2**31 - 1))  # seconds since 1970
+
+
+def _first_moments(dates: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return the times at which dates begin; infinite dates are infinite times."""
+    seconds = dates.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+    is_infinite = pc.is_in(seconds, value_set=pa.array(_INFINITE_DATES))
+    finite = pc.if_else(is_infinite, pa.scalar(None, dates.type), dates).cast(pa.timestamp(target.unit))
+    infinite = pc.if_else(pc.less(seconds, 0), *_INFINITE)
+    return pc.if_else(is_infinite, infinite.cast(target), finite.cast(target))
 
 
 def in_coarser_unit(array: pa.Array, target: pa.TimestampType) -> pa.Array:

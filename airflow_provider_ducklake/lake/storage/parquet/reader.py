@@ -390,8 +390,6 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
         return read_variants(array)
     if pa.types.is_integer(array.type) and pa.types.is_floating(target):
         return array.cast(target, safe=False)  # rounds, as the reference does
-    if pa.types.is_date(array.type) and pa.types.is_timestamp(target):
-        return array.cast(pa.timestamp(target.unit)).cast(target)
     if pa.types.is_decimal(array.type) and pa.types.is_floating(target):
         return array.cast(pa.string()).cast(target)  # Arrow's own cast is off by a last digit
     if pa.types.is_timestamp(target) and pa.types.is_timestamp(array.type):
