@@ -242,7 +242,7 @@ def _is_as_written(type_: pa.DataType, column_type: DuckLakeType, *, is_mapped: 
     type_ = getattr(type_, "storage_type", type_)
     wanted = stored_type(column_type) if isinstance(column_type, ScalarType) else arrow_type(column_type)
     wanted = getattr(wanted, "storage_type", wanted)
-    if is_mapped and (wanted == pa.timestamp("ns") or column_type == ScalarType("timestamp_s")):
+    if is_mapped and (wanted == pa.timestamp("ns") or column_type.facts.step > 1):
         return False  # it may be an INT96, which Spark reads otherwise, or have fractions of seconds
     return bool(type_ == wanted)
 
