@@ -6,12 +6,13 @@ they leave is read here.
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-    from airflow.sdk import Context
+    from airflow.sdk import Connection, Context
 
     from airflow_provider_ducklake.lake.spark.job.request import JobRequest
     from airflow_provider_ducklake.lake.spark.jobs.here import SparkSession
     from airflow_provider_ducklake.lake.writes.verb import Results
 
 _DEFAULT_PORT = 15002
+_SCHEME = re.compile(r"^[\w.+-]+://")  # as Airflow's hook, which takes any
 _SECONDS_TO_CONNECT = 10.0
 
 
@@ -141,25 +143,43 @@ class SparkConnectSubmitter:
         )
 
     def _url(self) -> str:
-        """Return the server's address with user and token; it is never logged."""
-        from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook  # noqa: PLC0415 - loads wtforms
+        """Return the server's address with user and token; it is never logged.
 
+        Airflow's hook leaves a ``/`` in them as it is, and PySpark shows such a URL in its error.
+        """
+        host, port = self._address()
+        if ":" in host:  # IPv6
+            host = f"[{host}]"
+        connection = self._connection()
+        token = connection.password or ""
+        if not (token.isascii() and token.isprintable()):
+            raise self._wrong("a token with line ends or characters beyond ASCII, which gRPC cannot send")
+        given = {
+            "user_id": connection.login,
+            "token": token,
+            "use_ssl": connection.extra_dejson.get("use_ssl"),
+        }
+        parameters = (f"{name}={quote(str(value), safe='')}" for name, value in given.items() if value)
+        return f"sc://{host}:{port}/;{';'.join(parameters)}"
+
+    def _address(self) -> tuple[str, int]:
+        connection = self._connection()
+        parts = urlsplit(f"sc://{re.sub(_SCHEME, '', connection.host or '')}")
+        if not parts.hostname:
+            raise self._wrong("no host. Give the server's")
+        return parts.hostname, connection.port or parts.port or _DEFAULT_PORT
+
+    def _connection(self) -> Connection:
         try:
-            BaseHook.get_connection(self._conn_id)
+            return BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
             raise InvalidInputError(
                 f"The Spark Connect connection {self._conn_id!r} does not exist. Create it (type "
                 "spark_connect, host and port of the server) or leave spark_connect_conn_id out."
             ) from None
-        return SparkConnectHook(self._conn_id).get_connection_url()
 
-    def _address(self) -> tuple[str, int]:
-        parts = urlsplit(self._url())
-        if not parts.hostname:
-            raise InvalidInputError(
-                f"The Spark Connect connection {self._conn_id!r} has no host. Give the server's."
-            )
-        return parts.hostname, parts.port or _DEFAULT_PORT
+    def _wrong(self, fault: str) -> InvalidInputError:
+        return InvalidInputError(f"The Spark Connect connection {self._conn_id!r} has {fault}.")
 
 
 def _files(py_files: str | None) -> Iterable[str]:

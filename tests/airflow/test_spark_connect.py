@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -169,6 +170,26 @@ def test_a_server_that_is_not_there_is_told_at_once(lake, set_connection):
             task_id="t", table="orders", where="true", spark_connect_conn_id="elsewhere"
         ).execute({"ti": FakeTaskInstance("t"), "logical_date": None})
     assert lake.current_snapshot().id == 2
+
+
+SECRET = "hunter2/SECRET+token=="
+ROW = "SELECT 1L AS id, 'a' AS name, 1.5D AS price"
+
+
+def test_user_and_token_may_have_any_character_and_no_error_shows_them(lake, server, set_connection, capfd):
+    fields = {"conn_type": "spark_connect", "host": "localhost", "port": server.port, "login": "etl/;prod"}
+    set_connection("connect", **fields, password=SECRET)
+    assert run(DuckLakeSparkInsertOperator, table="orders", sql=ROW)["rows_added"] == 1
+
+    set_connection("connect", **fields, password=f"{SECRET}\n")
+    with pytest.raises(AirflowFailException, match="'connect' has a token with line ends") as refused:
+        run(DuckLakeSparkDeleteOperator, table="orders", where="true")
+    with pytest.raises(errors.InvalidInputError, match="URL of the Spark Connect server is wrong") as wrong:
+        remote.create(f"sc://host/;token={SECRET}")
+
+    shown = "".join(traceback.format_exception(refused.value) + traceback.format_exception(wrong.value))
+    assert "hunter2" not in shown + "".join(capfd.readouterr()) + server.log
+    assert lake.row_count("orders") == 1
 
 
 @pytest.mark.submits

@@ -47,6 +47,7 @@ def create(url: str) -> SparkSession:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than PySpark supports
+            from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - needs grpc
             from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - needs grpc
             from pyspark.sql.connect.session import SparkSession as RemoteSession  # noqa: PLC0415 - needs grpc
     except ImportError as error:
@@ -54,7 +55,13 @@ def create(url: str) -> SparkSession:
             f"Spark Connect needs more than is installed where the task runs: {error}. Install "
             "airflow-provider-ducklake-spark[pyspark], or pyspark-client in the version of the server."
         ) from error
-    spark = RemoteSession.builder.remote(url).create()
+    try:
+        builder = DefaultChannelBuilder(url)
+    except ValueError:  # PySpark's and urllib's texts show the URL
+        raise InvalidInputError(
+            "The URL of the Spark Connect server is wrong; it is not shown here."
+        ) from None
+    spark = RemoteSession.builder.channelBuilder(builder).create()
     spark.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_MS)])
     return spark  # type: ignore[return-value]  # of the same kind, but not of the same class
 
