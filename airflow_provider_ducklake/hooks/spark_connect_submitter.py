@@ -157,10 +157,18 @@ class SparkConnectSubmitter:
         given = {
             "user_id": connection.login,
             "token": token,
-            "use_ssl": connection.extra_dejson.get("use_ssl"),
+            "use_ssl": self._uses_ssl(connection),
         }
         parameters = (f"{name}={quote(str(value), safe='')}" for name, value in given.items() if value)
         return f"sc://{host}:{port}/;{';'.join(parameters)}"
+
+    def _uses_ssl(self, connection: Connection) -> str:
+        """Return ``true`` or nothing: with any other text PySpark opens a plain channel."""
+        given = connection.extra_dejson.get("use_ssl")
+        text = "" if given is None else str(given).strip().lower()
+        if text not in ("true", "false", ""):
+            raise self._wrong(f"use_ssl {given!r} in its extras. Give true or false")
+        return "true" if text == "true" else ""
 
     def _address(self) -> tuple[str, int]:
         connection = self._connection()

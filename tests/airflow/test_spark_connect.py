@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, SparkJobError
 from airflow_provider_ducklake.lake.spark.sessions import remote
 from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkMergeAdjacentFilesOperator,
@@ -172,6 +173,11 @@ def test_a_server_that_is_not_there_is_told_at_once(lake, set_connection):
     assert lake.current_snapshot().id == 2
 
 
+def submitter() -> SparkConnectSubmitter:
+    task = DuckLakeSparkDeleteOperator(task_id="task", table="orders", where="true", **CONNECT)
+    return SparkConnectSubmitter(task, {}, "connect")
+
+
 SECRET = "hunter2/SECRET+token=="
 ROW = "SELECT 1L AS id, 'a' AS name, 1.5D AS price"
 
@@ -184,12 +190,24 @@ def test_user_and_token_may_have_any_character_and_no_error_shows_them(lake, ser
     set_connection("connect", **fields, password=f"{SECRET}\n")
     with pytest.raises(AirflowFailException, match="'connect' has a token with line ends") as refused:
         run(DuckLakeSparkDeleteOperator, table="orders", where="true")
-    with pytest.raises(errors.InvalidInputError, match="URL of the Spark Connect server is wrong") as wrong:
+    with pytest.raises(InvalidInputError, match="URL of the Spark Connect server is wrong") as wrong:
         remote.create(f"sc://host/;token={SECRET}")
 
     shown = "".join(traceback.format_exception(refused.value) + traceback.format_exception(wrong.value))
     assert "hunter2" not in shown + "".join(capfd.readouterr()) + server.log
     assert lake.row_count("orders") == 1
+
+
+@pytest.mark.parametrize("use_ssl", ["yes", "on", 1, "1", "TLS"])
+def test_a_channel_is_plain_only_if_the_connection_says_so(set_connection, use_ssl):
+    fields = {"conn_type": "spark_connect", "host": "host", "login": "etl"}
+    for given, parameter in {"True": ";use_ssl=true", True: ";use_ssl=true", "false": "", False: ""}.items():
+        set_connection("connect", **fields, extra={"use_ssl": given})
+        assert submitter()._url() == f"sc://host:15002/;user_id=etl{parameter}"
+
+    set_connection("connect", **fields, extra={"use_ssl": use_ssl})
+    with pytest.raises(InvalidInputError, match=f"'connect' has use_ssl {use_ssl!r} in its extras"):
+        submitter()._url()
 
 
 @pytest.mark.submits
