@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_PORT = 15002
 _SCHEME = re.compile(r"^[\w.+-]+://")  # as Airflow's hook, which takes any
+_PORTS = 2**16
 _SECONDS_TO_CONNECT = 10.0
 
 
@@ -49,7 +50,7 @@ class SparkConnectSubmitter:
         host, port = self._address()
         try:
             socket.create_connection((host, port), _SECONDS_TO_CONNECT).close()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter of a name that DNS cannot have
             raise SparkJobError(
                 f"No Spark Connect server answers at {host}:{port}, the address of the connection "
                 f"{self._conn_id!r}: {error}. Start it, or correct the connection."
@@ -172,10 +173,28 @@ class SparkConnectSubmitter:
 
     def _address(self) -> tuple[str, int]:
         connection = self._connection()
-        parts = urlsplit(f"sc://{re.sub(_SCHEME, '', connection.host or '')}")
-        if not parts.hostname:
+        given = re.sub(_SCHEME, "", connection.host or "")
+        if not given:
             raise self._wrong("no host. Give the server's")
-        return parts.hostname, connection.port or parts.port or _DEFAULT_PORT
+        if given.count(":") > 1 and not given.startswith("["):
+            given = f"[{given}]"
+        try:
+            parts = urlsplit(f"sc://{given}")
+            host, port = parts.hostname or "", parts.port
+        except ValueError:  # of an address in brackets, or of the port
+            raise self._wrong("a host whose port or IPv6 address is invalid") from None
+        if not re.fullmatch(r"[\w.-]+", host) and not parts.netloc.startswith("["):
+            raise self._wrong("a host that is neither a name nor an address")
+        if parts.path or parts.query or parts.fragment or parts.username is not None:
+            raise self._wrong(
+                "a host with a path, parameters or a user. Give user and token as login and password"
+            )
+        if port is not None and connection.port:
+            raise self._wrong("a port in its host, and another of its own")
+        port = _DEFAULT_PORT if port is None and connection.port is None else port or connection.port or 0
+        if not 0 < port < _PORTS:
+            raise self._wrong(f"the invalid port {port}")
+        return host, port
 
     def _connection(self) -> Connection:
         try:

@@ -210,6 +210,53 @@ def test_a_channel_is_plain_only_if_the_connection_says_so(set_connection, use_s
         submitter()._url()
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "no host"),
+        ({"host": "host/x"}, "a path"),
+        ({"host": "sc://host;token=hunter2"}, "neither a name"),
+        ({"host": "etl:hunter2@host"}, "a user"),
+        ({"host": "host:99999"}, "port or IPv6 address is invalid"),
+        ({"host": "host:hunter2"}, "port or IPv6 address is invalid"),
+        ({"host": "host:0"}, "invalid port 0"),
+        ({"host": "host", "port": 99999}, "invalid port 99999"),
+        ({"host": "host:1", "port": 2}, "a port in its host"),
+        ({"host": "1::2::3"}, "IPv6 address is invalid"),
+        ({"host": "[::1"}, "IPv6 address is invalid"),
+    ],
+)
+def test_an_invalid_address_is_refused_by_name(set_connection, fields, message):
+    set_connection("connect", conn_type="spark_connect", **fields)
+
+    with pytest.raises(
+        InvalidInputError, match=f"The Spark Connect connection 'connect' has .*{message}"
+    ) as caught:
+        submitter().ready()
+
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("sc://host", "sc://host:15002/;"),
+        ("my_host.x-y:7", "sc://my_host.x-y:7/;"),
+        ("[fd00::1]:7", "sc://[fd00::1]:7/;"),
+        ("::1", "sc://[::1]:15002/;"),
+    ],
+)
+def test_a_host_may_be_an_ipv6_address_and_have_a_port(set_connection, host, url):
+    set_connection("connect", conn_type="spark_connect", host=host)
+
+    assert submitter()._url() == url
+    spark = remote.create(url)
+    endpoint = spark.client._builder.endpoint  # type: ignore[attr-defined]  # of its only subclass
+    assert endpoint == url.removeprefix("sc://").removesuffix("/;")
+    spark.release_session_on_close = False  # type: ignore[attr-defined]  # Connect only; there is no server
+    spark.stop()
+
+
 @pytest.mark.submits
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # until the teardown
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
