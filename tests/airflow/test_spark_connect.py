@@ -4,11 +4,13 @@ import os
 import re
 import signal
 import socket
+import socketserver
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ from tests.reference.duckdb_lake import open_lake
 from tests.reference.processes import free_port
 
 EXAMPLE = ROOT / "example_dags" / "example_ducklake_spark_connect.py"
+ZONE = "spark.sql.session.timeZone"
 CONNECT = {"spark_connect_conn_id": "connect"}
 
 
@@ -132,6 +135,7 @@ def test_a_staged_write_leaves_what_its_commit_reads(lake, tmp_path):
         (DuckLakeSparkInsertOperator, {"sql": "SELECT 'x' AS id"}, "id"),
         (DuckLakeSparkInsertOperator, {"sql": "SELECT no FROM nothing"}, "nothing"),
         (DuckLakeSparkDeleteOperator, {"where": "true", "conf": {"spark.cores.max": "1"}}, "spark.cores.max"),
+        (DuckLakeSparkDeleteOperator, {"where": "true", "conf": {ZONE: "Nowhere"}}, f"{ZONE}' has a value"),
         (DuckLakeSparkDeleteOperator, {"where": "true", "py_files": "/nowhere.zip"}, "/nowhere.zip"),
     ],
 )
@@ -280,6 +284,31 @@ def wait_until_refused(port: int) -> None:
     for _ in range(100):
         socket.create_connection(("127.0.0.1", port), 1).close()
         time.sleep(0.2)
+
+
+def test_an_outage_while_settings_are_made_is_for_the_next_try(lake, set_connection, monkeypatch):
+    """The server, or a proxy before it, listens and closes each connection: the task is to be retried."""
+    monkeypatch.setattr(remote, "_RETRIES", 1)
+    with closing_server() as port:
+        set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=port)
+        with pytest.raises(SparkJobError, match="The Spark Connect server stopped answering"):
+            run(DuckLakeSparkInsertOperator, table="orders", sql=ROW, conf={ZONE: "UTC"})
+    assert lake.current_snapshot().id == 2
+
+
+@contextmanager
+def closing_server() -> Iterator[int]:
+    class Closing(socketserver.BaseRequestHandler):
+        """Ends each connection at once."""
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Closing) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def kill_at_work(server: ConnectServer) -> None:

@@ -8,7 +8,7 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.errors import InvalidInputError, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _MODE = "SPARK_CONNECT_MODE_ENABLED"  # with it PySpark's functions do not look for a JVM
 _ZONE = "spark.sql.session.timeZone"
 _HADOOP = "spark.hadoop."
+_OF_SERVER = "cannot be set for one session of Spark Connect. Set it where the server is started"
 # A server that is gone for longer has lost the session: 50 ms, four times as long each time, at most 15 s.
 _RETRIES, _LONGEST_MS = 8, 15_000
 
@@ -68,7 +69,7 @@ def create(url: str) -> SparkSession:
 
 def configure(spark: SparkSession, conf: Mapping[str, str], py_files: Iterable[str]) -> None:
     """Set what the user asks for in a session of ours, and send files to its tasks."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - theirs who import no PySpark
+    from pyspark.errors import AnalysisException, IllegalArgumentException  # noqa: PLC0415 - theirs who import no PySpark
 
     given = dict(conf)
     if _ZONE not in given and _ZONE not in spark.conf.getAll:
@@ -76,10 +77,12 @@ def configure(spark: SparkSession, conf: Mapping[str, str], py_files: Iterable[s
     for name, value in given.items():
         try:
             spark.conf.set(name.removeprefix(_HADOOP), value)
-        except PySparkException as error:
+        except (AnalysisException, IllegalArgumentException) as error:
+            # others are of the server: an outage, say
+            condition = error.getCondition() or ""
+            what = "has a value that Spark refuses" if "INVALID_CONF_VALUE" in condition else _OF_SERVER
             raise InvalidInputError(
-                f"conf {name!r} cannot be set for one session of Spark Connect. Set it where the server is "
-                f"started. Spark says: {error.getCondition()}"
+                f"conf {name!r} {what}. Spark says: {condition or short_line(str(error))}"
             ) from error
     for file in py_files:
         spark.addArtifacts(file, pyfile=True)
