@@ -23,6 +23,7 @@ from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, SparkJobError
 from airflow_provider_ducklake.lake.spark.sessions import remote
+from airflow_provider_ducklake.lake.spark.sessions.settings import reach_buckets
 from airflow_provider_ducklake.operators.compact import (
     DuckLakeSparkMergeAdjacentFilesOperator,
     DuckLakeSparkRewriteDataFilesOperator,
@@ -309,6 +310,28 @@ def closing_server() -> Iterator[int]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_settings_of_s3a_in_the_tasks_conf_come_before_the_connections_options(server):
+    own = {
+        "spark.hadoop.fs.s3a.bucket.own.endpoint": "http://own:9000",
+        "spark.hadoop.fs.s3a.access.key": "own",
+    }
+    with remote.remote_mode():
+        spark = remote.create(server.url)
+        try:
+            remote.configure(spark, own, ())
+            options = {"key": "ours", "secret": SECRET, "endpoint_url": "http://ours:9000"}
+            reach_buckets(spark, ["s3://own/lake/", "s3://other/lake/"], options)
+            found = {name: value for name, value in spark.conf.getAll.items() if "s3a.bucket" in name}
+        finally:
+            spark.stop()
+
+    assert found == {
+        "fs.s3a.bucket.own.endpoint": "http://own:9000",
+        "fs.s3a.bucket.other.endpoint": "http://ours:9000",
+        "fs.s3a.bucket.other.path.style.access": "true",
+    }
 
 
 def kill_at_work(server: ConnectServer) -> None:

@@ -222,7 +222,8 @@ def _bucket(path: str) -> str | None:
 
 def _is_set(configured: Collection[str], bucket: str, names: Collection[str]) -> bool:
     return any(
-        f"spark.hadoop.fs.s3a.{where}{name}" in configured
+        f"{prefix}fs.s3a.{where}{name}" in configured
+        for prefix in ("spark.hadoop.", "")  # without it in a session of Spark Connect
         for where in ("", f"bucket.{bucket}.")
         for name in names
     )
