@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
+import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.lake.errors import InvalidInputError, SparkJobError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
     from airflow.sdk import Connection, Context
@@ -34,6 +35,7 @@ _DEFAULT_PORT = 15002
 _SCHEME = re.compile(r"^[\w.+-]+://")  # as Airflow's hook, which takes any
 _PORTS = 2**16
 _SECONDS_TO_CONNECT = 10.0
+_SECONDS_TO_END = 5.0
 
 
 class SparkConnectSubmitter:
@@ -102,9 +104,11 @@ class SparkConnectSubmitter:
 
     def kill(self) -> None:
         """End what runs on the server: a task that is killed must not write on."""
-        if self._session is not None:
-            with suppress(Exception):  # the server may be gone
-                self._session.interruptAll()
+        if (spark := self._session) is not None and not _within_seconds(spark.interruptAll):
+            self._operator.log.warning(
+                "The Spark Connect server does not answer: what the task started there may run on for some "
+                "minutes. Nothing of it is committed."
+            )
 
     @contextmanager
     def _started(self) -> Iterator[SparkSession]:
@@ -121,6 +125,12 @@ class SparkConnectSubmitter:
             raise
         finally:
             self._session = None
+            if not _within_seconds(spark.client.release_session):
+                self._operator.log.warning(
+                    "The Spark Connect server does not answer, and may keep the session."
+                )
+            # it was, or cannot be
+            spark.release_session_on_close = False  # type: ignore[attr-defined]  # Connect only
             spark.stop()
 
     def _conf(self) -> Mapping[str, Any]:
@@ -207,6 +217,19 @@ class SparkConnectSubmitter:
 
     def _wrong(self, fault: str) -> InvalidInputError:
         return InvalidInputError(f"The Spark Connect connection {self._conn_id!r} has {fault}.")
+
+
+def _within_seconds(call: Callable[[], object]) -> bool:
+    """Make a call of PySpark's, which has no deadline; return False if the server does not answer in time."""
+
+    def run() -> None:
+        with suppress(Exception):  # the server may be gone
+            call()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_SECONDS_TO_END)
+    return not thread.is_alive()
 
 
 def _files(py_files: str | None) -> Iterable[str]:

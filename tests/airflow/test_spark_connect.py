@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.execution_time.timeout import timeout
 
+from airflow_provider_ducklake.hooks import spark_connect_submitter
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
@@ -334,13 +336,38 @@ def test_settings_of_s3a_in_the_tasks_conf_come_before_the_connections_options(s
     }
 
 
-def kill_at_work(server: ConnectServer) -> None:
-    """Kill a server once it runs a job: the log of its events is on the disk from then on."""
+SLOW = "SELECT count(*) AS id FROM range(1e12) AS a WHERE hash(a.id) = 0"
+
+
+def signal_at_work(server: ConnectServer, number: int, jobs: int = 0) -> None:
+    """Send a signal to a server once it runs a job: the log of its events is on the disk from then on."""
     for _ in range(1_000):
-        if "SparkListenerJobStart" in server.events:
+        if server.events.count("SparkListenerJobStart") > jobs:
             break
         time.sleep(0.2)
-    os.killpg(server.process_id, signal.SIGKILL)
+    os.killpg(server.process_id, number)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_frozen_server_does_not_hold_a_task_beyond_its_time_out(lake, server, monkeypatch, capfd):
+    monkeypatch.setattr(spark_connect_submitter, "_SECONDS_TO_END", 1.0)
+    sql = f"SELECT id, 'a' AS name, 1.5D AS price FROM ({SLOW})"
+    jobs = server.events.count("SparkListenerJobStart")
+    freezer = threading.Thread(target=signal_at_work, args=(server, signal.SIGSTOP, jobs), daemon=True)
+    thaw = threading.Timer(60, os.killpg, (server.process_id, signal.SIGCONT))
+    freezer.start()
+    thaw.start()
+    try:
+        with pytest.raises(AirflowTaskTimeout), timeout(12):
+            run(DuckLakeSparkInsertOperator, table="orders", sql=sql)
+        assert thaw.is_alive()
+        freezer.join(0)
+        assert not freezer.is_alive()
+    finally:
+        thaw.cancel()
+        os.killpg(server.process_id, signal.SIGCONT)
+    assert "may run on for some minutes" in "".join(capfd.readouterr())
+    assert lake.row_count("orders") == 0
 
 
 @pytest.mark.kills
@@ -350,13 +377,12 @@ def test_a_server_that_dies_leaves_nothing(connect, set_connection, sqlite_catal
     monkeypatch.setattr(remote, "_RETRIES", 2)
     with open_lake(sqlite_catalog) as theirs:
         theirs.sql("CREATE TABLE orders (id BIGINT)")
-    slow = "SELECT count(*) AS id FROM range(1e12) AS a WHERE hash(a.id) = 0"
     with connect_server(tmp_path / "first") as first:
         set_connection("connect", conn_type="spark_connect", host="127.0.0.1", port=first.port)
-        killer = threading.Thread(target=kill_at_work, args=(first,))
+        killer = threading.Thread(target=signal_at_work, args=(first, signal.SIGKILL))
         killer.start()
         with pytest.raises(SparkJobError, match="The Spark Connect server stopped answering"):
-            run(DuckLakeSparkInsertOperator, table="orders", sql=slow)
+            run(DuckLakeSparkInsertOperator, table="orders", sql=SLOW)
         killer.join()
 
     lake = Lake.connect(sqlite_catalog.sqlalchemy_url)

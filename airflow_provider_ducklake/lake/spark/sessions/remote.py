@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _MODE = "SPARK_CONNECT_MODE_ENABLED"  # with it PySpark's functions do not look for a JVM
 _ZONE = "spark.sql.session.timeZone"
 _HADOOP = "spark.hadoop."
+# A frozen server ends no call. Servers of gRPC refuse clients that ping more often than every five minutes.
+_KEEPALIVE = [("grpc.keepalive_time_ms", 310_000), ("grpc.keepalive_timeout_ms", 20_000)]
 _OF_SERVER = "cannot be set for one session of Spark Connect. Set it where the server is started"
 # A server that is gone for longer has lost the session: 50 ms, four times as long each time, at most 15 s.
 _RETRIES, _LONGEST_MS = 8, 15_000
@@ -57,7 +59,7 @@ def create(url: str) -> SparkSession:
             "airflow-provider-ducklake-spark[pyspark], or pyspark-client in the version of the server."
         ) from error
     try:
-        builder = DefaultChannelBuilder(url)
+        builder = DefaultChannelBuilder(url, _KEEPALIVE)
     except ValueError:  # PySpark's and urllib's texts show the URL
         raise InvalidInputError(
             "The URL of the Spark Connect server is wrong; it is not shown here."
