@@ -24,6 +24,7 @@ from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnect
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, SparkJobError
+from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.sessions import remote
 from airflow_provider_ducklake.lake.spark.sessions.settings import reach_buckets
 from airflow_provider_ducklake.operators.compact import (
@@ -334,6 +335,20 @@ def test_settings_of_s3a_in_the_tasks_conf_come_before_the_connections_options(s
         "fs.s3a.bucket.other.endpoint": "http://ours:9000",
         "fs.s3a.bucket.other.path.style.access": "true",
     }
+
+
+def test_a_session_that_the_server_has_ended_is_named(server):
+    with remote.remote_mode():
+        spark = remote.create(server.url)
+        spark.range(1).count()
+        spark.client.release_session()
+        with pytest.raises(Exception, match="SESSION_CLOSED") as caught:
+            spark.range(1).count()
+        spark.stop()
+
+    assert str(typed(caught.value)).startswith(
+        "The Spark Connect server stopped answering, or was started again"
+    )
 
 
 SLOW = "SELECT count(*) AS id FROM range(1e12) AS a WHERE hash(a.id) = 0"

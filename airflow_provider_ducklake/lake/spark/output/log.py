@@ -93,7 +93,7 @@ _OF_WORKER = (
 OF_EXCEPTIONS: Sequence[Cause] = (
     _cause(
         r"<_\w+ of RPC that terminated with:\n\tstatus = StatusCode\.UNAVAILABLE\n"
-        r"|(?:[\w.$]+: )?\[INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED|CHANGED)\]",
+        r"|(?:[\w.$]+: |\([\w.$]+\) )?\[INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED|CHANGED)\]",
         "The Spark Connect server stopped answering, or was started again: the job's session is lost. "
         "Nothing was committed; run the task again when the server is back.",
     ),
