@@ -235,6 +235,16 @@ def test_what_a_user_observes_is_told(own, lake):
     assert told == [{"count": 3}]
 
 
+def test_the_server_that_pyspark_runs_for_a_local_session_stays(own, lake, monkeypatch):
+    monkeypatch.setenv("SPARK_LOCAL_REMOTE", "1")  # as SparkSession.builder.remote("local") sets it
+    before = dict(os.environ)
+
+    LakeSession(own, lake).insert("main.t", rows(own, 1))
+
+    assert dict(os.environ) == before
+    assert own.range(3).count() == 3
+
+
 @pytest.mark.classic_only("RDDs")
 def test_the_session_is_still_the_one_that_pyspark_takes(own, lake):
     LakeSession(own, lake).insert("main.t", rows(own, 1))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.connect.dataframe import DataFrame as RemoteDataFrame
@@ -137,8 +138,10 @@ class Connect:
         try:
             yield session
         finally:
-            session.release_session_on_close = True  # Spark 4.2 forgets it in a clone, and cannot stop it
-            session.stop()
+            # stop() would also end the server that PySpark runs for SparkSession.builder.remote("local")
+            with suppress(PySparkException):  # a server that is gone has no session to release
+                session.client.release_session()
+            session.client.close()
 
     def owns(self, df: DataFrame) -> bool:
         """See ``Kind``."""
