@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Thread
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as f
@@ -14,6 +15,7 @@ from airflow_provider_ducklake.lake.catalog.drafting import overwrite
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, TableNotFoundError
 from airflow_provider_ducklake.lake.spark.jobs.here import options_given
+from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.storage.files.filesystem import VARIABLE
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
@@ -153,6 +155,27 @@ def test_frames_mean_what_they_meant_where_they_were_made(own, lake):
     LakeSession(own, lake).insert("main.t", made)
 
     assert [tuple(row) for row in LakeSession(own, lake).read("main.t").collect()] == [tuple(shown)]
+
+
+def test_a_frame_has_rows_that_lie_in_its_own_session(own, lake):
+    session, many = LakeSession(own, lake), 140_000
+    numbers = pa.array(range(many), pa.int64())
+    large = own.createDataFrame(pa.table({"id": numbers, "name": pa.nulls(many, "string")}))
+    kept = kind_of(own).checkpointed(rows(own, -1))
+
+    session.insert("main.t", large.union(kept))
+
+    assert own.catalog.listTables() == []
+    assert lake.read_arrow("main.t").num_rows == many + 1
+
+
+def test_a_frame_that_is_cached_stays_cached(own, lake):
+    cached = rows(own, 1, 2).selectExpr("id + 1 AS id", "name").cache()
+    assert cached.count() == 2
+
+    LakeSession(own, lake).insert("main.t", cached)
+
+    assert cached.storageLevel.useMemory
 
 
 def test_threads_share_a_session(own, lake):

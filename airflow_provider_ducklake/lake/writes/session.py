@@ -81,9 +81,15 @@ class SessionSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Run the job's own code; see ``Submitter``."""
+        from airflow_provider_ducklake.lake.spark.job.errors import typed  # noqa: PLC0415 - PySpark
         from airflow_provider_ducklake.lake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
+        from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of  # noqa: PLC0415 - PySpark
 
-        return Results.of(run_here(self.spark, request, storage_options, self.frames))
+        try:
+            with kind_of(self.spark).pinned(self.frames) as frames:
+                return Results.of(run_here(self.spark, request, storage_options, frames))
+        except Exception as error:  # of a DataFrame that Spark cannot analyse
+            raise typed(error) from error
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Do nothing: there are no documents; see ``Submitter``."""

@@ -129,6 +129,10 @@ class Classic:
         assert jvm is not None
         return jvm
 
+    def pinned(self, frames: Mapping[str, DataFrame]) -> AbstractContextManager[Mapping[str, DataFrame]]:
+        """See ``Kind``: a copy reads them as they are."""
+        return nullcontext(frames)
+
     @contextmanager
     def copied(self) -> Iterator[SparkSession]:
         """See ``Kind``: settings, views and functions are as in the session."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -129,6 +130,19 @@ class Connect:
         """See ``Kind``: as settings of the session, whose values Spark hides by their names."""
         for name, value in settings.items():
             self._spark.conf.set(name, value)
+
+    @contextmanager
+    def pinned(self, frames: Mapping[str, DataFrame]) -> Iterator[Mapping[str, DataFrame]]:
+        """See ``Kind``. A copy has temporary views, but not large local rows or checkpoints."""
+        views = {name: f"_ducklake_{uuid4().hex}" for name in frames}
+        try:
+            for name, df in frames.items():
+                df.createOrReplaceTempView(views[name])
+            yield {name: self._spark.table(view) for name, view in views.items()}
+        finally:
+            with suppress(PySparkException):  # a server that is gone has no views to drop
+                for view in views.values():  # the catalog's dropTempView would drop the user's caches, too
+                    self._spark.sql(f"DROP VIEW IF EXISTS {view}")
 
     @contextmanager
     def copied(self) -> Iterator[SparkSession]:

@@ -83,6 +83,9 @@ class SessionBackend(Protocol):
     def set_hadoop(self, settings: Mapping[str, str]) -> None:
         """Pass settings to Spark's file systems of this session, which no log, page or event shows."""
 
+    def pinned(self, frames: Mapping[str, DataFrame]) -> AbstractContextManager[Mapping[str, DataFrame]]:
+        """Yield DataFrames of the session as ``rebind`` can read them in a copy that is made later."""
+
     def copied(self) -> AbstractContextManager[SparkSession]:
         """Return a copy of the session that lasts as long as the context; what changes in it, stays in it."""
 
