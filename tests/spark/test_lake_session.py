@@ -53,6 +53,29 @@ def files_of(lake: Lake) -> list[Path]:
     return list(Path(lake.table_snapshot("main.t").root).rglob("*.parquet"))
 
 
+def test_a_merge_takes_many_columns_of_text(session, spark, lake):
+    names = [f"name{number}" for number in range(60)]
+    given = spark.range(2).selectExpr("id", *(f"'{name}' AS {name}" for name in names))
+
+    with lake.transaction() as tx:
+        tx.create_table("main.wide", {"id": "int64", **dict.fromkeys(names, "varchar")})
+    session.merge("main.wide", given, ["id"], insert_all=True)
+
+    assert lake.row_count("main.wide") == 2
+
+
+def test_a_merge_takes_many_clauses(session, spark, lake):
+    session.insert("main.t", rows(spark, 1, 59))
+    clauses = [
+        {"update": {"name": f"'{number}'"}, "condition": f"target.id = {number}"} for number in range(60)
+    ]
+
+    session.merge("main.t", rows(spark, 1, 59), ["id"], when_matched=clauses, insert_all=False)
+
+    found = lake.read_arrow("main.t").to_pylist()
+    assert sorted((row["id"], row["name"]) for row in found) == [(1, "1"), (59, "59")]
+
+
 def test_each_verb_is_one_snapshot(session, spark, lake, sqlite_catalog):
     first = session.insert("main.t", rows(spark, 1, 2, 3, 4), message="four")
     session.delete("main.t", "id = 4")

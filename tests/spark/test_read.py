@@ -367,6 +367,23 @@ def test_other_times_are_pushed_down(sqlite_catalog, spark):
             assert df.count() == 1
 
 
+def test_long_filters_and_many_folders_make_no_deep_plan(sqlite_catalog, spark, tmp_path):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        paths = [tmp_path / "given" / f"day={day}" / "a.parquet" for day in range(60)]
+        for number, path in enumerate(paths):
+            path.parent.mkdir(parents=True)
+            pq.write_table(pa.table({"price": [number / 2]}), path)
+        with lake.transaction() as tx:
+            tx.create_table("main.t", {"price": "float64", "day": "int32"})
+            tx.add_data_files("main.t", [str(path) for path in paths], hive_partitioning=True)
+        either = " OR ".join(f"(day = {day} AND price >= 0)" for day in range(1, 61))
+        among = ", ".join(f"{number / 2}" for number in range(60))
+
+        rows = read_table(spark, lake.scan("t", filter=f"({either}) AND price IN ({among})"))
+
+        assert sorted(row.day for row in rows.collect()) == list(range(1, 60))
+
+
 def without_ids(path: Path) -> None:
     pq.write_table(pa.table({"i": [1]}), path)
 

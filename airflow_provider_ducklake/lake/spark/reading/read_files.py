@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
@@ -26,7 +25,13 @@ from airflow_provider_ducklake.lake.spark.reading.read_deletes import numbered, 
 from airflow_provider_ducklake.lake.spark.reading.read_layout import layouts
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import hadoop_path, require_file_system
-from airflow_provider_ducklake.lake.spark.types.frames import analysed, first_moment, renamed, select
+from airflow_provider_ducklake.lake.spark.types.frames import (
+    analysed,
+    first_moment,
+    folded,
+    renamed,
+    select,
+)
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import FIELD_ID_KEY, literal, read_type
 from airflow_provider_ducklake.lake.spec.defaults import initial_value
@@ -77,7 +82,7 @@ def rows_of(read: Read) -> DataFrame:
     parts = list(_parts(read))
     if not parts:
         return read.spark.createDataFrame([], read_deletes.carrier_types(read.columns, read.numbers))
-    return reduce(DataFrame.union, parts)
+    return folded(DataFrame.union, parts)
 
 
 def _parts(read: Read) -> Iterator[DataFrame]:

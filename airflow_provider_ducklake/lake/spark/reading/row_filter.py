@@ -30,7 +30,7 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     PathNullTest,
 )
 from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
-from airflow_provider_ducklake.lake.spark.types.frames import DAY, number_of
+from airflow_provider_ducklake.lake.spark.types.frames import DAY, folded, number_of
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import literal, scalar_read_type
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
@@ -61,9 +61,11 @@ def condition(predicate: Predicate, schema: TableSchema) -> SparkColumn:
     """Return the condition that is true for the rows that a filter wants; elsewhere it is false or NULL."""
     match predicate:
         case AllOf(parts):
-            return reduce(SparkColumn.__and__, (condition(part, schema) for part in parts), f.lit(True))  # noqa: FBT003
+            met = [condition(part, schema) for part in parts]
+            return folded(SparkColumn.__and__, met or [f.lit(True)])  # noqa: FBT003 - a value
         case AnyOf(parts):
-            return reduce(SparkColumn.__or__, (condition(part, schema) for part in parts), f.lit(False))  # noqa: FBT003
+            met = [condition(part, schema) for part in parts]
+            return folded(SparkColumn.__or__, met or [f.lit(False)])  # noqa: FBT003 - a value
         case _:
             path = path_to(schema, predicate.column_id)
             if isinstance(predicate, PathComparison | PathNullTest):
@@ -121,11 +123,9 @@ def _member(
     value: SparkColumn, wanted: tuple[Physical, ...], type_: DuckLakeType, *, negated: bool
 ) -> SparkColumn:
     if is_float(type_):  # Spark's set of many values separates 0.0 from -0.0
-        found = reduce(
-            SparkColumn.__or__,
-            (_compared(value, Operator.EQUAL, one, type_) for one in wanted),
-            value.isNotNull() & f.lit(False),  # noqa: FBT003
-        )
+        nothing = value.isNotNull() & f.lit(False)  # noqa: FBT003 - a value
+        equal = [_compared(value, Operator.EQUAL, one, type_) for one in wanted]
+        found = folded(SparkColumn.__or__, [nothing, *equal])
         return value.isNotNull() & ~found if negated else found
     value, constants = _operands(value, wanted, type_)
     found = value.isin(constants)

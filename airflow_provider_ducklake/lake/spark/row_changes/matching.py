@@ -6,7 +6,6 @@ Only the columns that conditions name are read. What is found is kept, since sev
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column as SparkColumn
@@ -19,7 +18,7 @@ from airflow_provider_ducklake.lake.planning.reading.pruning import may_match
 from airflow_provider_ducklake.lake.planning.reading.scan import named_columns
 from airflow_provider_ducklake.lake.spark.read import read_table
 from airflow_provider_ducklake.lake.spark.row_changes.checks import assignments
-from airflow_provider_ducklake.lake.spark.types.frames import bytes_of, number_of, renamed, row_bytes
+from airflow_provider_ducklake.lake.spark.types.frames import bytes_of, folded, number_of, renamed, row_bytes
 from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
     SPARK_SCALARS,
@@ -143,11 +142,10 @@ def _of_lone_row(request: RowChangeSource) -> SparkColumn:
 
 def _first(clauses: Sequence[Clause], number: int) -> SparkColumn:
     """Return the number of the first clause whose condition holds, else NULL; they count from ``number``."""
-    numbered = list(enumerate(clauses, number))
-    nothing = f.lit(None).cast("int")
-    return reduce(
-        lambda rest, one: f.when(_holds(one[1]), f.lit(one[0])).otherwise(rest), reversed(numbered), nothing
-    )
+    found = f.when(f.lit(False), f.lit(None).cast("int"))  # noqa: FBT003 - a value
+    for own, clause in enumerate(clauses, number):
+        found = found.when(_holds(clause), f.lit(own))
+    return found
 
 
 def _holds(clause: Clause) -> SparkColumn:
@@ -281,7 +279,7 @@ def _text_bytes(source: DataFrame) -> SparkColumn:
         return f.lit(None).cast("bigint")
     texts = [name for name, one in types.items() if isinstance(one, t.StringType | t.BinaryType)]
     lengths = [f.coalesce(f.octet_length(quoted(name)).cast("bigint"), f.lit(0)) for name in texts]
-    return f.coalesce(f.sum(reduce(SparkColumn.__add__, lengths, f.lit(0).cast("bigint"))), f.lit(0))
+    return f.coalesce(f.sum(folded(SparkColumn.__add__, [f.lit(0).cast("bigint"), *lengths])), f.lit(0))
 
 
 def only_matching(source: DataFrame, keys: Keys) -> Callable[[DataFrame], DataFrame]:

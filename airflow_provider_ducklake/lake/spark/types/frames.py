@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -14,9 +14,10 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
+_Part = TypeVar("_Part")
 Expression = SparkColumn | str  # a text is SQL: no call to the JVM, where each step of a Column is some
 
 
@@ -26,6 +27,18 @@ def select(rows: DataFrame, expressions: Sequence[Expression]) -> DataFrame:
     if len(texts) == len(expressions):
         return rows.selectExpr(*texts)
     return rows.select(*(f.expr(one) if isinstance(one, str) else one for one in expressions))
+
+
+def folded(join: Callable[[_Part, _Part], _Part], parts: Sequence[_Part]) -> _Part:
+    """Join one or more parts as a balanced tree: Spark Connect refuses plans that are nested 100 deep.
+
+    >>> folded("({}{})".format, "abcde")
+    '(((ab)(cd))e)'
+    """
+    while len(parts) > 1:
+        pairs = [join(*parts[at : at + 2]) for at in range(0, len(parts) - 1, 2)]
+        parts = [*pairs, *parts[2 * len(pairs) :]]
+    return parts[0]
 
 
 def analysed(df: DataFrame) -> DataFrame:
