@@ -15,6 +15,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.spark.job.errors import typed
 from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
+from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote
 from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.writes.session import LakeSession
@@ -115,3 +116,16 @@ def test_a_value_that_is_no_geometry_fails_the_read(spark):
         rows.where(condition(read_predicate("g && 'POINT(1 2)'", schema, "t"), schema)).collect()
 
     assert isinstance(typed(raised.value), StorageError)
+
+
+def test_a_filter_with_a_function_brings_this_package_to_a_server(own, catalog):
+    def place(_: int) -> str:
+        import airflow_provider_ducklake  # noqa: PLC0415 - the one of the task
+
+        return str(airflow_provider_ducklake.__file__)
+
+    with Lake.connect(catalog.sqlalchemy_url) as lake:
+        LakeSession(own, lake).read("t", filter=f"id > 1 AND ({CONDITIONS[0]})")
+
+    ((found,),) = own.range(1).select(f.udf(place, "string", useArrow=False)("id")).collect()
+    assert (".zip/" in found) == is_remote(own)

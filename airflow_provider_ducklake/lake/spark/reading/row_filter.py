@@ -30,6 +30,7 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     PathNullTest,
 )
 from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
+from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.spark.types.frames import DAY, folded, number_of
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import literal, scalar_read_type
@@ -39,6 +40,8 @@ from airflow_provider_ducklake.lake.storage.rows.filter import in_variants, path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, PathCondition, Predicate
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
@@ -55,6 +58,21 @@ _COMPARE = {
     Operator.AT_LEAST: SparkColumn.__ge__,
 }
 _MET_BY_NAN = (Operator.UNEQUAL, Operator.GREATER, Operator.AT_LEAST)
+
+
+def condition_on(rows: DataFrame, predicate: Predicate, schema: TableSchema) -> SparkColumn:
+    """Return ``condition`` for rows; where it has a Python function, their session gets this package."""
+    if _has_function(predicate):
+        kind_of(rows.sparkSession).send_package()
+    return condition(predicate, schema)
+
+
+def _has_function(predicate: Predicate) -> bool:
+    match predicate:
+        case AllOf(parts) | AnyOf(parts):
+            return any(map(_has_function, parts))
+        case _:
+            return isinstance(predicate, PathComparison | PathNullTest | Overlap)
 
 
 def condition(predicate: Predicate, schema: TableSchema) -> SparkColumn:

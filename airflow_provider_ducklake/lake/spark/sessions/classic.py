@@ -168,6 +168,10 @@ class Classic:
         if not any(one.endswith(f"/{zip_file.name}") for one in context.listFiles):
             context.addPyFile(str(zip_file))
 
+    def send_package(self) -> None:
+        """See ``Kind``."""
+        self.give_package()
+
 
 def _relations(plan: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
     """Yield the names of relations in a plan, as in ``[schema, table]``."""
