@@ -76,6 +76,7 @@ def run(operator: Any) -> dict[str, Any]:
 
 
 pytestmark = [
+    pytest.mark.drawn(one_in=3),
     pytest.mark.timeout(1800),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # SparkSubmitHook's pipe
 ]

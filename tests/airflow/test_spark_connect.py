@@ -364,6 +364,7 @@ def signal_at_work(server: ConnectServer, number: int, jobs: int = 0) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.drawn(one_in=5)
 def test_a_frozen_server_does_not_hold_a_task_beyond_its_time_out(lake, server, monkeypatch, capfd):
     monkeypatch.setattr(spark_connect_submitter, "_SECONDS_TO_END", 1.0)
     sql = f"SELECT id, 'a' AS name, 1.5D AS price FROM ({SLOW})"

@@ -44,6 +44,7 @@ from tests.spark.conftest import spark  # noqa: F401 - a fixture
 
 # SparkSubmitHook leaves its process and the pipe of it to the garbage collector.
 pytestmark = [
+    pytest.mark.drawn(one_in=2),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
 ]
