@@ -52,7 +52,7 @@ class SparkConnectSubmitter:
         host, port = self._address()
         try:
             socket.create_connection((host, port), _SECONDS_TO_CONNECT).close()
-        except (OSError, UnicodeError) as error:  # the latter of a name that DNS cannot have
+        except (OSError, UnicodeError) as error:  # UnicodeError: DNS has no such names
             raise SparkJobError(
                 f"No Spark Connect server answers at {host}:{port}, the address of the connection "
                 f"{self._conn_id!r}: {error}. Start it, or correct the connection."

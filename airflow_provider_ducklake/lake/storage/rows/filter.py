@@ -245,7 +245,8 @@ def _plain(values: pa.ChunkedArray, type_: DuckLakeType) -> pa.ChunkedArray:
 
 def _array(type_: DuckLakeType, values: tuple[Physical, ...]) -> pa.Array:
     if is_float(type_):  # a value for a float32 may be a double
-        return pa.array([math.nan if math.isnan(float(one)) else float(one) + 0.0 for one in values])
+        numbers = [math.nan if math.isnan(float(one)) else float(one) + 0.0 for one in values]
+        return pa.array(numbers, pa.float64())  # of none, too
     if type_.facts.kind is ScalarKind.BOOLEAN:
         return pa.array(values, pa.bool_())
     made = from_physical(type_, values)
