@@ -58,8 +58,8 @@ def others(type_: str, random_: random.Random, count: int) -> list[str]:
         case "BOOLEAN":
             return ["true", "false"]
         case "FLOAT" | "DOUBLE":
-            # few digits: of a float32 with more of them the reference does not always take the shortest text
-            finite = (random_.randint(-9999, 9999) / 64 for _ in range(count))
+            # at most 7 digits: of a float32 with more the reference does not always take the shortest text
+            finite = (random_.randint(-9999, 9999) / 16 for _ in range(count))
             drawn = ("nan", "inf", "-inf", "-0.0", *finite)
             return [f"'{value}'::{type_}" for value in drawn]
         case "VARCHAR" | "BLOB":
