@@ -52,6 +52,7 @@ def test_thousands_of_short_rows_are_one_file_of_each_kind(spark, sqlite_catalog
     assert [tasks for _, tasks in files] == [0, 0]
 
 
+@pytest.mark.classic_only("cancels by the SparkContext")
 def test_rows_whose_job_a_person_cancels_are_not_written(spark, sqlite_catalog):
     def cancel():
         deadline = time.monotonic() + 60
