@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.spark.read import read_table
+from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, quote
 from tests.interop.comparison import with_texts_of_variants
 from tests.reference.duckdb_lake import DuckLakeConnection
@@ -65,9 +66,11 @@ def assert_same_rows(
 
 def _arrow(rows: DataFrame) -> pa.Table:
     """Return rows in Arrow; the toArrow of PySpark 4.2 refuses NULL variants, of any table."""
-    if "variant" in rows.schema.simpleString() and hasattr(rows, "_collect_as_arrow"):
-        return pa.Table.from_batches(rows._collect_as_arrow(empty_list_if_zero_records=False))
-    return rows.toArrow()
+    if "variant" not in rows.schema.simpleString():
+        return rows.toArrow()
+    if is_remote(rows.sparkSession):
+        return rows._to_table()[0]
+    return pa.Table.from_batches(rows._collect_as_arrow(empty_list_if_zero_records=False))
 
 
 def plain(rows: pa.Table) -> pa.Table:
