@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import AlreadyExistsError
-from tests.interop.restoring import assert_read_alike, forget_all_but_the_newest, newest, run
+from airflow_provider_ducklake.lake.errors import AlreadyExistsError, TransactionConflictError
+from tests.interop.restoring import Interrupted, assert_read_alike, forget_all_but_the_newest, newest, run
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.both_versions
@@ -166,6 +166,20 @@ def test_a_dropped_schema_without_tables_comes_back(lake, sqlite_catalog):
     assert run(sqlite_catalog, "FROM s.v") == [(5,)]
     assert lake.reads.schema("s").path == uuid.path
     assert lake.verify() == []
+
+
+@pytest.mark.parametrize("drop", ["DROP MACRO s.m", "DROP SCHEMA s CASCADE"])
+def test_a_macro_whose_snapshot_expires_meanwhile_is_a_conflict(lake, sqlite_catalog, drop):
+    run(sqlite_catalog, "CREATE SCHEMA s", "CREATE MACRO s.m(a) AS a + 1", "CREATE TABLE t AS SELECT 1 AS i")
+    then = newest(lake)
+    run(sqlite_catalog, drop)
+
+    with Interrupted.connect(sqlite_catalog.sqlalchemy_url) as interrupted:
+        interrupted.meanwhile = lambda: lake.expire_snapshots(keep_last=1)
+        with pytest.raises(TransactionConflictError, match=f"expired snapshot {then}"):
+            interrupted.restore(schema="s", at=then)
+
+    assert run(sqlite_catalog, "FROM t") == [(1,)]  # a macro without its text shuts the lake to DuckDB
 
 
 SCHEMA = (

@@ -269,6 +269,12 @@ def check_targets(change: OfTable, facts: LockedFacts) -> None:
             raise facts.conflict(f"delete rows of data file {file_id}", f"{did}", change.name)
 
 
+def check_still_there(as_of: SnapshotId, name: QualifiedName, facts: LockedFacts) -> None:
+    """Refuse a snapshot that expired: with it the catalog may have forgotten what is to come back."""
+    if as_of not in facts.snapshots:
+        raise facts.conflict("restore it", f"expired snapshot {as_of}", name)
+
+
 def with_bounds(
     tables: Iterable[TableId], stats: Iterable[Mapping[ColumnId, ColumnStats | TableColumnStats | None]]
 ) -> tuple[tuple[TableId, ColumnId], ...]:

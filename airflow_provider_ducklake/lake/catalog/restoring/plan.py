@@ -424,14 +424,15 @@ def _renamed(target: ViewRow, current: ViewRow) -> Iterator[Change]:
         yield RenameView(current.id, current.name, target.name)
 
 
-def macro_changes(scope: Scope) -> Iterator[Change]:
+def macro_changes(scope: Scope, target: Snapshot) -> Iterator[Change]:
     """Yield what brings macros back, and what drops those made since."""
     for pair in scope.macros:
         if pair.target is None and pair.current is not None:
             yield DropMacro(pair.current.row.id, pair.current.name, pair.current.row.is_table_macro)
         elif pair.current is None and pair.target is not None:
             home = scope.homes[pair.target.schema_id].ref
-            yield RestoreMacro(pair.target.row.id, home, pair.target.name, pair.target.row.is_table_macro)
+            is_table = pair.target.row.is_table_macro
+            yield RestoreMacro(pair.target.row.id, home, pair.target.name, is_table, target.id)
 
 
 def in_words(change: Change) -> str:  # noqa: PLR0911 - a sentence for each kind
@@ -607,7 +608,7 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
         others = (
             *scope.schemas,
             *view_changes(connection, catalog.tables, scope, target, head),
-            *macro_changes(scope),
+            *macro_changes(scope, target),
         )
     planned = []
     for number, history in enumerate(histories):

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.transaction.declared import (
     OfAnyTable,
     OfTable,
     check_name,
+    check_still_there,
     existing,
     nothing_needed,
 )
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         MacroId,
         PartitionId,
         SchemaId,
+        SnapshotId,
         TableId,
         ViewId,
     )
@@ -416,18 +418,26 @@ class DropMacro(ChangeBase):
 
 @dataclass(frozen=True, slots=True)
 class RestoreMacro(ChangeBase):
-    """A dropped macro that is restored under its id, with its old definition."""
+    """A dropped macro that is restored under its id, with the definition that snapshot ``as_of`` has."""
 
     macro_id: MacroId
     schema: SchemaRef
     name: QualifiedName
     is_table_macro: bool
+    as_of: SnapshotId
 
     phase: ClassVar[CommitPhase] = CommitPhase.DEFINE
 
     @property
     def claim(self) -> Claim:
         return _claim_of_new(self.name, self.schema, is_table=self.is_table_macro)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(snapshots=(self.as_of,))
+
+    def check(self, facts: LockedFacts) -> None:
+        check_still_there(self.as_of, self.name, facts)
 
 
 def _claim_of_new(name: QualifiedName, schema: SchemaRef, *, is_table: bool) -> Claim:

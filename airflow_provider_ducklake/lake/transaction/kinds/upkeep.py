@@ -11,6 +11,7 @@ from airflow_provider_ducklake.lake.transaction.declared import (
     Needs,
     OfAnyTable,
     OfTable,
+    check_still_there,
     check_targets,
     existing,
     with_bounds,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from airflow_provider_ducklake.lake.spec.files import DataFile, FileKey, TableColumnStats
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
     from airflow_provider_ducklake.lake.spec.snapshots import (
         ColumnId,
@@ -288,9 +288,3 @@ class NoteRestored(OfTable):
 
     def check(self, facts: LockedFacts) -> None:
         check_still_there(self.as_of, self.name, facts)
-
-
-def check_still_there(as_of: SnapshotId, name: QualifiedName, facts: LockedFacts) -> None:
-    """Refuse a snapshot that expired: with it the catalog may have forgotten a table, and its counters."""
-    if as_of not in facts.snapshots:
-        raise facts.conflict("restore it", f"expired snapshot {as_of}", name)
