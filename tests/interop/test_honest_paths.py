@@ -1,5 +1,7 @@
 """Paths that the reference writes are taken, however odd: only what leads elsewhere is refused."""
 
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -59,6 +61,30 @@ def test_a_lake_of_the_reference_is_read_written_and_cleaned_up(sqlite_catalog, 
     with open_lake(sqlite_catalog, place, data_inlining_row_limit=0) as reference:
         assert [i for (i,) in reference.sql('SELECT i FROM "../s"."../t" ORDER BY i')] == ids
     assert ids == [*range(3), 4, *range(6, 20), *range(100, 100 + len(ODD))]
+
+
+def moved_to(catalog, data_path: str) -> None:
+    """Write another data path into a catalog, as people do by hand."""
+    with closing(sqlite3.connect(catalog.location)) as connection, connection:
+        connection.execute("UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", (data_path,))
+
+
+def test_a_data_path_without_a_slash_at_its_end_is_the_same_directory(sqlite_catalog, tmp_path):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t AS SELECT range AS i FROM range(20)")
+        reference.sql("CREATE TABLE gone AS SELECT 1 AS i; DROP TABLE gone")
+    moved_to(sqlite_catalog, sqlite_catalog.data_path.removesuffix("/"))
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        lake.append_arrow("t", pa.table({"i": pa.array(range(20, 50), pa.int64())}))
+        assert lake.read_arrow("t").num_rows == 50
+        lake.expire_snapshots(keep_last=1)
+        cleaned = lake.cleanup_old_files(older_than=NOW)
+        assert (len(cleaned.deleted), lake.delete_orphaned_files(older_than=NOW).deleted) == (1, ())
+        assert lake.verify() == []
+    with open_lake(f"ducklake:sqlite:{sqlite_catalog.location}") as reference:
+        assert reference.sql("SELECT count(i), sum(i) FROM t") == [(50, sum(range(50)))]
+    assert [one.name for one in tmp_path.rglob("main*")] == ["main"]
 
 
 def test_files_that_the_reference_added_from_elsewhere_are_read_whatever_they_are_called(

@@ -28,7 +28,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.lake.spec.files import KEY_BYTES
-from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
+from airflow_provider_ducklake.lake.spec.names.paths import is_absolute, with_slash
 from airflow_provider_ducklake.lake.spec.options import OptionRow, Options
 from airflow_provider_ducklake.lake.spec.tags import FROZEN
 from airflow_provider_ducklake.lake.spec.versions import READABLE, WRITABLE, refused
@@ -110,7 +110,7 @@ class OpenLake:
         lake_wide = Options.effective(options)
         self.version = tables.version
         self.newest = newest  # version that the lake may be migrated to; None: any
-        self.data_path = data_path or lake_wide.texts.get("data_path", "")
+        self.data_path = data_path or with_slash(lake_wide.texts.get("data_path", ""))
         self.encrypted = lake_wide.flag("encrypted")
         self.is_frozen = FROZEN in lake_wide.texts
         self.catalog = Catalog(dialect, tables, self.data_path, foreign_files)

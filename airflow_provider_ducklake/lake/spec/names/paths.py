@@ -79,6 +79,11 @@ def directory_path(path: str) -> str:
     return path if path.endswith("/") else path + "/"
 
 
+def with_slash(data_path: str) -> str:
+    """Return a catalog's data path as the reference takes it: with a slash at its end; an empty one stays."""
+    return data_path if not data_path or data_path.endswith("/") else data_path + "/"
+
+
 def job_directory(table_root: str, job_id: str) -> str:
     """Return the directory that belongs to one job alone, below the table's (both end in ``/``)."""
     return f"{table_root}ducklake-{job_id}/"
