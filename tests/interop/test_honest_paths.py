@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from tests.interop.compacting import merge_adjacent
 from tests.reference.duckdb_lake import open_lake
 
@@ -85,6 +86,20 @@ def test_a_data_path_without_a_slash_at_its_end_is_the_same_directory(sqlite_cat
     with open_lake(f"ducklake:sqlite:{sqlite_catalog.location}") as reference:
         assert reference.sql("SELECT count(i), sum(i) FROM t") == [(50, sum(range(50)))]
     assert [one.name for one in tmp_path.rglob("main*")] == ["main"]
+
+
+def test_a_data_path_with_the_name_of_a_host_is_refused(sqlite_catalog, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where files would go
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t AS SELECT range AS i FROM range(20)")
+    moved_to(sqlite_catalog, f"file://localhost{sqlite_catalog.data_path}")
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        with pytest.raises(UnsupportedFeatureError, match="is relative"):
+            lake.append_arrow("t", pa.table({"i": pa.array(range(20, 50), pa.int64())}))
+        with pytest.raises(UnsupportedFeatureError, match="is relative"):
+            lake.delete_orphaned_files(older_than=NOW)
+    assert not (tmp_path / "localhost").exists()
 
 
 def test_files_that_the_reference_added_from_elsewhere_are_read_whatever_they_are_called(

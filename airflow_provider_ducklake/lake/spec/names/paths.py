@@ -147,10 +147,16 @@ def relative_to(path: str, parent: str) -> CatalogPath:
 
 
 def is_absolute(path: str) -> bool:
-    """Return True if the path stands by itself: a URI or an absolute local path."""
-    return (
-        path.startswith("/") or _SCHEME.match(path) is not None or re.match(r"[A-Za-z]:/", path) is not None
-    )
+    """Return True if the path stands by itself: a URI or an absolute local path.
+
+    >>> is_absolute("file:///data/x"), is_absolute("file://localhost/data/x"), is_absolute("data/x")
+    (True, False, False)
+    """
+    match = _SCHEME.match(path)
+    if match is not None and not is_local(path):
+        return True
+    rest = path[match.end() :] if match else path
+    return rest.startswith("/") or re.match(r"[A-Za-z]:/", rest) is not None
 
 
 def hadoop_uri(path: str) -> str:
