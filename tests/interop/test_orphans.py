@@ -293,6 +293,30 @@ def test_a_data_path_of_two_lakes_is_refused_by_both(sqlite_lake, sqlite_catalog
     assert files(sqlite_catalog) - marks(sqlite_catalog) == before
 
 
+@pytest.mark.parametrize("directory", ["", "main/t/"])  # the first as a migration from 0.1 leaves it
+def test_a_lake_below_the_directory_of_a_table_is_no_part_of_it(sqlite_catalog, directory):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE t (i BIGINT)")
+    for kind in () if directory else ("schema", "table"):
+        run_sql(sqlite_catalog, f"UPDATE ducklake_{kind} SET path = ''")
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("INSERT INTO t FROM range(20)")
+    below = f"{sqlite_catalog.data_path}{directory}second/"
+    second = CatalogDatabase("sqlite", f"{sqlite_catalog.location}.second", below)
+    with open_lake(second, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE u AS SELECT 42 AS i")
+    (left,) = plant(sqlite_catalog, f"{directory}k=a%2Fb/ducklake-{UUID}.parquet")
+
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        with pytest.raises(SharedDataPathError, match="second/main/u/"):
+            lake.delete_orphaned_files(older_than=NO_TIME)
+        with open_lake(second) as reference:
+            assert reference.sql("FROM u") == [(42,)]
+        shutil.rmtree(below)
+        assert lake.delete_orphaned_files(older_than=NO_TIME).deleted == (left,)
+        assert lake.read_arrow("t").num_rows == 20
+
+
 def test_whoever_owns_the_data_path_alone_may_say_so(sqlite_lake, sqlite_catalog):
     (left,) = plant(sqlite_catalog, f"main/never_made/ducklake-{UUID}.parquet")
 

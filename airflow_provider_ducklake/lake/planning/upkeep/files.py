@@ -145,12 +145,18 @@ def foreign_evidence(orphans: Orphans, lake: LakeFiles) -> str | None:
 
 
 def _in_known_directory(file: StoredFile, lake: LakeFiles) -> bool:
-    above = path_key(file.path)
-    while "/" in above:
-        above = above.rpartition("/")[0]
-        if above in lake.directories:
-            return True
-    return False
+    """Return True if a file lies in the directory of a table: in a job's, a partition's or none below it.
+
+    In others another lake may lie: a table's directory can be the data path, as those from 0.1 are.
+    """
+    job = _JOB_DIRECTORY.search(file.name)
+    folder = file.name[: job.start()] if job else file.name.rpartition("/")[0]
+    data_path = file.path.removesuffix(file.name)
+    while path_key(data_path + folder) not in lake.directories:
+        folder, _, last = folder.rpartition("/")
+        if "=" not in last:
+            return False
+    return True
 
 
 # How old something must be before it may be removed.
