@@ -427,6 +427,22 @@ def test_what_cannot_be_meant_is_refused(sqlite_catalog, arguments, said):
         lake.export_catalog(**arguments)
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("name", ["itself", "link"])
+def test_the_catalog_of_the_lake_is_not_replaced(new_catalog, tmp_path, kind, name):
+    catalog = new_catalog(kind)
+    file = Path(catalog.location)
+    path = {"itself": file, "link": tmp_path / "link"}[name]
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+        if name == "link":
+            path.symlink_to(file)
+        with pytest.raises(InvalidInputError, match="is the catalog of this lake"):
+            lake.export_catalog(str(path), format=kind, overwrite=True)
+        assert [int(one.id) for one in lake.snapshots()] == [0, 1]
+
+
 def test_a_snapshot_that_is_not_there_leaves_no_file(sqlite_catalog, tmp_path):
     with (
         Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake,

@@ -294,6 +294,7 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
     from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
 
     check_installed(request.path, ExportFormat.of(request.path, request.format))
+    _check_is_not_the_catalog(lake, request)
     with lake.reading() as connection:
         lake_id = read.first_schema_uuid(connection, lake.catalog.tables)
     with tempfile.TemporaryDirectory(prefix="ducklake_export_") as scratch:
@@ -309,6 +310,17 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
         if not restored.publish(file, request.path, options, mode=mode, replaces=replaces):
             raise ExportExistsError("file", request.path)
     return _summed(_result(lake, request, made.snapshot.id), made)
+
+
+def _check_is_not_the_catalog(lake: OpenLake, request: ExportRequest) -> None:
+    """Refuse the lake's own catalog file as the target: all other snapshots would be lost."""
+    from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+
+    file, target = catalog_file(lake.url), open_filesystem(request.path, request.storage_options)
+    if file is not None and target.is_local and Path(target.path).exists() and file.samefile(target.path):
+        raise InvalidInputError(
+            f"path={request.path!r} is the catalog of this lake itself. Choose another path for the file."
+        )
 
 
 def _mode(lake: OpenLake) -> int:
