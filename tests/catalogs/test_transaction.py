@@ -294,7 +294,13 @@ def test_a_type_that_cannot_be_stored_is_refused(lake, type_):
     assert lake.current_snapshot().id == 0
 
 
-@pytest.mark.parametrize("key", ["nope", "year(i)", "bucket(0, i)", "truncate(2, i)", "bucket(i)", "", "i,"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("nope", "year(i)", "truncate(2, i)", "bucket(i)", "", "i,"),
+        *("bucket(0, i)", "bucket(00, i)", "bucket(2147483648, i)"),  # which shut the lake to the reference
+    ],
+)
 def test_a_partitioning_that_cannot_be_is_refused(lake, key):
     with pytest.raises((InvalidInputError, ColumnNotFoundError)), lake.transaction() as tx:
         tx.create_table("t", {"i": "int32"}, partition_by=[key])

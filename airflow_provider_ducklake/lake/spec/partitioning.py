@@ -73,6 +73,9 @@ class TransformKind(StrEnum):
         return Feature(f"the {self.value} partition transform") if self in EPOCHS else None
 
 
+_MOST_BUCKETS = 2**31 - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Transform:
     """A transform, with the number of buckets where it is ``bucket``."""
@@ -87,9 +90,15 @@ class Transform:
     def parse(cls, text: str) -> Transform:
         """Return the transform of a catalog text such as ``year`` or ``bucket(16)``."""
         match = re.fullmatch(r"([a-z_]+)(?:\((\d{1,18})\))?", text)
-        if match is None or match[1] not in set(TransformKind) or (match[1] == "bucket") != bool(match[2]):
+        count = int(match[2]) if match and match[2] else None
+        if match is None or match[1] not in set(TransformKind) or not _is_count_of(match[1], count):
             raise UnsupportedFeatureError(f"Partition transform {text!r} is not supported by this release.")
-        return cls(TransformKind(match[1]), int(match[2]) if match[2] else None)
+        return cls(TransformKind(match[1]), count)
+
+
+def _is_count_of(kind: str, count: int | None) -> bool:
+    """Return True if a transform can have that many buckets, or none (None): the reference has 32 bits."""
+    return count is None if kind != TransformKind.BUCKET else count is not None and 0 < count <= _MOST_BUCKETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +161,13 @@ def _parse_transform(word: str, argument: str | None, expression: str) -> Transf
         raise InvalidPartitionError(
             f"{word!r} in {expression!r} is not a partition transform. Use one of {', '.join(TransformKind)}."
         )
-    if (kind == TransformKind.BUCKET) != (argument is not None) or argument == "0":
-        raise InvalidPartitionError(f"Cannot read {expression!r}; write year(column) or bucket(16, column).")
-    return Transform(TransformKind(kind), int(argument) if argument else None)
+    count = int(argument) if argument else None
+    if not _is_count_of(kind, count):
+        raise InvalidPartitionError(
+            f"Cannot read {expression!r}; write year(column) or bucket(16, column), with at most "
+            f"{_MOST_BUCKETS} buckets."
+        )
+    return Transform(TransformKind(kind), count)
 
 
 def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> None:

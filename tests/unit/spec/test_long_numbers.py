@@ -97,3 +97,10 @@ def test_a_version_of_many_digits_is_misspelled():
 def test_the_error_is_that_of_an_unreadable_text(parse, error):
     with pytest.raises(error):
         parse()
+
+
+@pytest.mark.parametrize("count", ["0", "00", "2147483648"])
+def test_a_number_of_buckets_that_the_reference_cannot_have_is_refused(count):
+    with pytest.raises(UnsupportedFeatureError, match="is not supported"):
+        Transform.parse(f"bucket({count})")
+    assert Transform.parse("bucket(2147483647)").bucket_count == 2**31 - 1
