@@ -159,6 +159,23 @@ def test_a_file_that_the_lake_names_stays_whoever_scheduled_it(sqlite_catalog, s
         assert lake.read_arrow("t").num_rows == 5
 
 
+def test_a_file_that_the_lake_names_through_a_link_stays(sqlite_catalog, tmp_path):
+    (tmp_path / "link").symlink_to(sqlite_catalog.data_path)
+    with expired(sqlite_catalog) as lake:
+        (live,) = (one.data_file for one in lake.files("t"))
+        linked = live.replace(sqlite_catalog.data_path, f"{tmp_path}/link/")
+        with lake.transaction() as tx:
+            tx.create_table("u", {"i": "int32"})
+        with lake.transaction() as tx:
+            tx.add_data_files("u", [linked])
+            tx.truncate("t")
+        lake.expire_snapshots(keep_last=1)
+
+        assert lake.cleanup_old_files(older_than=NO_TIME).named == (live,)
+
+        assert lake.read_arrow("u").num_rows > 0
+
+
 @pytest.mark.only_1_0("no reader of 1.1 takes such a catalog")
 @pytest.mark.parametrize("end", ["/", "/.", "/./", "/x/.."])
 def test_a_file_that_the_lake_names_in_odd_words_stays(sqlite_catalog, end):

@@ -31,6 +31,7 @@ from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import (
     CatalogPath,
     is_absolute,
+    is_local,
     path_key,
     why_not_deletable,
 )
@@ -198,7 +199,9 @@ def _why_not(catalog: Catalog, one: _Scheduled) -> str | None:
 
 
 def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:
-    """Return the paths of those that a row of the lake names, in whatever spelling."""
+    """Return the paths of those that a row of the lake names, in whatever spelling or by a linked folder."""
+    from airflow_provider_ducklake.lake.storage.files.filesystem import real_path  # noqa: PLC0415 - heavy
+
     if not due:
         return set()
     paths: dict[str, set[str]] = {}
@@ -213,7 +216,10 @@ def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:
             if not is_full or not is_absolute(path):  # in an unknown directory
                 found.update(names.get(path_key(path).rpartition("/")[2], ()))
             elif _may_be_one_of(path, names):
-                found.update(paths.get(path_key(path), ()))
+                key = path_key(path)
+                found.update(paths.get(key, ()))
+                others = names.get(key.rpartition("/")[2], set()) - found if is_local(path) else ()
+                found.update(one for one in others if real_path(one) == real_path(path))
     return found
 
 

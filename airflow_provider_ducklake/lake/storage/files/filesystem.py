@@ -481,6 +481,14 @@ def _write_local(path: Path, content: bytes, *, private: bool) -> None:
         raise
 
 
+def real_path(path: str) -> str:
+    """Follow the symbolic links of a local path to its place; another path stays as it is."""
+    scheme, rest = split_scheme(path)
+    with suppress(ValueError):  # no file has a NUL character in its path
+        return os.path.realpath(rest) if scheme == "file" else path
+    return path
+
+
 def make_directory(path: str, storage_options: StorageOptions | None = None) -> None:
     """Make a directory and its parents where the store has directories."""
     location = open_filesystem(path, storage_options)
