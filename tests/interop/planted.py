@@ -42,6 +42,7 @@ STATEMENTS = (
     "CREATE TABLE gone AS SELECT x AS i FROM range(200) r(x)",
     "DROP TABLE gone",
     "CREATE VIEW v AS SELECT i FROM t",
+    "CREATE MACRO f(a) AS a + 1",
 )
 TABLES = ("t", "p", "m", "n", "r", "e")
 
@@ -282,6 +283,7 @@ CORRUPTIONS = (
       "UPDATE ducklake_partition_column SET column_id = 77 WHERE partition_key_index = 1"),
     _("a transform nobody knows", C.PARTITION_KEY_UNKNOWN,
       "UPDATE ducklake_partition_column SET transform = 'week' WHERE partition_key_index = 1"),
+    _("a macro without its text", C.MACRO_EMPTY, "DELETE FROM ducklake_macro_impl"),
     # G3
     _("no schema version of a table", C.SCHEMA_VERSION_MISSING,
       f"DELETE FROM ducklake_schema_versions WHERE table_id = {_table('t')}"),

@@ -183,6 +183,13 @@ def _is_transform(text: str) -> bool:
     return True
 
 
+def _macros_without_text(look: VerificationScope) -> Select[Any]:
+    macro, text = look.tables["macro"], look.tables["macro_impl"]
+    is_of_it = text.c.macro_id == macro.c.macro_id
+    found = lacking(text.c.macro_id, is_of_it, macro.c.macro_id, macro.c.macro_name)
+    return found.where(macro.c.end_snapshot.is_(None))
+
+
 CHECKS = (
     Check(Code.COLUMNS_TOO_NEW, _superfluous_columns, ("name",),
           "The catalog has {name}, which is not in DuckLake {version}, its version: DuckDB inserts by "
@@ -208,6 +215,9 @@ CHECKS = (
           "{table} has no row in ducklake_schema_versions: DuckDB compacts no table of the lake."),
     Check(Code.PARTITION_KEY_UNKNOWN, _unknown_partition_keys, ("table_id", "partition_id", "column_id"),
           "{table} is partitioned by {transform} of column {column_id}: no such {missing}."),
+    Check(Code.MACRO_EMPTY, _macros_without_text, ("macro_id",),
+          "Macro {macro_name} has no row in ducklake_macro_impl: DuckDB opens no table of the lake.",
+          of_lake=True),
 )  # fmt: skip
 
 

@@ -77,6 +77,7 @@ class FindingCode(StrEnum):
     DEFAULT_UNREADABLE = "default-unreadable", "Correct initial_default in ducklake_column."
     SCHEMA_VERSION_MISSING = "schema-version-missing", _REPAIR
     PARTITION_KEY_UNKNOWN = "partition-key-unknown", "Set the table's partitioning again."
+    MACRO_EMPTY = "macro-empty", "Drop the macro with DuckLakeDDLOperator, or restore its rows."
     # rows of files
     TABLE_UNKNOWN = "table-unknown", _RESTORE
     TABLE_ENDED = "table-ended", _REPAIR
