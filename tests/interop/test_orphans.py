@@ -317,6 +317,23 @@ def test_a_lake_below_the_directory_of_a_table_is_no_part_of_it(sqlite_catalog, 
         assert lake.read_arrow("t").num_rows == 20
 
 
+def test_copies_of_files_that_jobs_wrote_are_not_left_over(sqlite_catalog):
+    """A backup below the data path has files of the same names."""
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE t (i BIGINT); INSERT INTO t VALUES (1)")
+    place = Path(sqlite_catalog.data_path)
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        lake.flush_inlined_data()
+        shutil.copytree(place / "main", place / "backup/main")
+        before = files(sqlite_catalog)
+        wait()
+
+        with pytest.raises(SharedDataPathError, match="backup/main/t/"):
+            lake.delete_orphaned_files(older_than=NO_TIME)
+
+    assert files(sqlite_catalog) - marks(sqlite_catalog) == before
+
+
 def test_whoever_owns_the_data_path_alone_may_say_so(sqlite_lake, sqlite_catalog):
     (left,) = plant(sqlite_catalog, f"main/never_made/ducklake-{UUID}.parquet")
 

@@ -65,15 +65,15 @@ class StoredFile:
 class LakeFiles:
     """What a lake names: ``keys`` of files, ``names`` of files that it reaches by paths of another kind.
 
-    ``directories`` are the keys of its tables' directories, ``open_jobs`` and ``jobs`` the ids of its jobs:
-    those that may still commit, and all.
+    ``directories`` are the keys of its tables' directories, ``open_jobs`` the ids of its jobs that may still
+    commit, and ``jobs`` those of all, with the key of the directory of the table that each writes.
     """
 
     keys: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     directories: set[str] = field(default_factory=set)
     open_jobs: frozenset[str] = frozenset()
-    jobs: frozenset[str] = frozenset()
+    jobs: dict[str, str] = field(default_factory=dict)
 
     def add(self, path: str, data_path_key: str, *, is_full: bool = True) -> None:
         """Add a file that the lake names."""
@@ -124,7 +124,7 @@ def find_orphans(
 
 def foreign_evidence(orphans: Orphans, lake: LakeFiles) -> str | None:
     """Explain why some of the files may be another lake's; None: there is no sign of it."""
-    strange = [one for one in orphans.files if one.ids and not one.ids & lake.jobs]
+    strange = [one for one in orphans.files if one.ids and not _is_of_job(one, lake)]
     unknown = Counter(
         one.path.rpartition("/")[0] + "/" for one in strange if not _in_known_directory(one, lake)
     )
@@ -134,6 +134,7 @@ def foreign_evidence(orphans: Orphans, lake: LakeFiles) -> str | None:
             f"lakes write files as those in {shown}, directories of no table of this lake. Look at them; if "
             "they are left over from tables dropped long ago, give sole_owner=True."
         )
+    strange = [one for one in strange if not one.ids & lake.jobs.keys()]
     writes = {min(one.ids) for one in strange}
     if len(writes) >= max(_MANY, orphans.named + 1):
         return (
@@ -145,18 +146,31 @@ def foreign_evidence(orphans: Orphans, lake: LakeFiles) -> str | None:
 
 
 def _in_known_directory(file: StoredFile, lake: LakeFiles) -> bool:
-    """Return True if a file lies in the directory of a table: in a job's, a partition's or none below it.
+    return any(one in lake.directories for one in _table_directories(file))
 
-    In others another lake may lie: a table's directory can be the data path, as those from 0.1 are.
+
+def _is_of_job(file: StoredFile, lake: LakeFiles) -> bool:
+    """Return True if a file lies where the job in its name writes: elsewhere it is a copy.
+
+    The job may write other tables of the same schema, and new ones.
+    """
+    written = {lake.jobs[one] for one in file.ids if one in lake.jobs}
+    schemas = {one.rpartition("/")[0] for one in written}
+    return any(one in written or one.rpartition("/")[0] in schemas for one in _table_directories(file))
+
+
+def _table_directories(file: StoredFile) -> Iterator[str]:
+    """Yield the keys of the directories that may be that of a file's table.
+
+    Between that and the file are the directory of a job, or those of partitions. In others another lake may
+    lie: a table's directory can be the data path, as those from 0.1 are.
     """
     job = _JOB_DIRECTORY.search(file.name)
     folder = file.name[: job.start()] if job else file.name.rpartition("/")[0]
-    data_path = file.path.removesuffix(file.name)
-    while path_key(data_path + folder) not in lake.directories:
+    data_path, last = file.path.removesuffix(file.name), "="
+    while "=" in last:
+        yield path_key(data_path + folder)
         folder, _, last = folder.rpartition("/")
-        if "=" not in last:
-            return False
-    return True
 
 
 # How old something must be before it may be removed.
