@@ -427,6 +427,18 @@ def test_what_cannot_be_meant_is_refused(sqlite_catalog, arguments, said):
         lake.export_catalog(**arguments)
 
 
+@pytest.mark.parametrize("arguments", [{}, {"path": "/backup/q3.db", "files_path": "{data}"}])
+def test_files_are_not_copied_below_the_data_path(sqlite_catalog, arguments):
+    """There the clean-up of orphaned files would take them for the lake's own."""
+    data = sqlite_catalog.data_path
+    given = {name: path.format(data=data) for name, path in ({"path": "{data}q3.db"} | arguments).items()}
+    with (
+        Lake.create(sqlite_catalog.sqlalchemy_url, data) as lake,
+        pytest.raises(InvalidInputError, match="lies below the data path of this lake"),
+    ):
+        lake.export_catalog(copy_files=True, **given)
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 @pytest.mark.parametrize("name", ["itself", "link"])
 def test_the_catalog_of_the_lake_is_not_replaced(new_catalog, tmp_path, kind, name):

@@ -42,7 +42,7 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, directory_path, is_absolute
+from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, directory_path, is_absolute, is_below
 from airflow_provider_ducklake.lake.spec.partitioning import hive_folders
 from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 from airflow_provider_ducklake.lake.spec.tags import (
@@ -295,6 +295,11 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
 
     check_installed(request.path, ExportFormat.of(request.path, request.format))
     _check_is_not_the_catalog(lake, request)
+    if request.folder is not None and is_below(request.folder, lake.data_path):
+        raise InvalidInputError(
+            f"The folder for the copies, {request.folder}, lies below the data path of this lake, whose "
+            "clean-up of orphaned files would delete them. Choose another path, or files_path."
+        )
     with lake.reading() as connection:
         lake_id = read.first_schema_uuid(connection, lake.catalog.tables)
     with tempfile.TemporaryDirectory(prefix="ducklake_export_") as scratch:
