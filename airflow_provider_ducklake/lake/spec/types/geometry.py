@@ -76,10 +76,6 @@ class GeometryStats:
         """Return True if no side of the box is infinite."""
         return all(math.isfinite(side) for sides in self.box if sides is not None for side in sides)
 
-    def without_box(self) -> GeometryStats:
-        """Drop the box, if it would leave some geometries out."""
-        return GeometryStats(types=self.types)
-
     @property
     def surroundings(self) -> Box | None:
         """A rectangle around the box, however its text was rounded; None: unknown."""

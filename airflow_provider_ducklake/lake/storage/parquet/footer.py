@@ -529,7 +529,11 @@ def merge_chunks(column: Column, chunks: Sequence[ChunkFacts], *, are_whole: boo
 
 
 def _geometries(chunks: Sequence[ChunkFacts]) -> str | None:
-    """Merge the statistics of geometries of all row groups; None: one with values has none."""
+    """Merge the statistics of geometries of all row groups; None: they would leave some out.
+
+    Statistics without a box say that all geometries are empty: the next file's box becomes the table's, and
+    the reference looks for all rows there.
+    """
     found = GeometryStats()
     for chunk in chunks:
         if chunk.value_count != 0:
@@ -537,7 +541,7 @@ def _geometries(chunks: Sequence[ChunkFacts]) -> str | None:
                 return None
             found = found.merge(chunk.geometries)
     have_box = all(chunk.geometries_have_box for chunk in chunks) and found.is_finite
-    return (found if have_box else found.without_box()).text
+    return found.text if have_box else None
 
 
 def _least(chunks: Sequence[ChunkFacts]) -> Physical | None:
