@@ -168,6 +168,10 @@ DIFFERENTIAL = {
         "DELETE FROM t WHERE i = 33",
         "DELETE FROM t WHERE i = 35",
     ],
+    "lists and maps": [
+        "CREATE TABLE t (i INT, l INT[], m MAP(VARCHAR, STRUCT(n INT)))",
+        "INSERT INTO t VALUES (1, [1], MAP {'a': {'n': 1}}), (2, NULL, NULL), (3, [], MAP {})",
+    ],
     "truncated": [
         TABLE,
         "INSERT INTO t SELECT x, 'f' FROM range(12) r(x)",

@@ -211,7 +211,8 @@ def inline_rows(change: InlineRows, state: CommitState, tables: CatalogTables) -
 def flush_inlined(change: FlushInlined, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the rows of new files and of their delete files, and the end of those in the catalog.
 
-    Of the table's statistics only the size grows: its rows are the same.
+    Of the table's statistics the size grows, and files count NULLs where rows in the catalog have none:
+    lists and maps that are empty or NULL. All else is the same, as the rows are.
     """
     if change.files:
         yield from _new_files(change, state, tables)
@@ -253,6 +254,13 @@ def _new_files(change: FlushInlined, state: CommitState, tables: CatalogTables) 
         .where(counts.c.table_id == change.table_id)
         .values(file_size_bytes=counts.c.file_size_bytes + size)
     )
+    with_nulls = {
+        known.column_id for new in files for known in new.file.column_stats.values() if known.null_count
+    }
+    if with_nulls:
+        bounds = tables["table_column_stats"]
+        found = bounds.c.table_id == change.table_id, bounds.c.column_id.in_(sorted(with_nulls))
+        yield Effect(bounds.update().where(*found).values(contains_null=True))
 
 
 def _is_superseded(change: FlushInlined, schema_version: int, state: CommitState) -> bool:
