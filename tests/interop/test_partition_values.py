@@ -3,8 +3,11 @@
 import random
 
 import pyarrow as pa
+import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import InvalidPartitionError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.writing.write import plan_append
 from airflow_provider_ducklake.lake.storage.parquet.rows import partition_of_rows
 from tests.reference.duckdb_lake import open_lake
 
@@ -158,3 +161,32 @@ def test_infinite_seconds_in_a_bucket_are_found(sqlite_catalog):
             ):
                 assert duck.sql(f"SELECT count(*) FROM t WHERE {where}") == [(count,)]
                 assert lake.read_arrow("t", filter=where).num_rows == count
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("GEOMETRY", "'POINT(0 0)'::GEOMETRY"),
+        ("VARIANT", "5"),
+        ("INT[]", "[1]"),
+        ("STRUCT(a INT)", "{'a': 1}"),
+        ("MAP(INT, INT)", "MAP {1: 2}"),
+    ],
+)
+def test_keys_that_only_duckdb_makes_are_refused_by_name(sqlite_catalog, type_, value):
+    with open_lake(sqlite_catalog) as duck:
+        duck.sql(f"CREATE TABLE s (x {type_}); INSERT INTO s SELECT {value}")
+        duck.sql(f"CREATE TABLE t (x {type_}); ALTER TABLE t SET PARTITIONED BY (bucket(3, x))")
+        duck.sql(f"INSERT INTO t SELECT {value}")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        with pytest.raises(UnsupportedFeatureError, match=r"main\.t cannot be written: its partition key x"):
+            lake.append_arrow("t", lake.read_arrow("s"))
+        with pytest.raises(UnsupportedFeatureError, match="Partition it by other columns"):
+            plan_append(lake.table_snapshot("t"), "any/")
+        with (
+            pytest.raises(InvalidPartitionError, match="cannot be a partition key"),
+            lake.transaction() as tx,
+        ):
+            tx.set_partitioned_by("s", ["bucket(3, x)"])
+        lake.flush_inlined_data()
+        assert lake.read_arrow("t") == lake.read_arrow("s")

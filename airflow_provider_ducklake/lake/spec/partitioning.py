@@ -171,7 +171,7 @@ def _parse_transform(word: str, argument: str | None, expression: str) -> Transf
 
 
 def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> None:
-    if children_of(type_) or type_.facts.kind in (ScalarKind.VARIANT, ScalarKind.INTERVAL):
+    if not _has_values(type_) or type_.facts.kind is ScalarKind.INTERVAL:
         raise InvalidPartitionError(f"{expression!r}: a column of type {type_} cannot be a partition key.")
     if not _has_part(transform.kind, type_.facts):
         allowed = ", ".join(row.name for row in SCALARS.values() if _has_part(transform.kind, row))
@@ -184,6 +184,25 @@ def _has_part(kind: TransformKind, row: Scalar) -> bool:
     if kind is TransformKind.HOUR:
         return row.has_hours
     return row.has_days or kind not in OF_TIMES
+
+
+def _has_values(type_: DuckLakeType) -> bool:
+    return not children_of(type_) and type_.facts.kind not in (ScalarKind.VARIANT, ScalarKind.GEOMETRY)
+
+
+def why_not_partitioned(fields: Iterable[PartitionField], schema: TableSchema) -> str | None:
+    """Say which key, made by DuckDB, has a type that only DuckDB makes partition values of; None: none."""
+    for field in fields:
+        column = schema.by_id(field.column_id)
+        if not _has_values(column.type):
+            return f"its partition key {column.name} has type {column.type}, by which only DuckDB writes"
+    return None
+
+
+def check_partition_keys(fields: Iterable[PartitionField], schema: TableSchema, table: str) -> None:
+    """Refuse to write by keys of types that have no partition values here."""
+    if problem := why_not_partitioned(fields, schema):
+        raise UnsupportedFeatureError(f"{table} cannot be written: {problem}. Partition it by other columns.")
 
 
 def check_transforms(expressions: Iterable[str], writer: WriteVersion) -> None:

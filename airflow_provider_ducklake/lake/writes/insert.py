@@ -24,6 +24,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     append_to_existing,
     create_and_append,
     new_table_uuid,
+    plan_append,
     plan_create,
     plan_write,
 )
@@ -285,7 +286,7 @@ def plan_into(choice: InsertChoice, lake: Lake, table: TableSnapshot, directory:
             "say which rows to replace with overwrite_where."
         )
     names = tuple(table.schema.find(name, str(table.name)).name for name in choice.zorder_by)
-    plan = plan_write(table, directory)
+    plan = plan_append(table, directory)
     plan = replace(plan, row_order=RowOrder(plan.row_order.sort_by, names))
     if choice.where is not None:
         plan = replace(plan, where=read_predicate(choice.where, table.schema, str(table.name)))

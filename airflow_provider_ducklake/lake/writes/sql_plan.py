@@ -21,8 +21,8 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     append_to_existing,
     create_and_append,
     new_table_uuid,
+    plan_append,
     plan_create,
-    plan_write,
 )
 from airflow_provider_ducklake.lake.spark.job.request import Step, job_directory
 from airflow_provider_ducklake.lake.spark.types.names import quoted
@@ -93,7 +93,7 @@ class SqlTarget:
         directory = f"{job_directory(self.base.root, job_id)}{number}/"
         if isinstance(self.base, NewTable):
             return plan_create(self.base, directory, partition_by)
-        return plan_write(self.base, directory)
+        return plan_append(self.base, directory)
 
     def changes(self, results: Sequence[WriteResult], number: int, *, empties: bool) -> Iterator[Change]:
         """Yield what makes the results the table's; with ``empties`` in place of the rows it has."""

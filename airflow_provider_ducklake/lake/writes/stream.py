@@ -18,7 +18,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.planning.writing.write import (
     append_to_existing,
-    plan_write,
+    plan_append,
     target_of_stream,
 )
 from airflow_provider_ducklake.lake.spark.job import io as job_io
@@ -79,7 +79,7 @@ class Stream:
         rows = self.rows.resolved(resolve)
         assert isinstance(rows, TransformSource)
         job_id = str(uuid7())
-        plan = plan_write(table, job_directory(table.root, job_id))
+        plan = plan_append(table, job_directory(table.root, job_id))
         source = StreamSource(rows, self.directory, staging_id)
         return JobRequest(job_id, source, (plan,), verb="stream")
 

@@ -49,6 +49,7 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import (
 from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, check_option, option_text
 from airflow_provider_ducklake.lake.spec.partitioning import (
     TransformKind,
+    check_partition_keys,
     check_partition_values,
     hive_directory,
     parse_partition_by,
@@ -757,6 +758,7 @@ class LakeTransaction:
         refuse_bad_strings(rows, draft.columns, str(draft.name))
         if not rows.num_rows:
             return
+        check_partition_keys(draft.partition_by, draft.columns, str(draft.name))
         parts = list(split_by_partition(rows, draft.columns, draft.partition_by))
         for values, _ in parts:
             check_partition_values(values, str(draft.name))

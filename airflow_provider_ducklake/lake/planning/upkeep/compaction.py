@@ -21,6 +21,7 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     WritePlan,
     sort_keys_of,
 )
+from airflow_provider_ducklake.lake.spec.partitioning import why_not_partitioned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -337,6 +338,9 @@ class FlushPlan:
             for column in layout.schema.walk() if layout.rows.row_count else ():
                 if not column.type.facts.storable:
                     return f"column {column.name} has type {column.type}, which this release does not write"
+            spec = layout.partition_spec
+            if spec is not None and (problem := why_not_partitioned(spec.fields, layout.schema)):
+                return problem
         return None
 
     @property

@@ -12,7 +12,11 @@ from uuid import UUID, uuid5
 from airflow_provider_ducklake.lake.errors import InvalidInputError, TransactionConflictError
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS
 from airflow_provider_ducklake.lake.spec.names.paths import directory_name, path_key, relative_to
-from airflow_provider_ducklake.lake.spec.partitioning import check_transforms, hive_directory
+from airflow_provider_ducklake.lake.spec.partitioning import (
+    check_partition_keys,
+    check_transforms,
+    hive_directory,
+)
 from airflow_provider_ducklake.lake.transaction.changes import (
     AppendFiles,
     CreateSchema,
@@ -204,8 +208,19 @@ def new_table_uuid(job_id: str, name: QualifiedName) -> str:
     return str(uuid5(UUID(job_id), str(name)))
 
 
+def plan_append(table: TableSnapshot, directory: str) -> WritePlan:
+    """Return the plan for rows that come to an existing table.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB partitioned the table by a column that has no partition values here.
+    """
+    if table.partition_spec is not None:
+        check_partition_keys(table.partition_spec.fields, table.schema, str(table.name))
+    return plan_write(table, directory)
+
+
 def plan_write(table: TableSnapshot, directory: str) -> WritePlan:
-    """Return the plan for appending to an existing table."""
+    """Return the plan for writing files of an existing table."""
     spec = table.partition_spec
     return WritePlan(
         table=str(table.name),
