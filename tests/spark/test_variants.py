@@ -206,3 +206,21 @@ def test_filters_look_into_files_that_spark_does_not_read_itself(spark, sqlite_c
                 "t", columns=columns, filter="doc.a.b >= 18 AND doc.a.b < 22 AND doc.s = 'x'"
             )
             assert sorted(row.i for row in found.collect()) == [18, 19, 20, 21]
+
+
+def test_a_default_that_duckdb_gave_a_new_column_is_a_string(session, lake, sqlite_catalog):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE d (i BIGINT); INSERT INTO d VALUES (1)")  # in the catalog
+        reference.sql("CALL ducklake_flush_inlined_data('lake'); INSERT INTO d VALUES (2)")
+        reference.sql("""ALTER TABLE d ADD COLUMN doc VARIANT DEFAULT '5 "é'""")
+        reference.sql("INSERT INTO d (i) VALUES (3)")
+        assert reference.sql("SELECT DISTINCT variant_typeof(doc), doc::VARCHAR FROM d") == [
+            ("VARCHAR", '5 "é')
+        ]
+
+    wanted = dict.fromkeys([1, 2, 3], '5 "é')
+    assert of_ours(lake, "d") == of_spark(session, "d") == wanted
+    assert lake.read_arrow("d", filter="doc IS NULL").num_rows == 0
+    assert lake.verify() == []
+    lake.flush_inlined_data()
+    assert of_ours(lake, "d") == wanted

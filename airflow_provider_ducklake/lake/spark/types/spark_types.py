@@ -7,6 +7,7 @@ not have a column holds its default, or NULL.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -31,6 +32,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     parse_type,
 )
 from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL as PACKED_INTERVAL
+from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, split_variant
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.schema import Column
@@ -126,6 +128,11 @@ def _interval(value: Physical) -> SparkColumn:
     return f.struct(*(f.lit(part).cast(field.dataType).alias(field.name) for field, part in parts))
 
 
+def _variant(value: Physical) -> SparkColumn:
+    assert isinstance(value, bytes)
+    return f.parse_json(f.lit(json.dumps(decode_variant(*split_variant(value)))))  # a default is a string
+
+
 def _whole(digits: int) -> Callable[[Any], SparkColumn]:
     return lambda value: f.lit(Decimal(value)).cast(t.DecimalType(digits, 0))
 
@@ -205,7 +212,7 @@ SPARK_SCALARS = {
         arrival=lambda value: _nanoseconds(value, "+00"),
     ),
     "interval": SparkScalar(INTERVAL, constant=_interval, only_by_arrow=True),
-    "variant": SparkScalar(t.VariantType(), only_by_arrow=True),
+    "variant": SparkScalar(t.VariantType(), constant=_variant, only_by_arrow=True),
     "geometry": SparkScalar(_BINARY, takes="blob"),
     "null": SparkScalar(t.NullType(), only_by_arrow=True),
     "unknown": SparkScalar(),

@@ -29,6 +29,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     StructType,
 )
 from airflow_provider_ducklake.lake.spec.types.values import Physical, identity_text, parse_physical
+from airflow_provider_ducklake.lake.spec.types.variants import encode_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,8 @@ def parse_scalar(type_: DuckLakeType, text: str) -> Physical:
     >>> parse_scalar(ScalarType("blob"), r"\xDE\xADab")
     b'\xde\xadab'
     """
+    if type_.facts.kind is ScalarKind.VARIANT:  # the reference makes a string of any text
+        return b"".join(encode_variant(text))
     if type_.facts.kind is not ScalarKind.BLOB:
         return parse_physical(type_, text)
     parts = re.split(r"\\x([0-9A-Fa-f]{2})", text)
