@@ -174,6 +174,26 @@ def test_values_that_the_catalog_rounds_away_from_are_found(lake, sqlite_catalog
             assert duckdb.sql(f"SELECT id FROM copied WHERE {where}") == [(number,)]
 
 
+def test_duckdb_finds_what_we_wrote_at_the_edges_of_a_box(lake, sqlite_catalog):
+    """Sides are rounded outward, and no commit rounds those of the one before again."""
+    places = [(0.0000004, -5e-7), (-0.00000049999, 8.4123456), (123456.1234567, 2.0**33 + 0.1), (1e22, -7.7)]
+    texts = []
+    for number, place in enumerate(places):
+        lake.append_arrow("t", given((number, point(*place))))
+        with open_lake(sqlite_catalog) as duckdb:
+            for found in range(number + 1):
+                where = "g && 'POINT({!r} {!r})'::GEOMETRY".format(*places[found])
+                assert duckdb.sql(f"SELECT id FROM t WHERE {where}") == [(found,)]
+                assert lake.read_arrow("t", filter=where)["id"].to_pylist() == [found]
+    for _ in range(3):
+        lake.append_arrow("t", given((9, point(1, 1))))
+        with open_lake(sqlite_catalog) as duckdb:
+            table = "__ducklake_metadata_lake.ducklake_table_column_stats"
+            texts += duckdb.sql(f"SELECT extra_stats FROM {table} WHERE column_id = 2")
+    assert len(set(texts)) == 1
+    assert lake.verify(sample=1) == []
+
+
 @pytest.mark.parametrize("dimension", [0, 1])
 def test_files_with_a_nan_or_an_infinity_have_no_box(lake, sqlite_catalog, dimension):
     odd = [NAN, INF, -INF]

@@ -10,6 +10,7 @@ import math
 import re
 import struct
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class GeometryStats:
 "zmax": null, "mmin": null, "mmax": null}, "types": ["point"]}'
         """
         sides = [
-            f'"{axis}{side}": {"null" if found is None else f"{found[place]:.6f}"}'
+            f'"{axis}{side}": {"null" if found is None else _outward(found[place], upward=place == 1)}'
             for axis, found in zip(AXES, self.box, strict=True)
             for place, side in enumerate(("min", "max"))
         ]
@@ -110,6 +111,23 @@ class GeometryStats:
             return cls((x, y, z, m), frozenset(map(str, types)))
         except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
             return None
+
+
+def _outward(side: float, *, upward: bool) -> str:
+    """Return the text of a side with six decimals, rounded so that the box still holds all geometries.
+
+    The reference rounds to the nearest, and does not find what lies between. A text that was read stays.
+
+    >>> _outward(0.0000004, upward=False), _outward(0.0000004, upward=True), _outward(5, upward=True)
+    ('0.000000', '0.000001', '5.000000')
+    """
+    text = f"{side:.6f}"
+    if upward and float(text) < side:
+        return str(Decimal(text) + _STEP)
+    return str(Decimal(text) - _STEP) if not upward and float(text) > side else text
+
+
+_STEP = Decimal("0.000001")
 
 
 def _together(one: Range, other: Range) -> Range:
