@@ -7,6 +7,7 @@ from pyspark.errors import PythonException
 from pyspark.sql.types import VariantType
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.interop.test_variants import SHREDDED, in_json
 from tests.reference.duckdb_lake import open_lake
@@ -224,3 +225,16 @@ def test_a_default_that_duckdb_gave_a_new_column_is_a_string(session, lake, sqli
     assert lake.verify() == []
     lake.flush_inlined_data()
     assert of_ours(lake, "d") == wanted
+
+
+@pytest.mark.parametrize("key", ["doc", "bucket(3, doc)"])
+def test_a_table_that_duckdb_partitioned_by_a_variant_takes_deletes_alone(session, sqlite_catalog, key):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql(f"CREATE TABLE k (i BIGINT, doc VARIANT); ALTER TABLE k SET PARTITIONED BY ({key})")
+        reference.sql("INSERT INTO k VALUES (1, 5), (2, 6)")
+
+    with pytest.raises(UnsupportedFeatureError, match=r"main\.k cannot be written: its partition key doc"):
+        session.update("k", set={"i": "i + 1"}, where="i = 1")
+    session.delete("k", where="i = 1")
+    with open_lake(sqlite_catalog) as reference:
+        assert reference.sql("SELECT i FROM k") == [(2,)]

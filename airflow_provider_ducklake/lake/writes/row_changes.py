@@ -13,7 +13,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidInputError
 from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, AllOf
 from airflow_provider_ducklake.lake.planning.reading.scan import named_columns
-from airflow_provider_ducklake.lake.planning.writing.write import plan_write
+from airflow_provider_ducklake.lake.planning.writing.write import plan_append, plan_write
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
     Clause,
@@ -163,7 +163,8 @@ def plan_change(verb: str, changes: RowChangeSource, where: Predicate, job_id: s
         return PlannedRowChange(changes, None, where)
     log.info("Reading %s at snapshot %d", plan.table.name, plan.table.snapshot.id)
     directory = job_directory(plan.table.root, job_id)
-    plans = tuple(plan_write(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
+    planned = plan_write if all(one.action is Action.DELETE for one in changes.clauses) else plan_append
+    plans = tuple(planned(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
     request = JobRequest(job_id, changes, plans, verb=verb)
     return PlannedRowChange(changes, request, where)
 

@@ -334,7 +334,7 @@ def _checked(lake_id: str) -> str:
     """Return an id that a file is named by."""
     try:
         return str(uuid.UUID(lake_id))
-    except (ValueError, AttributeError, TypeError):  # the last two where it is no text
+    except (ValueError, AttributeError, TypeError):  # UUID raises the others for what is no text
         raise UntrustedValueError(MARKS.name, lake_id, "is not the id of a lake") from None
 
 

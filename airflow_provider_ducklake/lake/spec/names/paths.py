@@ -75,8 +75,7 @@ def directory_path(path: str) -> str:
         raise InvalidInputError(
             "The data path is empty; give the folder or bucket prefix that holds the data files."
         )
-    path = path.removeprefix("file://").replace("\\", "/")
-    return path if path.endswith("/") else path + "/"
+    return with_slash(path.removeprefix("file://").replace("\\", "/"))
 
 
 def with_slash(data_path: str) -> str:
