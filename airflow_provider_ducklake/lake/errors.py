@@ -446,12 +446,20 @@ class TagExistsError(AlreadyExistsError):
 
 @dataclass(eq=False, repr=False)
 class ExportExistsError(AlreadyExistsError):
-    """Where a frozen lake is to be written, there is a file."""
+    """Where a frozen lake is to be written, there is a file; ``is_other``: no frozen lake's catalog."""
+
+    is_other: bool = False
 
     def _text(self) -> str:
+        there = f"There is a {self.kind} {self.name} already"
+        if self.is_other:
+            return (
+                f"{there} that is not the catalog of a frozen lake, and nothing was replaced. Choose another "
+                "path, or remove it first."
+            )
         return (
-            f"There is a {self.kind} {self.name} already, and nothing was replaced. Choose another path, "
-            "with the date in it, say, or give overwrite=True."
+            f"{there}, and nothing was replaced. Choose another path, with the date in it, say, or give "
+            "overwrite=True."
         )
 
 

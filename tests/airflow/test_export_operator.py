@@ -130,14 +130,15 @@ def test_a_cleared_task_exports_again_and_replaces_its_own_file(lake, tmp_path):
     assert rows(path) == [(1,), (1,)]
 
 
-@pytest.mark.usefixtures("lake")
-def test_the_file_of_another_is_replaced_only_if_that_is_asked_for(tmp_path):
+def test_the_file_of_another_is_replaced_only_if_that_is_asked_for(lake, tmp_path):
     path = tmp_path / "x.ducklake"
-    path.write_text("somebody's")
+    with Lake.connect(lake.sqlalchemy_url) as opened:
+        opened.export_catalog(str(path), 1)
+    made = path.read_bytes()
     task = make_task(path)
     run = start_run(task.dag)
     assert run_next_try(run, task) == "failed"
-    assert path.read_text() == "somebody's"
+    assert path.read_bytes() == made
 
     replacing = make_task(path, overwrite="True", at="{{ 2 }}")
     replaced = start_run(replacing.dag)

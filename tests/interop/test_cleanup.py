@@ -322,6 +322,31 @@ def waiting(catalog: CatalogDatabase) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("end", ["", ".txt"])
+def test_of_other_names_only_parquet_and_puffin_files_are_deleted(new_catalog, kind, end):
+    """A row may name the catalog's own file, or its log, where it lies below the data path."""
+    catalog = new_catalog(kind)
+    folder = Path(catalog.location).parent
+    added = folder / "added.pq"
+    pq.write_table(pa.table({"i": [1]}), added)
+    named = catalog.location + end
+    with Lake.create(catalog.sqlalchemy_url, f"{folder}/", version=catalog.spec_version) as lake:
+        if end:
+            Path(named).write_text("x")
+        for id_, one in enumerate([named, str(added), f"{folder}/gone.pq"]):
+            schedule(catalog, id_, one)
+        done = lake.cleanup_old_files(older_than=NO_TIME)
+
+        assert ((done.deleted, done.missing), done.failures[0][0]) == (
+            ((str(added),), (f"{folder}/gone.pq",)),
+            named,
+        )
+        assert "is not the Parquet or Puffin file" in done.failures[0][1]
+        assert lake.current_snapshot().id == 0
+    assert Path(named).exists()
+
+
 def test_verification_finds_what_no_clean_up_may_delete(catalog, tmp_path):
     path = added_from_elsewhere(catalog, tmp_path)
 

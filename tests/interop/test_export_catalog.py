@@ -455,6 +455,24 @@ def test_the_catalog_of_the_lake_is_not_replaced(new_catalog, tmp_path, kind, na
         assert [int(one.id) for one in lake.snapshots()] == [0, 1]
 
 
+@pytest.mark.parametrize("other", ["sqlite", "duckdb", "data file"])
+def test_only_frozen_lakes_are_replaced(sqlite_catalog, tmp_path, other):
+    """Not a live lake's catalog, nor a data file: a typing error of the path would lose it."""
+    path = tmp_path / "other"
+    if other == "data file":
+        pq.write_table(pa.table({"i": [1]}), path)
+    else:
+        with Lake.create(f"{other}:///{path}", f"{tmp_path}/data/") as live, live.transaction() as tx:
+            tx.create_table("t", {"i": "int64"})
+    there = path.read_bytes()
+    with (
+        Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake,
+        pytest.raises(ExportExistsError, match=r"not the catalog of a frozen lake.*remove it first"),
+    ):
+        lake.export_catalog(str(path), overwrite=True)
+    assert path.read_bytes() == there
+
+
 def test_a_snapshot_that_is_not_there_leaves_no_file(sqlite_catalog, tmp_path):
     with (
         Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake,

@@ -404,7 +404,7 @@ class Maintenance:
         ``storage_options`` are fsspec's for what is written; default: the lake's. Makes no snapshot.
 
         Raises:
-            ExportExistsError: there is a file already, and ``overwrite`` was not given.
+            ExportExistsError: there is a file already, no frozen lake's or without ``overwrite``.
             InvalidInputError: a path is relative, or the format is unknown.
             SnapshotNotFoundError: the snapshot has expired, or never existed.
             StorageError: a file cannot be copied or written; no catalog was put in its place.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
@@ -258,9 +258,10 @@ class FrozenMark:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Return a mark that ``text`` reads; None: it is of another release."""
+        """Return a mark that ``text`` reads, without what a newer release adds; None: it cannot be read."""
         try:
-            return cls(**json.loads(text))
+            found = json.loads(text)
+            return cls(**{one.name: found[one.name] for one in fields(cls) if one.name in found})
         except (TypeError, ValueError, RecursionError):
             return None
 

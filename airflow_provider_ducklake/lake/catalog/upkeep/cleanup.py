@@ -11,6 +11,7 @@ import json
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from airflow_provider_ducklake.lake.errors import SharedDataPathError, StorageEr
 from airflow_provider_ducklake.lake.planning.upkeep.files import MARK, cut_off
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import (
+    FORMATS,
     CatalogPath,
     is_absolute,
     is_local,
@@ -128,7 +130,7 @@ def cleanup(
     due = _due(catalog, older_than, floor)
     named = _still_named(catalog, due)
     left = tuple(_paths(one for one in due if one.path in named))
-    refused = _refused(catalog, [one for one in due if one.path not in named])
+    refused = _refused(catalog, [one for one in due if one.path not in named], storage_options)
     free = _paths(one for one in due if one.path not in named and one.path not in refused)
     for path in left:
         log.warning("%s is scheduled for deletion, but the lake still uses it: it stays", path)
@@ -183,10 +185,16 @@ def _time(value: str | bytes | datetime | None) -> datetime | None:
         return None
 
 
-def _refused(catalog: Catalog, due: Sequence[_Scheduled]) -> dict[str, str]:
+def _refused(
+    catalog: Catalog, due: Sequence[_Scheduled], storage_options: Mapping[str, Any]
+) -> dict[str, str]:
     """Return the paths that this lake must not delete, and why: any client can write such rows."""
-    problems = ((one.path, _why_not(catalog, one)) for one in due)
-    return {path: f"it {problem}" for path, problem in problems if problem is not None}
+    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+
+    problems = {one.path: _why_not(catalog, one) for one in due}
+    odd = [path for path, why in problems.items() if why is None and not path.lower().endswith(FORMATS)]
+    problems |= zip(odd, in_threads(partial(_why_not_of_a_lake, storage_options), odd), strict=True)
+    return {path: f"it {problem}" for path, problem in problems.items() if problem is not None}
 
 
 def _why_not(catalog: Catalog, one: _Scheduled) -> str | None:
@@ -196,6 +204,18 @@ def _why_not(catalog: Catalog, one: _Scheduled) -> str | None:
     if problem is None and one.since is None:
         return "has no valid schedule_start; correct it in its row"
     return problem
+
+
+def _why_not_of_a_lake(storage_options: Mapping[str, Any], path: str) -> str | None:
+    """Look into a file of another name: it may be the catalog itself, or whatever else lies there."""
+    from airflow_provider_ducklake.lake.storage.files.filesystem import exists, open_filesystem  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.storage.moving.restored import why_not_of_a_lake  # noqa: PLC0415 - heavy
+
+    try:
+        there = exists(path, storage_options)
+        return why_not_of_a_lake(open_filesystem(path, storage_options), None) if there else None
+    except StorageError as error:
+        return f"cannot be looked at: {error}"
 
 
 def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:

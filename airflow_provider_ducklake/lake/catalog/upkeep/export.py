@@ -340,18 +340,23 @@ def _mode(lake: OpenLake) -> int:
 
 
 def _own(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:
-    """Look up an export that the same task of the same run has made there, before or after it was cleared."""
+    """Look up an export that the same task of the same run has made there, before or after it was cleared.
+
+    Any other file is replaced only where the user wants it and the file is a frozen catalog: it may be the
+    catalog of another lake, or one of its data files.
+    """
     from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
 
     if not restored.is_there(request.path, request.storage_options):
         return None
-    if request.key is not None:
-        restored.fetch(request.path, copy, request.storage_options)
-        mark = mark_of(copy)
-        if mark is not None and (mark.lake_id, mark.commit_key) == (lake_id, request.key.digest):
-            return mark
+    restored.fetch(request.path, copy, request.storage_options)
+    mark = mark_of(copy)
+    if mark is not None and request.key and (mark.lake_id, mark.commit_key) == (lake_id, request.key.digest):
+        return mark
     if not request.overwrite:
         raise ExportExistsError("file", request.path)
+    if mark is None:
+        raise ExportExistsError("file", request.path, is_other=True)
     return None
 
 

@@ -32,7 +32,7 @@ _HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs", "az": "abfs"}
 _LOCAL_SCHEMES = frozenset({"", "file", "local"})
 # fsspec has schemes that lead to any other store, or to local files.
 _STORES = frozenset({"s3", "gs", "abfs", "hdfs", "http", "https"})
-_FORMATS = (".parquet", ".puffin")
+FORMATS = (".parquet", ".puffin")
 MAX_LENGTH = 8192  # characters: twice what a local file system takes, and more than any store does
 _MAX_DECODINGS = 8  # of a path, by clients and stores on the way to its file
 _MAY_BE_STEP_UP = re.compile(r"[.%][.%0-9A-Fa-f]*")
@@ -268,7 +268,7 @@ def why_not_deletable(path: str, data_path: str, *, foreign_files: bool) -> str 
     problem = why_not_ours(path, data_path, foreign_files=foreign_files)
     if problem is None and path.endswith("/"):
         return "is a directory"
-    if problem is None and not is_below(path, data_path) and not path.lower().endswith(_FORMATS):
+    if problem is None and not is_below(path, data_path) and not path.lower().endswith(FORMATS):
         return (
             f"lies outside the data path {data_path} and does not have the name of a Parquet or Puffin file"
         )

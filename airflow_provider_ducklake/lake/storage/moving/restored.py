@@ -354,7 +354,9 @@ def copy_files(
 
     def copy(path: str) -> None:
         source, place = locate(copies[path].source), child(target, path)
-        _check_is_of_a_lake(source, copies[path].size)
+        problem = why_not_of_a_lake(source, copies[path].size)
+        if problem is not None:
+            raise UntrustedValueError("A row of the catalog", source.uri, problem)
         if place.is_local and not _real(Path(place.path).parent).is_relative_to(_real(Path(target.path))):
             problem = "would lie elsewhere by a link in the folder"
             raise UntrustedValueError(f"The export to {folder}", path, problem)
@@ -367,8 +369,8 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _check_is_of_a_lake(file: Location, size: int | None) -> None:
-    """Refuse what is no Parquet file, Puffin file or deletion vector of its size.
+def why_not_of_a_lake(file: Location, size: int | None) -> str | None:
+    """Explain why a file is no Parquet, Puffin or vector file of its size, to complete "which …"; None: it is.
 
     A row of the catalog may name any file.
     """
@@ -377,9 +379,10 @@ def _check_is_of_a_lake(file: Location, size: int | None) -> None:
         first, second = bytes(stream.read(4)), bytes(stream.read(4))
         last = b"" if found < _LEAST_BYTES else _last(stream, found)
     is_vector = second == VECTOR_MAGIC and int.from_bytes(first) == found - _VECTOR_ENDS
-    if not (is_vector or (first, last) in _OF_LAKES) or (size is not None and size != found):
-        problem = f"has {found} bytes and is not the file of {size} bytes that a lake would have there"
-        raise UntrustedValueError("A row of the catalog", file.uri, problem)
+    if (is_vector or (first, last) in _OF_LAKES) and size in (None, found):
+        return None
+    wanted = "" if size is None else f" of {size} bytes"
+    return f"has {found} bytes and is not the Parquet or Puffin file{wanted} that a lake would have there"
 
 
 def _last(stream: pa.NativeFile, size: int) -> bytes:
