@@ -478,7 +478,7 @@ def _check(settings: ConnectionSettings, lake: Lake) -> None:
             "is true, but this lake's files are not encrypted, and never will be: that is chosen when a lake "
             "is made. Clear the field, or make a new lake and copy the tables.",
         )
-    if settings.data_path not in (None, lake.data_path):
+    if settings.data_path not in (None, lake.data_path, lake.data_path.removeprefix("file://")):
         raise settings.invalid(
             DATA_PATH,
             f"{settings.data_path!r} is not the data path of this lake, which is {lake.data_path!r}. Write "

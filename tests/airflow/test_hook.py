@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
@@ -381,6 +382,14 @@ HOSTILE_DATA_PATHS = [
     "",
     "/",
 ]
+
+
+def test_a_data_path_that_is_a_uri_is_pinned_by_its_path_or_as_it_is(sqlite_catalog, connect):
+    with open_lake(replace(sqlite_catalog, data_path=f"file://{sqlite_catalog.data_path}")) as lake:
+        lake.sql("CREATE TABLE orders (id INT)")
+    for spelled in (sqlite_catalog.data_path, f"file://{sqlite_catalog.data_path}"):
+        connect(sqlite_catalog, data_path=spelled)
+        assert DuckLakeHook().lake().data_path == f"file://{sqlite_catalog.data_path}"
 
 
 @pytest.mark.parametrize("value", HOSTILE_DATA_PATHS)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.errors import CatalogError, StorageError
 from airflow_provider_ducklake.lake.storage.deletes.vectors import positions
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 
@@ -82,3 +82,18 @@ def test_containers_of_one_number_are_few_arrays():
     assert many.chunk(7)[3].as_py() == 7 * 65536 + 3
     assert few.to_pylist() == [(key << 16) + 7 for key in range(65536)]
     assert few.num_chunks < 32
+
+
+@pytest.mark.parametrize("report", [lambda lake: lake.table_info(), lambda lake: lake.table_health()])
+def test_sizes_whose_sum_is_beyond_64_bits_are_no_outage(sqlite_catalog, report):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("main.t", {"id": "int64"})
+        for _ in range(2):
+            lake.append_arrow("main.t", ROWS)
+        with closing(sqlite3.connect(sqlite_catalog.location)) as database, database:
+            database.execute("UPDATE ducklake_data_file SET file_size_bytes = ?", (2**63 - 1,))
+        with pytest.raises(CatalogError, match="or a sum is") as caught:
+            report(lake)
+    assert type(caught.value) is CatalogError  # which no task tries again

@@ -266,21 +266,26 @@ class OpenLake:
             )
 
 
+_TOO_LARGE = (
+    "A number in the catalog {} is at or beyond the end of 64 bits, or a sum is ({}). DuckLakeVerifyOperator "
+    "lists rows that are wrong; restore the catalog from a backup."
+)
+
+
 @contextmanager
 def translated(dialect: CatalogDialect) -> Iterator[None]:
     """Turn an error of the database into ours, whose text names the database but no secret and no value."""
     try:
         yield
     except OverflowError as error:
-        raise CatalogError(
-            f"A number in the catalog {shown(dialect.engine.url)} is at or beyond the end of 64 bits "
-            f"({error}). DuckLakeVerifyOperator lists rows that are wrong; restore the catalog from a backup."
-        ) from error
+        raise CatalogError(_TOO_LARGE.format(shown(dialect.engine.url), error)) from error
     except DBAPIError as error:
         catalog, reason = shown(dialect.engine.url), first_line(error.orig)
         if dialect.is_lock_timeout(error):
             waited = dialect.limits.lock_timeout_seconds
             raise LockTimeoutError(catalog, waited, dialect.lock_holder(error)) from None
+        if reason == "integer overflow":  # of SQLite's sum, which is no outage
+            raise CatalogError(_TOO_LARGE.format(catalog, reason)) from None
         if "Could not decode to UTF-8" in reason:  # SQLite takes any bytes for a text
             raise CatalogError(
                 f"{catalog}: {reason}. Correct that row, or restore the catalog from a backup."

@@ -54,21 +54,17 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].lower() not in _UNITS:
         raise ValueError(text)
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    return _within(0, 2**63 - 1, int(min(float(match[1]), 2.0**64) * _UNITS[match[2].lower()]))
 
 
-def _positive(value: str) -> int:
-    number = int(value)
-    if number <= 0:
-        raise ValueError(value)
+def _within(least: int, most: int, number: int) -> int:
+    if not least <= number <= most:
+        raise ValueError(number)
     return number
 
 
-def _natural(value: str) -> int:
-    number = int(value)
-    if number < 0:
-        raise ValueError(value)
-    return number
+def _whole(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:
+    return lambda value: _within(least, most, int(value))
 
 
 def _share(value: str) -> float:
@@ -113,7 +109,7 @@ class OptionSpec:
     expects: str = "another value"
 
 
-_SWITCH, _COUNT, _SIZE = "true or false", "a whole number, {} or more", "a size such as '512MB'"
+_SWITCH, _COUNT, _SIZE = "true or false", "a whole number from {} to 2**64 - 1", "a size such as '512MB'"
 _AGE = "an interval such as '7 days'"
 _CODECS = ("uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw")
 OPTIONS: Mapping[str, OptionSpec] = {
@@ -121,11 +117,11 @@ OPTIONS: Mapping[str, OptionSpec] = {
     "created_by": OptionSpec(str, None, scoped=False),
     "data_path": OptionSpec(str, None, scoped=False),
     "encrypted": OptionSpec(_boolean, "false", scoped=False),
-    "data_inlining_row_limit": OptionSpec(_natural, "10", expects=_COUNT.format(0)),
+    "data_inlining_row_limit": OptionSpec(_whole(0), "10", expects=_COUNT.format(0)),
     "parquet_compression": OptionSpec(_one_of(*_CODECS), None, expects=f"one of {', '.join(_CODECS)}"),
     "parquet_version": OptionSpec(_parquet_version, None, expects="1 or 2"),
-    "parquet_compression_level": OptionSpec(int, None, expects="a whole number"),
-    "parquet_row_group_size": OptionSpec(_positive, "122880", expects=_COUNT.format(1)),
+    "parquet_compression_level": OptionSpec(_whole(0, 22), None, expects="a whole number from 0 to 22"),
+    "parquet_row_group_size": OptionSpec(_whole(1), "122880", expects=_COUNT.format(1)),
     "parquet_row_group_size_bytes": OptionSpec(parse_bytes, None, expects=_SIZE),
     "target_file_size": OptionSpec(parse_bytes, "512000000", expects=_SIZE),
     "hive_file_pattern": OptionSpec(_boolean, "true", expects=_SWITCH),

@@ -370,7 +370,7 @@ def _real(path: Path) -> Path:
 
 
 def why_not_of_a_lake(file: Location, size: int | None) -> str | None:
-    """Explain why a file is no Parquet, Puffin or vector file of its size, to complete "which …"; None: it is.
+    """Explain why a file is no Parquet or Puffin file of its size, to complete "which …"; None: it is one.
 
     A row of the catalog may name any file.
     """
