@@ -223,3 +223,30 @@ def test_a_file_of_geometries_is_added_as_the_reference_adds_it(new_catalog, tmp
     with Lake.connect(ours.sqlalchemy_url) as lake:
         assert lake.read_arrow("t").num_rows == 2
         assert lake.verify() == []
+
+
+DEFAULTS = (
+    "POINT(0 1)",
+    "POINT Z (0 1 2)",
+    "POINT EMPTY",
+    "LINESTRING EMPTY",
+    "POLYGON((0 0, 1.5 1, 1 -1e300, 0 0), (0 0, .1 0, 0 .3, 0 0))",
+    "MULTIPOINT M (1 2 3, (4 5 6), EMPTY)",
+    "MULTIPOLYGON(((0 0, 1 1, 1 0, 0 0)), EMPTY)",
+    "MULTILINESTRING ZM((1 2 3 4, 5 6 7 8))",
+    "GEOMETRYCOLLECTION ZM(POINT ZM (1 2 3 4), MULTIPOINT ZM((1 2 3 4)))",
+)
+
+
+def test_the_reference_adds_columns_with_defaults_that_are_geometries(sqlite_catalog):
+    """The catalog has them as texts, the only geometries that it has so."""
+    columns = [f"g{number}" for number in range(len(DEFAULTS))]
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (id INTEGER); INSERT INTO t VALUES (1)")
+        for column, value in zip(columns, DEFAULTS, strict=True):
+            reference.sql(f"ALTER TABLE t ADD COLUMN {column} GEOMETRY DEFAULT '{value}'")
+        (theirs,) = reference.sql(f"SELECT {', '.join(columns)} FROM t")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        (ours,) = lake.read_arrow("t", columns=columns).to_pylist()
+        assert lake.verify() == []
+    assert tuple(ours.values()) == theirs

@@ -300,7 +300,7 @@ def _greatest(greatest: float, values: Sequence[float]) -> float:
     return greatest
 
 
-# Geometries as filters write them: the box around well-known text.
+# Geometries as filters and defaults write them, in well-known text: the box around one, and its binary.
 #
 # What is read here DuckDB's cast reads as the same geometry. It takes more, as a NaN, an SRID that it
 # ignores and words behind the end, which are refused. *Source:* docs/sources.md, geometries.
@@ -312,7 +312,8 @@ _TOKEN = re.compile(
 )
 _REST = re.compile(rf"{_SPACE}*\Z")
 _DEEPEST_TEXT = 32
-_DIMENSION_WORD = re.compile(r"(ZM?|M)", re.IGNORECASE)
+_DIMENSION_WORDS = ("", "Z", "M", "ZM")  # by the thousands of a type's number
+_NO_DIMENSIONS = "it has Z or M, which && does not look at: write x and y only"
 
 
 def box_of_wkt(text: str) -> Box | None:
@@ -329,21 +330,37 @@ def box_of_wkt(text: str) -> Box | None:
     return Box(min(reader.xs), min(reader.ys), max(reader.xs), max(reader.ys))
 
 
-class _Reader:
-    """Reads a text word by word, and notes the coordinates."""
+def wkb_of_wkt(text: str) -> bytes:
+    """Return a geometry in well-known binary, as DuckDB's cast makes it; it may have Z and M.
 
-    def __init__(self, text: str) -> None:
-        self.text, self.place = text, 0
+    >>> wkb_of_wkt("MULTILINESTRING Z EMPTY").hex()
+    '01ed03000000000000'
+    """
+    reader = _Reader(text, takes_dimensions=True)
+    data = reader.geometry()
+    reader.expect_end()
+    check_wkb(data)
+    return data
+
+
+class _Reader:
+    """Reads a text word by word into well-known binary, and notes the coordinates.
+
+    ``dimensions`` are those of the geometry that is read, by the thousands of its type's number.
+    """
+
+    def __init__(self, text: str, *, takes_dimensions: bool = False) -> None:
+        self.text, self.place, self.takes_dimensions = text, 0, takes_dimensions
         self.xs: list[float] = []
         self.ys: list[float] = []
-        self.depth = 0
-        self._types: dict[str, Callable[[], None]] = {
+        self.depth = self.dimensions = 0
+        self._types: dict[str, Callable[[], bytes]] = {
             "POINT": lambda: self.within(self.point),
             "LINESTRING": self.line,
             "POLYGON": self.polygon,
-            "MULTIPOINT": lambda: self.listed(lambda: self.unless_empty(self.point_of_several)),
-            "MULTILINESTRING": lambda: self.listed(lambda: self.unless_empty(self.line)),
-            "MULTIPOLYGON": lambda: self.listed(lambda: self.unless_empty(self.polygon)),
+            "MULTIPOINT": lambda: self.listed(lambda: self.member(_POINT, self.point_of_several)),
+            "MULTILINESTRING": lambda: self.listed(lambda: self.member(_LINE, self.line)),
+            "MULTIPOLYGON": lambda: self.listed(lambda: self.member(_POLYGON, self.polygon)),
             "GEOMETRYCOLLECTION": lambda: self.listed(self.geometry),
         }
 
@@ -371,60 +388,71 @@ class _Reader:
         if _REST.match(self.text, self.place) is None:
             raise self.error("the end")
 
-    def geometry(self) -> None:
+    def geometry(self) -> bytes:
         word = self.next()[0].upper()
         if word not in self._types:
-            self.refuse_dimensions(word)
+            if any(word == one + dimensions for one in self._types for dimensions in _DIMENSION_WORDS):
+                raise ValueError(_NO_DIMENSIONS)
             raise self.error(f"one of {', '.join(self._types)}")
         self.take()
-        self.refuse_dimensions(self.next()[0], "")
+        self.dimensions = self.dimensions_of(self.next()[0].upper())
         self.depth += 1
         if self.depth > _DEEPEST_TEXT:
             raise self.error("no deeper collections")
-        self.unless_empty(self._types[word])
+        data = self.member([*self._types].index(word) + 1, self._types[word])
         self.depth -= 1
+        return data
 
-    def refuse_dimensions(self, word: str, *types: str) -> None:
-        for type_ in types or self._types:
-            if word.upper().startswith(type_) and _DIMENSION_WORD.fullmatch(word[len(type_) :]):
-                raise ValueError("it has Z or M, which && does not look at: write x and y only")
+    def dimensions_of(self, word: str) -> int:
+        if word not in _DIMENSION_WORDS[1:]:
+            return 0
+        if not self.takes_dimensions:
+            raise ValueError(_NO_DIMENSIONS)
+        self.take()
+        return _DIMENSION_WORDS.index(word)
 
-    def unless_empty(self, read: Callable[[], None]) -> None:
-        if self.next()[0].upper() == "EMPTY":
-            self.take()
-        else:
-            read()
+    def member(self, type_: int, read: Callable[[], bytes]) -> bytes:
+        head = struct.pack("<BI", 1, 1000 * self.dimensions + type_)
+        if self.next()[0].upper() != "EMPTY":
+            return head + read()
+        self.take()
+        return head + (_vertex([math.nan] * self.width) if type_ == _POINT else _COUNT.pack(0))
 
-    def within(self, read: Callable[[], None]) -> None:
+    @property
+    def width(self) -> int:
+        return 2 + len(_DIMENSION_WORDS[self.dimensions])
+
+    def within(self, read: Callable[[], bytes]) -> bytes:
         self.expect("(")
-        read()
+        data = read()
         self.expect(")")
+        return data
 
-    def listed(self, read: Callable[[], None]) -> None:
+    def listed(self, read: Callable[[], bytes]) -> bytes:
         self.expect("(")
-        read()
+        found = [read()]
         while self.next()[2] == ",":
             self.take()
-            read()
+            found.append(read())
         self.expect(")")
+        return _COUNT.pack(len(found)) + b"".join(found)
 
-    def point(self) -> None:
-        self.xs.append(self.number())
-        self.ys.append(self.number())
+    def point(self) -> bytes:
+        axes = [self.number() for _ in range(self.width)]
         if self.next()[1]:
-            raise self.error("two numbers for a point")
+            raise self.error(f"{self.width} numbers for a point")
+        self.xs.append(axes[0])
+        self.ys.append(axes[1])
+        return _vertex(axes)
 
-    def point_of_several(self) -> None:
-        if self.next()[2] == "(":
-            self.within(self.point)
-        else:
-            self.point()
+    def point_of_several(self) -> bytes:
+        return self.within(self.point) if self.next()[2] == "(" else self.point()
 
-    def line(self) -> None:
-        self.listed(self.point)
+    def line(self) -> bytes:
+        return self.listed(self.point)
 
-    def polygon(self) -> None:
-        self.listed(self.line)
+    def polygon(self) -> bytes:
+        return self.listed(self.line)
 
     def number(self) -> float:
         text = self.next()[1]
@@ -437,4 +465,9 @@ class _Reader:
         return number
 
 
+def _vertex(axes: Sequence[float]) -> bytes:
+    return struct.pack(f"<{len(axes)}d", *axes)
+
+
+_COUNT = struct.Struct("<I")
 _SHOWN = 20

@@ -28,6 +28,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
+from airflow_provider_ducklake.lake.spec.types.geometry import wkb_of_wkt
 from airflow_provider_ducklake.lake.spec.types.values import Physical, identity_text, parse_physical
 from airflow_provider_ducklake.lake.spec.types.variants import encode_variant
 
@@ -59,6 +60,8 @@ def parse_scalar(type_: DuckLakeType, text: str) -> Physical:
     """
     if type_.facts.kind is ScalarKind.VARIANT:  # the reference makes a string of any text
         return b"".join(encode_variant(text))
+    if type_.facts.kind is ScalarKind.GEOMETRY:
+        return wkb_of_wkt(text)
     if type_.facts.kind is not ScalarKind.BLOB:
         return parse_physical(type_, text)
     parts = re.split(r"\\x([0-9A-Fa-f]{2})", text)
