@@ -129,3 +129,16 @@ def test_a_filter_with_a_function_brings_this_package_to_a_server(own, catalog):
 
     ((found,),) = own.range(1).select(f.udf(place, "string", useArrow=False)("id")).collect()
     assert (".zip/" in found) == is_remote(own)
+
+
+def test_a_default_that_duckdb_gave_an_added_column_is_read_filtered_and_rewritten(session, catalog):
+    with open_lake(catalog) as reference:
+        reference.sql("ALTER TABLE t ADD COLUMN d GEOMETRY DEFAULT 'POINT Z (7 8 9)'")
+
+    assert session.read("t", filter="d && 'POINT(7 8)'").count() == len(GEOMETRIES)
+    assert session.read("t", filter="d && 'POINT(7 9)'").count() == 0
+    session.update("t", {"id": "id + 100"}, where="id < 2")
+
+    with open_lake(catalog) as reference:
+        found = reference.sql("SELECT d::VARCHAR, count(*), count_if(id >= 100) FROM t GROUP BY ALL")
+    assert found == [("POINT Z (7 8 9)", len(GEOMETRIES), 2)]
