@@ -41,6 +41,9 @@ def times(type_: str, drawn: list[int]) -> list[str]:
         case "TIME":
             finite = [f"make_time({value // 3600 % 24}, {value % 60}, {value % 60}.25)" for value in drawn]
             return [*finite, "TIME '24:00:00'", "TIME '23:59:59.999999'"]
+        case "TIMETZ":  # in UTC, and not 24:00:00: files lose another offset, and have midnight for that
+            finite = [f"{value // 3600 % 24:02}:{value // 60 % 60:02}:{value % 60:02}.25" for value in drawn]
+            return [f"'{clock}+00'::TIMETZ" for clock in (*finite, "23:59:59.999999")]
         case "TIMESTAMP_S":  # of which the reference writes no infinite ones
             return [f"make_timestamp({value * MICROS})::TIMESTAMP_S" for value in drawn]
         case "TIMESTAMP_MS":
@@ -86,6 +89,7 @@ CALENDAR = ("year", "month", "day", "hour")
 TRANSFORMS = {
     "DATE": CALENDAR,
     "TIME": ("hour",),
+    "TIMETZ": ("hour",),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMPTZ"), CALENDAR),
 }
 OTHERS = (

@@ -98,6 +98,12 @@ COLUMNS = [
         ("hour", "bucket(4)"),
     ),
     (
+        "timetz",
+        "timetz",
+        "concat(lpad(cast(id as string), 2, '0'), if(id % 2 = 0, ':00:00.25+00', ':00:00+00'))",
+        ("bucket(50)",),
+    ),
+    (
         "varchar",
         "varchar",
         ODD_TEXTS,

@@ -379,6 +379,8 @@ def bucket(data: bytes, count: int) -> int:
 
 
 _SHORT_DECIMAL = 18
+# The reference hashes a timetz with its offset in the lower bits, counted down; files have them in UTC.
+OFFSET_BITS, NO_OFFSET = 24, 16 * 3600 - 1
 
 
 def hashed_as_long(type_: DuckLakeType) -> bool:
@@ -388,11 +390,18 @@ def hashed_as_long(type_: DuckLakeType) -> bool:
     return type_.facts.hashed is Hashed.LONG
 
 
+def is_zoned_time(type_: DuckLakeType) -> bool:
+    """Return True for ``timetz``."""
+    return type_.facts.kind is ScalarKind.TIME and type_.facts.zoned
+
+
 def hash_input(type_: DuckLakeType, value: Physical) -> bytes:
     """Return the bytes that ``bucket`` hashes for a value in physical form."""
     if hashed_as_long(type_):
         # seconds in the reference's memory may be micros in files; infinite times are the same number in both
         number = int(value) // (1 if is_infinite(type_, int(value)) else type_.facts.step)
+        if is_zoned_time(type_):
+            number = number << OFFSET_BITS | NO_OFFSET
         return (number & 2**64 - 1).to_bytes(8, "little")
     match type_.facts.hashed:
         case Hashed.DOUBLE:

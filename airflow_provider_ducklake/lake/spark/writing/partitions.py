@@ -26,11 +26,14 @@ from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import scalar_carrier, uuid_text
 from airflow_provider_ducklake.lake.spec.partitioning import (
     EPOCHS,
+    NO_OFFSET,
+    OFFSET_BITS,
     PartitionField,
     Transform,
     TransformKind,
     hashed_as_long,
     is_cast_to_micros,
+    is_zoned_time,
 )
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
@@ -236,6 +239,8 @@ def _as_long(value: SparkColumn, type_: DuckLakeType) -> SparkColumn:
         precision, scale = type_.precision, type_.scale
         return (value.cast(f"decimal({precision},{scale})") * f.lit(10**scale)).cast("bigint")
     carrier, number = scalar_carrier(type_, "of a key"), _number(value, type_).cast("bigint")
+    if is_zoned_time(type_):
+        return f.shiftleft(number, OFFSET_BITS).bitwiseOR(f.lit(NO_OFFSET))
     micros_each = SECOND * type_.facts.step // type_.facts.per_second
     if not isinstance(carrier, t.TimestampNTZType) or micros_each == 1:
         return number

@@ -188,7 +188,8 @@ _ROWS = (
     Scalar("time", ScalarKind.TIME, "time", per_second=10**6, has_hours=True, hashed=Hashed.LONG),
     # the reference counts neither values nor NULLs of it, and orders its values by their offset, too
     Scalar("timetz", ScalarKind.TIME, "timetz", "time with time zone", per_second=10**6, zoned=True,
-           has_stats=False, counts_nulls=False, comparable=False, exact_bounds=Exact.NEVER),
+           has_stats=False, counts_nulls=False, comparable=False, hashed=Hashed.LONG,
+           exact_bounds=Exact.NEVER),
     Scalar("time_ns", ScalarKind.TIME, "time_ns", per_second=10**9, storable=False, rewritable=False,
            exact_bounds=Exact.NEVER),
     _timestamp("timestamp", "timestamp datetime timestamp_us", 10**6, "datetime, timestamp_us"),
