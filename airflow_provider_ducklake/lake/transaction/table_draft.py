@@ -276,8 +276,7 @@ class TableDraft:
             raise InvalidTypeError(
                 f"Cannot change column {path!r} of {self.name} from {column.type} to {type_}: a type can "
                 "only be widened (to a larger integer, float64, a larger decimal, date to timestamp), and "
-                "structs "
-                'field by field ("address.zip").'
+                'nested types part by part ("address.zip", "tags.element", "totals.value").'
             )
         if self.files or self.inlined:
             raise InvalidInputError(f"Change the type of {path!r} before rows are added to {self.name}.")
