@@ -158,13 +158,14 @@ def test_files_of_others_by_name_and_folder(sqlite_catalog, spark, tmp_path):
     }
     pq.write_table(pa.table(rows), folder / "a.parquet")
     pq.write_table(pa.table(rows), folder / "_hidden.parquet")
+    pq.write_table(pa.table(rows), folder / "at 10:30.parquet")
     pq.write_table(pa.table(rows), folder / "big.parquet", use_deprecated_int96_timestamps=True)
     with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
         duck.sql(
             "CREATE TABLE t (i BIGINT, late DATE DEFAULT '2024-01-01', j DOUBLE, region VARCHAR, "
             "b STRUCT(y INT, z VARCHAR)[])"
         )
-        for name in ("a", "_hidden", "big"):
+        for name in ("a", "_hidden", "at 10:30", "big"):
             duck.sql(
                 f"CALL ducklake_add_data_files('lake', 't', '{folder}/{name}.parquet', "
                 "hive_partitioning => true, allow_missing => true, ignore_extra_columns => true)"
@@ -173,9 +174,9 @@ def test_files_of_others_by_name_and_folder(sqlite_catalog, spark, tmp_path):
         duck.sql("DELETE FROM t WHERE key = 3")
         duck.sql("INSERT INTO t VALUES (1, NULL, 2, 'here', NULL)")
         with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-            assert assert_same_rows(spark, lake, duck) == 4
-            assert assert_same_rows(spark, lake, duck, filter="region = 'north sea' AND j < 2.5") == 3
-            assert assert_same_rows(spark, lake, duck, columns=("region",)) == 4
+            assert assert_same_rows(spark, lake, duck) == 5
+            assert assert_same_rows(spark, lake, duck, filter="region = 'north sea' AND j < 2.5") == 4
+            assert assert_same_rows(spark, lake, duck, columns=("region",)) == 5
 
 
 def test_a_rewritten_file_keeps_the_columns_of_the_old_one(sqlite_catalog, spark):

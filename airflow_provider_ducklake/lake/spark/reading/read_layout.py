@@ -16,6 +16,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.spark.reading.read_deletes import is_read_by_spark, reserved
 from airflow_provider_ducklake.lake.spark.types.spark_types import SPARK_SCALARS, read_type
+from airflow_provider_ducklake.lake.spec.names.paths import is_local
 from airflow_provider_ducklake.lake.spec.options import OF_CODINGS
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
@@ -117,9 +118,13 @@ def _leaves(fields: pa.Schema, columns: Sequence[Column]) -> frozenset[int]:
 
 
 def _is_hidden(path: str) -> bool:
-    """Return True if Spark silently leaves a file out when it lists it."""
+    """Return True if Spark silently leaves a file out when it lists it, or cannot open it for its name.
+
+    Hadoop looks beside a local file for one with its checksum, whose name cannot have a colon.
+    """
     name = path.rsplit("/", 1)[-1]
-    return not name or name.startswith(("_", ".")) or name.endswith("._COPYING_")
+    is_left_out = not name or name.startswith(("_", ".")) or name.endswith("._COPYING_")
+    return is_left_out or (":" in name and is_local(path))
 
 
 def _is_present(file: LiveDataFile, columns: Sequence[Column], since: Mapping[ColumnId, SnapshotId]) -> bool:
