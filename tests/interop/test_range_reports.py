@@ -92,3 +92,14 @@ def test_a_watcher_that_polls_after_each_commit_is_told_everything(sqlite_catalo
         before = head
     assert quiet == ["CREATE", "ALTER", "CALL", "CALL", "CALL"]
     assert uncounted == ["DELETE FROM t WHERE id BETWEEN 105 AND 135"]
+
+
+def test_rows_of_the_catalog_by_a_key_of_which_duckdb_alone_makes_partitions_are_counted(sqlite_catalog):
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE t (id INTEGER, x STRUCT(a INTEGER))")
+        reference.sql("ALTER TABLE t SET PARTITIONED BY (x)")
+        reference.sql("INSERT INTO t VALUES (1, {'a': 1})")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        assert lake.files("t") == []
+        report = lake.reads.range_report("t", 0, ("data",))
+        assert (report.rows_added, report.partitions) == (1, None)

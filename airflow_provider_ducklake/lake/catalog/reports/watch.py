@@ -26,7 +26,7 @@ from airflow_provider_ducklake.lake.planning.reading.watch import (
     words_of,
 )
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.partitioning import partition_key
+from airflow_provider_ducklake.lake.spec.partitioning import partition_key, why_not_partitioned
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _of_inlined(plan: ChangeFeedPlan) -> Iterator[str | None]:
     if not touched:
         return
     spec = plan.table.partition_spec
-    if spec is None:
+    if spec is None or why_not_partitioned(spec.fields, plan.table.schema):
         yield None
         return
     rows = inlined_in_schema(touched, plan.table.schema)
