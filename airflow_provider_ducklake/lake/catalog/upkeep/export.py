@@ -41,6 +41,7 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     UntrustedValueError,
 )
+from airflow_provider_ducklake.lake.planning.upkeep.files import has_write_id
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, directory_path, is_absolute, is_below
 from airflow_provider_ducklake.lake.spec.partitioning import hive_folders
@@ -185,17 +186,21 @@ _FILE_IDS = {"data_file": "data_file_id", "delete_file": "delete_file_id"}
 
 @dataclass(frozen=True, slots=True)
 class CopiedPaths:
-    """The tables of the snapshot by their ids; ``copies`` becomes all files by their places."""
+    """The tables of the snapshot by their ids; ``copies`` becomes all files by their places.
+
+    Several lakes may have their copies in one folder, so names that are not of a write have the lake's id.
+    """
 
     data_path: str
+    lake_id: str
     tables: dict[int, TableRow]
     copies: dict[str, CopiedFile] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, connection: Connection, catalog: Catalog, at: int) -> CopiedPaths:
+    def of(cls, connection: Connection, catalog: Catalog, lake_id: str, at: int) -> CopiedPaths:
         """Return the paths of a snapshot."""
         rows = read.table_rows(connection, catalog.tables, at)
-        return cls(catalog.data_path, {one.id: one for one in rows})
+        return cls(catalog.data_path, lake_id, {one.id: one for one in rows})
 
     def changed(self, name: str) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
         """Return the function that rewrites the rows of a catalog table; None: they stay."""
@@ -212,7 +217,10 @@ class CopiedPaths:
         table = self.tables[row["table_id"]]
         path = CatalogPath(row["path"], row["path_is_relative"] is not False)
         source = path.below(table.root(self.data_path), f"Table {table.qualified}")
-        name = row["path"] if path.is_relative else _new_name(row["path"], kind, row[_FILE_IDS[kind]])
+        name = row["path"]
+        if not path.is_relative or not has_write_id(name):
+            new = f"added-{self.lake_id}-{kind.replace('_', '-')}-{row[_FILE_IDS[kind]]}"
+            name = f"{hive_folders(name)}{new}{posixpath.splitext(name)[1]}"  # DuckDB reads values of folders
         self.copies[self._root(table) + name] = CopiedFile(source, row["file_size_bytes"])
         return {"path": name, "path_is_relative": True}
 
@@ -229,14 +237,6 @@ def _directory(kind: str, row: dict[str, Any]) -> dict[str, Any]:
 
 def _relative(kind: str, id_: int, path: CatalogPath) -> str:
     return (path.path or "") if path.is_relative else f"{kind}-{id_}/"
-
-
-def _new_name(path: str, kind: str, id_: int) -> str:
-    """Return the name of the copy of a file that lies elsewhere: its own may be another's here.
-
-    Folders ``name=value`` are kept, of which DuckDB reads values of columns.
-    """
-    return f"{hive_folders(path)}added-{kind.replace('_', '-')}-{id_}{posixpath.splitext(path)[1]}"
 
 
 log = logger(__name__)
@@ -372,7 +372,7 @@ def _make(lake: OpenLake, request: ExportRequest, file: Path, lake_id: str) -> _
         snapshot = lake.snapshot(connection, request.at)
         newest = read_snapshots.head(connection, tables)
         rows = FrozenRows(tables, snapshot.id, newest)
-        paths = CopiedPaths.of(connection, catalog, snapshot.id) if request.copy_files else None
+        paths = CopiedPaths.of(connection, catalog, lake_id, snapshot.id) if request.copy_files else None
         now = catalog.dialect.server_time(connection)
         mark = FrozenMark.of(lake_id, snapshot.id, now, request.key)
         format_ = ExportFormat.of(request.path, request.format)

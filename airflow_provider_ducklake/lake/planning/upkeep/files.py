@@ -35,6 +35,11 @@ _MANY = 10
 _SHOWN = 5
 
 
+def has_write_id(name: str) -> bool:
+    """Return True if a path below a directory has the id of the write that made it, and so is one file's."""
+    return _OWN_ID.search(name) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """A file below the data path; ``name`` is its path from there, ``changed_at`` None: unknown."""
