@@ -549,3 +549,21 @@ def test_each_verb_answers_without_any_damage(scene):
             assert outcomes.wrong == []
             assert scene.server.effects(scene.kind) == []
             assert outcomes.seen.keys() <= EXPECTED.get(name, {"answer"}), (table, name, outcomes.seen)
+
+
+def test_a_committed_job_whose_row_says_that_it_waits_keeps_its_files(sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"id": "int64"})
+        write = stage(lake, "t", rows_of(1, 2))
+        uri = job_io.stage_uri(write.directory)
+        staged.commit_staged(lake, uri, Commit(INFO, lake.writes.keyed_commit(KEY)))
+        removals: dict[str, Callable[[], object]] = {
+            "released": lambda: job_life.release_uncommitted(lake, write.job_id),
+            "discarded": lambda: staged.discard(lake, [uri]),
+        }
+        for remove in removals.values():
+            with closing(sqlite3.connect(sqlite_catalog.location)) as database, database:
+                database.execute("UPDATE airflow_ducklake_job SET released_at = NULL")
+            assert not remove()
+            assert lake.read_arrow("t") == rows_of(1, 2)

@@ -149,7 +149,7 @@ def tidy_up(lake: Lake, staged: Staged) -> None:
     uris = uris_of(staged)
     for uri, job in zip(uris, _jobs(lake, uris), strict=True):
         if job.released_at is not None and exists(uri, lake.opened.storage_options):
-            _remove_released(lake, uri, job)
+            _remove(lake, uri, job)
 
 
 def discard(lake: Lake, uris: list[str]) -> list[str]:
@@ -161,11 +161,10 @@ def discard(lake: Lake, uris: list[str]) -> list[str]:
     errors: list[DuckLakeError] = []
     for uri, job in zip(uris, _jobs(lake, uris), strict=True):
         try:
-            if lake.jobs.release(job.id):  # from here on no task can commit it
+            is_waiting = lake.jobs.release(job.id)  # from here on no task can commit it
+            is_left = is_waiting or exists(uri, lake.opened.storage_options)  # by a clean-up broken off
+            if is_left and _remove(lake, uri, job) and is_waiting:
                 discarded.append(uri)
-                job_io.delete_stage(uri, lake.opened.storage_options)
-            elif exists(uri, lake.opened.storage_options):
-                _remove_released(lake, uri, job)
         except (SparkJobError, UntrustedValueError) as error:
             error.add_note(
                 f"The staged write {uri} was discarded, and the files that belong to its job by their names "
@@ -179,19 +178,22 @@ def discard(lake: Lake, uris: list[str]) -> list[str]:
     return discarded
 
 
+def _remove(lake: Lake, uri: str, job: RegisteredJob) -> bool:
+    """Delete a write that waits no more; return True if its data files went, too.
+
+    The catalog's files say if the lake has any of them: any client can write what a job's own row says.
+    """
+    is_free = lake.jobs.snapshot_of(job.id) is None
+    delete = job_io.delete_stage if is_free else job_io.delete_stage_files
+    delete(uri, lake.opened.storage_options)
+    return is_free
+
+
 def _raise_first(errors: Sequence[DuckLakeError]) -> None:
     for other in errors[1:]:
         errors[0].add_note("; ".join([*other.__notes__, str(other)]))
     if errors:
         raise errors[0]
-
-
-def _remove_released(lake: Lake, uri: str, job: RegisteredJob) -> None:
-    """Finish a clean-up that was broken off: the catalog says whether the data files are the lake's."""
-    if lake.jobs.snapshot_of(job.id) is None:
-        job_io.delete_stage(uri, lake.opened.storage_options)
-    else:
-        job_io.delete_stage_files(uri, lake.opened.storage_options)
 
 
 log = logger(__name__)
