@@ -13,6 +13,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.spec.versions import write_version
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
+from tests.interop.compacting import merge_adjacent
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
@@ -150,7 +151,7 @@ def test_a_lake_that_demands_messages_demands_none_of_options(lake, catalog):
         ("SET (data_inlining_row_limit = -1)", r"'-1'\. Give a whole number from 0 to 2\*\*64 - 1"),
         (f"SET (parquet_row_group_size = {2**64})", r"'18446744073709551616'\. Give a whole number from 1"),
         ("SET (parquet_compression_level = 23)", r"'23'\. Give a whole number from 0 to 22"),
-        ("SET (target_file_size = '10000000TB')", r"'10000000TB'\. Give a size"),
+        ("SET (target_file_size = '20000000TB')", r"'20000000TB'\. Give a size"),
         ("SET (parquet_compression = lzma)", r"'lzma'\. Give one of uncompressed, snappy"),
         ("SET (auto_compact = ['x'])", r"auto_compact of main\.t cannot be \('x',\)\. Give true or false"),
         ("SET (skip_stats_columns = NULL)", r"skip_stats_columns cannot be None\. Give a column's name"),
@@ -163,6 +164,30 @@ def test_an_error_names_table_option_value_and_what_to_do(sqlite_lake, sqlite_ca
         run(sqlite_lake, f"ALTER TABLE t SET (sort_on_insert = false); ALTER TABLE t {text}")
 
     assert table_options(sqlite_catalog) == {}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_file_size": "10000000TB"},
+        {"parquet_row_group_size": f"{2**64 - 1}"},
+        {"parquet_compression": "zstd", "parquet_compression_level": "23"},
+        {"parquet_compression": "gzip", "parquet_compression_level": "22"},
+    ],
+)
+def test_numbers_that_the_reference_sets_are_as_great_as_a_writer_takes_them(sqlite_catalog, options):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as duck:
+        duck.sql("CREATE TABLE t (id BIGINT)")
+        for key, value in {**options, "data_inlining_row_limit": "0"}.items():
+            duck.sql(f"CALL lake.set_option('{key}', '{value}')")
+    rows = pa.table({"id": range(1000)})
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        lake.append_arrow("t", rows)
+        lake.append_arrow("t", rows)
+        merge_adjacent(lake)
+        assert len(lake.files("t")) == 1
+    with open_lake(sqlite_catalog) as duck:
+        assert duck.sql("SELECT count(*), sum(id) FROM t") == [(2000, 999000)]
 
 
 def test_a_share_is_from_0_to_1(sqlite_lake):

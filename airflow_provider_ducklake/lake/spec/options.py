@@ -41,6 +41,7 @@ def _boolean(value: str) -> bool:
     return value.lower() == "true"
 
 
+_MOST = 2**64 - 1  # the reference's numbers have no sign
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
@@ -54,7 +55,7 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].lower() not in _UNITS:
         raise ValueError(text)
-    return _within(0, 2**63 - 1, int(min(float(match[1]), 2.0**64) * _UNITS[match[2].lower()]))
+    return _within(0, _MOST, int(min(float(match[1]), 2.0**64) * _UNITS[match[2].lower()]))
 
 
 def _within(least: int, most: int, number: int) -> int:
@@ -63,8 +64,8 @@ def _within(least: int, most: int, number: int) -> int:
     return number
 
 
-def _whole(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:
-    return lambda value: _within(least, most, int(value))
+def _whole(least: int) -> Callable[[str], int]:
+    return lambda value: _within(least, _MOST, int(value))
 
 
 def _share(value: str) -> float:
@@ -101,12 +102,16 @@ def _parquet_version(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """An option of the format: how its text is read, and the reference's default (None: no default)."""
+    """An option of the format: how its text is read, and the reference's default (None: no default).
+
+    ``most`` is the greatest number that can be set here; a lake may have a greater one by the reference.
+    """
 
     parse: Callable[[str], object]
     default: str | None
     scoped: bool = True
     expects: str = "another value"
+    most: int = _MOST
 
 
 _SWITCH, _COUNT, _SIZE = "true or false", "a whole number from {} to 2**64 - 1", "a size such as '512MB'"
@@ -120,7 +125,9 @@ OPTIONS: Mapping[str, OptionSpec] = {
     "data_inlining_row_limit": OptionSpec(_whole(0), "10", expects=_COUNT.format(0)),
     "parquet_compression": OptionSpec(_one_of(*_CODECS), None, expects=f"one of {', '.join(_CODECS)}"),
     "parquet_version": OptionSpec(_parquet_version, None, expects="1 or 2"),
-    "parquet_compression_level": OptionSpec(_whole(0, 22), None, expects="a whole number from 0 to 22"),
+    "parquet_compression_level": OptionSpec(
+        _whole(0), None, expects="a whole number from 0 to 22", most=22
+    ),
     "parquet_row_group_size": OptionSpec(_whole(1), "122880", expects=_COUNT.format(1)),
     "parquet_row_group_size_bytes": OptionSpec(parse_bytes, None, expects=_SIZE),
     "target_file_size": OptionSpec(parse_bytes, "512000000", expects=_SIZE),
@@ -167,6 +174,8 @@ def option_text(key: str, value: object, of: str = "") -> str:
         parsed = spec.parse(text)
     except ValueError:
         raise wrong from None
+    if isinstance(parsed, int) and parsed > spec.most:
+        raise wrong
     if isinstance(parsed, bool):
         return str(parsed).lower()
     return f"{parsed:.6f}" if isinstance(parsed, float) else str(parsed)
@@ -209,10 +218,10 @@ class Options:
             raise InvalidOptionError(f"Option {key} of the lake has the unreadable value {text!r}.") from None
 
     def integer(self, key: str) -> int:
-        """Return an option that is a number and has a default."""
+        """Return an option that is a number and has a default, or the greatest with a sign instead of it."""
         value = self.get(key)
         assert isinstance(value, int)
-        return value
+        return min(value, 2**63 - 1)
 
     def share(self, key: str) -> float:
         """Return an option that is a share from 0 to 1 and has a default."""

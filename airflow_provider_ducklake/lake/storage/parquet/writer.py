@@ -279,6 +279,14 @@ class Encodings:
     named: Mapping[str, str]
 
 
+def _level(codec: str, wanted: int | None) -> int | None:
+    """Return the level of a codec that has some, its last where less or more is wanted."""
+    if wanted is None or codec not in _LEVELLED_CODECS:
+        return None
+    least, most = pa.Codec.minimum_compression_level(codec), pa.Codec.maximum_compression_level(codec)
+    return int(min(max(wanted, least), most))
+
+
 def _parquet_writer(
     sink: OutputFile | EncryptedOutput | FooterEditedOutput,
     schema: pa.Schema,
@@ -291,7 +299,7 @@ def _parquet_writer(
         schema,
         version="2.6",
         compression=_CODECS.get(codec, codec),
-        compression_level=settings.compression_level if codec in _LEVELLED_CODECS else None,
+        compression_level=_level(codec, settings.compression_level),
         write_statistics=columns_with_statistics(schema),
         use_dictionary=list(encodings.dictionaries),
         column_encoding=dict(encodings.named) or None,
