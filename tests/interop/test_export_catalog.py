@@ -24,6 +24,7 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.spec.tags import ExportFormat, ExportResult
+from airflow_provider_ducklake.lake.storage.moving import restored
 from tests.interop.frozen import HISTORY, all_rows, attached, columns_of, rows_at
 from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase
@@ -293,6 +294,31 @@ def test_what_is_copied_stays_when_the_lake_is_gone(catalog, tmp_path):
     files = {str(path) for path in Path(f"{tmp_path}/x.ducklake.files").rglob("*") if path.is_file()}
     assert len(files) == result.copied_files == result.data_files + result.delete_files
     assert any(re.search(r"/added-[-0-9a-f]{36}-data-file-\d+\.parquet$", path) for path in files)
+
+
+def test_a_link_to_the_data_path_is_no_folder_for_copies(sqlite_catalog, tmp_path):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        Path(sqlite_catalog.data_path).mkdir(exist_ok=True)
+        (tmp_path / "link").symlink_to(sqlite_catalog.data_path)
+        for folder in ("link", "link/x"):
+            with pytest.raises(InvalidInputError, match="lies below the data path"):
+                lake.export_catalog(f"{tmp_path}/a", copy_files=True, files_path=f"{tmp_path}/{folder}/")
+
+
+def test_a_file_that_came_during_the_export_is_not_replaced(sqlite_catalog, tmp_path, monkeypatch):
+    path, publish = tmp_path / "a.ducklake", restored.publish
+
+    def late(*given, **named):
+        path.write_text("another's")
+        return publish(*given, **named)
+
+    monkeypatch.setattr(restored, "publish", late)
+    with (
+        Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake,
+        pytest.raises(ExportExistsError, match="nothing was replaced"),
+    ):
+        lake.export_catalog(str(path), overwrite=True)
+    assert path.read_text() == "another's"
 
 
 def test_lakes_that_share_a_folder_for_copies_keep_their_files(new_catalog, tmp_path):

@@ -384,6 +384,21 @@ def test_types_that_are_not_written_are_refused(lake, sqlite_catalog):
     assert newest(lake) == then + 1
 
 
+def test_inlined_rows_by_a_key_of_which_duckdb_alone_makes_partitions_are_refused(lake, sqlite_catalog):
+    run(
+        sqlite_catalog,
+        "CREATE SCHEMA s",
+        "CREATE TABLE s.t (i INTEGER, x STRUCT(a INTEGER))",
+        "ALTER TABLE s.t SET PARTITIONED BY (x)",
+        "INSERT INTO s.t VALUES (1, {'a': 1})",
+    )
+    then = newest(lake)
+    run(sqlite_catalog, "DROP SCHEMA s CASCADE")
+    with pytest.raises(UnsupportedFeatureError, match=rf"partition key x has type .* at snapshot {then}"):
+        lake.restore(at=then)
+    assert newest(lake) == then + 1
+
+
 @pytest.mark.every_catalog
 def test_a_dropped_schema_comes_back_on_every_catalog(new_catalog, catalog_kind):
     catalog = new_catalog(catalog_kind)

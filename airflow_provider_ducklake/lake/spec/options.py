@@ -125,9 +125,7 @@ OPTIONS: Mapping[str, OptionSpec] = {
     "data_inlining_row_limit": OptionSpec(_whole(0), "10", expects=_COUNT.format(0)),
     "parquet_compression": OptionSpec(_one_of(*_CODECS), None, expects=f"one of {', '.join(_CODECS)}"),
     "parquet_version": OptionSpec(_parquet_version, None, expects="1 or 2"),
-    "parquet_compression_level": OptionSpec(
-        _whole(0), None, expects="a whole number from 0 to 22", most=22
-    ),
+    "parquet_compression_level": OptionSpec(_whole(0), None, expects="a whole number from 0 to 22", most=22),
     "parquet_row_group_size": OptionSpec(_whole(1), "122880", expects=_COUNT.format(1)),
     "parquet_row_group_size_bytes": OptionSpec(parse_bytes, None, expects=_SIZE),
     "target_file_size": OptionSpec(parse_bytes, "512000000", expects=_SIZE),

@@ -251,6 +251,10 @@ class FrozenMark:
         made_by = (None, None) if key is None else (key.digest, key.generation)
         return cls(lake_id, snapshot_id, now.isoformat(timespec="seconds"), *made_by)
 
+    def is_of(self, lake_id: str, key: CommitKey | None) -> bool:
+        """Return True if the task of a key made it, in the same run, of that lake."""
+        return key is not None and (self.lake_id, self.commit_key) == (lake_id, key.digest)
+
     @property
     def text(self) -> str:
         """Its form in the catalog."""

@@ -532,8 +532,12 @@ class PlannedTable:
     @property
     def writes_rows(self) -> bool:
         """Return True if rows are rewritten, not with their file."""
-        from_catalog = self.new is not None and bool(self.history.returning)
-        return bool(self.files.rewritten) or from_catalog
+        return bool(self.files.rewritten) or self.writes_inlined
+
+    @property
+    def writes_inlined(self) -> bool:
+        """Return True if rows of the catalog are written to files."""
+        return self.new is not None and bool(self.history.returning)
 
     @property
     def root(self) -> str:
@@ -621,7 +625,7 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
         else:
             one = PlannedTable(history, restoring, files, tuple(_definition(history, files, home.ref)))
         if one.writes_rows:
-            check_writable(history.target.table)
+            check_writable(history.target.table, has_inlined=one.writes_inlined)
         if one.is_empty:
             unchanged.append(NoteRestored(history.row.id, history.row.qualified, target.id))
         else:

@@ -43,7 +43,13 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.planning.upkeep.files import has_write_id
 from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, directory_path, is_absolute, is_below
+from airflow_provider_ducklake.lake.spec.names.paths import (
+    CatalogPath,
+    directory_path,
+    is_absolute,
+    is_below,
+    with_slash,
+)
 from airflow_provider_ducklake.lake.spec.partitioning import hive_folders
 from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 from airflow_provider_ducklake.lake.spec.tags import (
@@ -291,11 +297,13 @@ class _Made:
 
 def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
     """Export a snapshot, or return what an earlier try of the same task exported."""
+    from airflow_provider_ducklake.lake.storage.files.filesystem import real_path  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
 
     check_installed(request.path, ExportFormat.of(request.path, request.format))
     _check_is_not_the_catalog(lake, request)
-    if request.folder is not None and is_below(request.folder, lake.data_path):
+    folder, data_path = (with_slash(real_path(one or "")) for one in (request.folder, lake.data_path))
+    if request.folder is not None and is_below(folder, data_path):
         raise InvalidInputError(
             f"The folder for the copies, {request.folder}, lies below the data path of this lake, whose "
             "clean-up of orphaned files would delete them. Choose another path, or files_path."
@@ -303,16 +311,15 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
     with lake.reading() as connection:
         lake_id = read.first_schema_uuid(connection, lake.catalog.tables)
     with tempfile.TemporaryDirectory(prefix="ducklake_export_") as scratch:
-        own = _own(request, Path(scratch) / "found", lake_id)
-        if own is not None and _is_earlier(own, request):
-            return _result(lake, request, own.snapshot_id, is_earlier=True)
+        found = _found(request, Path(scratch) / "found", lake_id)
+        if found is not None and _is_earlier(found, request, lake_id):
+            return _result(lake, request, found.snapshot_id, is_earlier=True)
         file = Path(scratch) / "catalog"
         made = _make(lake, request, file, lake_id)
         if request.folder is not None and made.paths is not None:
             restored.copy_files(made.paths.copies, request.folder, request.storage_options, lake.locate)
-        replaces = request.overwrite or own is not None
         options, mode = request.storage_options, _mode(lake)
-        if not restored.publish(file, request.path, options, mode=mode, replaces=replaces):
+        if not restored.publish(file, request.path, options, mode=mode, replaces=found is not None):
             raise ExportExistsError("file", request.path)
     return _summed(_result(lake, request, made.snapshot.id), made)
 
@@ -339,30 +346,30 @@ def _mode(lake: OpenLake) -> int:
     return EVERYBODY if file is None else readers(file)
 
 
-def _own(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:
-    """Look up an export that the same task of the same run has made there, before or after it was cleared.
+def _found(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | None:
+    """Look up the frozen catalog that the export may replace; None: nothing is there.
 
-    Any other file is replaced only where the user wants it and the file is a frozen catalog: it may be the
-    catalog of another lake, or one of its data files.
+    That is one that the same task of the same run has made, or any where the user wants it. Another file
+    stays: it may be the catalog of a live lake, or one of its data files.
     """
     from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
 
     if not restored.is_there(request.path, request.storage_options):
         return None
-    restored.fetch(request.path, copy, request.storage_options)
-    mark = mark_of(copy)
-    if mark is not None and request.key and (mark.lake_id, mark.commit_key) == (lake_id, request.key.digest):
+    is_looked_at = request.key is not None or request.overwrite
+    mark = None
+    if is_looked_at:
+        restored.fetch(request.path, copy, request.storage_options)
+        mark = mark_of(copy)
+    if mark is not None and (request.overwrite or mark.is_of(lake_id, request.key)):
         return mark
-    if not request.overwrite:
-        raise ExportExistsError("file", request.path)
-    if mark is None:
-        raise ExportExistsError("file", request.path, is_other=True)
-    return None
+    raise ExportExistsError("file", request.path, is_other=is_looked_at and mark is None)
 
 
-def _is_earlier(own: FrozenMark, request: ExportRequest) -> bool:
+def _is_earlier(found: FrozenMark, request: ExportRequest, lake_id: str) -> bool:
     """Return True if an earlier try exported it since the task was last cleared, and in this very run."""
-    return request.key is not None and own.generation == request.key.generation and not request.starts_over
+    is_own, key = found.is_of(lake_id, request.key), request.key
+    return is_own and key is not None and found.generation == key.generation and not request.starts_over
 
 
 def _make(lake: OpenLake, request: ExportRequest, file: Path, lake_id: str) -> _Made:

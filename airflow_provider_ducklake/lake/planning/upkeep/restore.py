@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.partitioning import why_not_partitioned
 from airflow_provider_ducklake.lake.spec.schema import Column
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.transaction.changes import (
@@ -214,8 +215,14 @@ def outdated_columns(
     return frozenset(column.id for column in table.schema.walk() if since.get(column.id, oldest) >= oldest)
 
 
-def check_writable(table: TableSnapshot) -> None:
-    """Refuse a table whose rows would have to be rewritten, and cannot be."""
+def check_writable(table: TableSnapshot, *, has_inlined: bool) -> None:
+    """Refuse a table whose rows would have to be rewritten, and cannot be; ``has_inlined``: some to files."""
+    keys = table.partition_spec.fields if table.partition_spec is not None and has_inlined else ()
+    if problem := why_not_partitioned(keys, table.schema):
+        raise UnsupportedFeatureError(
+            f"{table.name} cannot be restored with its inlined rows, whose schema was dropped since: "
+            f"{problem}. Read them at snapshot {table.snapshot.id}, and insert them into another table."
+        )
     for column in table.schema.walk():
         if not column.type.facts.rewritable:
             raise UnsupportedFeatureError(
