@@ -234,6 +234,7 @@ DEFAULTS = (
     "MULTIPOINT M (1 2 3, (4 5 6), EMPTY)",
     "MULTIPOLYGON(((0 0, 1 1, 1 0, 0 0)), EMPTY)",
     "MULTILINESTRING ZM((1 2 3 4, 5 6 7 8))",
+    "LINESTRING(inf nan, -inf 1e400)",
     "GEOMETRYCOLLECTION ZM(POINT ZM (1 2 3 4), MULTIPOINT ZM((1 2 3 4)))",
 )
 

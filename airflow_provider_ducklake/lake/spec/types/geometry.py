@@ -308,7 +308,8 @@ def _greatest(greatest: float, values: Sequence[float]) -> float:
 
 _SPACE = r"[ \t\n\v\f\r]"
 _TOKEN = re.compile(
-    rf"{_SPACE}*(?:([A-Za-z]+)|(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?={_SPACE}|[,()]|\Z)|([(),]))"
+    rf"{_SPACE}*(?:(-?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf|nan))(?={_SPACE}|[,()]|\Z)"
+    r"|([A-Za-z]+)|([(),]))"
 )
 _REST = re.compile(rf"{_SPACE}*\Z")
 _DEEPEST_TEXT = 32
@@ -331,7 +332,7 @@ def box_of_wkt(text: str) -> Box | None:
 
 
 def wkb_of_wkt(text: str) -> bytes:
-    """Return a geometry in well-known binary, as DuckDB's cast makes it; it may have Z and M.
+    """Return a geometry in well-known binary, as DuckDB's cast makes it, also with Z, M, NaNs and infinities.
 
     >>> wkb_of_wkt("MULTILINESTRING Z EMPTY").hex()
     '01ed03000000000000'
@@ -372,7 +373,7 @@ class _Reader:
     def next(self) -> tuple[str, str, str]:
         """Return a word, a number or a symbol, and two empty strings; three of them at the end."""
         found = _TOKEN.match(self.text, self.place)
-        return ("", "", "") if found is None else (found[1] or "", found[2] or "", found[3] or "")
+        return ("", "", "") if found is None else (found[2] or "", found[1] or "", found[3] or "")
 
     def take(self) -> None:
         found = _TOKEN.match(self.text, self.place)
@@ -459,7 +460,7 @@ class _Reader:
         if not text:
             raise self.error("a number")
         number = float(text)
-        if math.isinf(number):
+        if not math.isfinite(number) and not self.takes_dimensions:
             raise self.error("a number that a DOUBLE holds")
         self.take()
         return number
