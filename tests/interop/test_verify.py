@@ -4,7 +4,7 @@ import re
 import sqlite3
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -203,6 +203,16 @@ def test_files_elsewhere_are_a_note(sqlite_catalog, tmp_path):
 
     assert not codes_of(sqlite_catalog)
     assert set(codes_of(sqlite_catalog, with_notes=True)) == {FindingCode.OUTSIDE_DATA_PATH}
+
+
+def test_files_below_a_data_path_of_another_spelling_are_none(sqlite_catalog):
+    """DuckDB stores full paths of the files that it merges in a lake whose data path is a URI."""
+    catalog = replace(sqlite_catalog, data_path=f"file://{sqlite_catalog.data_path}")
+    with open_lake(catalog, data_inlining_row_limit=0) as reference:
+        reference.sql("CREATE TABLE t (i INT); INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)")
+        reference.sql("CALL ducklake_merge_adjacent_files('lake')")
+
+    assert not codes_of(catalog, with_notes=True)
 
 
 def test_another_database_is_asked_the_same(postgres_catalog, tmp_path):

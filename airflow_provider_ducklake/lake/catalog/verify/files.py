@@ -26,7 +26,7 @@ from airflow_provider_ducklake.lake.catalog.verify.history import overlapping
 from airflow_provider_ducklake.lake.catalog.verify.look import MOST_OF_A_KIND, Check, Search
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, why_not_deletable
+from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, is_below, why_not_deletable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -288,10 +288,12 @@ def _undeletable(look: VerificationScope) -> Iterator[Fields]:
     return islice(found, MOST_OF_A_KIND)
 
 
-def _outside(look: VerificationScope) -> Select[Any]:
-    file = full_paths(look)
-    is_inside = file.c.path.startswith(look.catalog.data_path, autoescape=True)
-    return select(file).where(look.chosen(file.c.table_id), ~is_inside)
+def _outside(look: VerificationScope) -> Iterator[Fields]:
+    """Yield what lies outside the data path, in whatever spelling of it."""
+    file, root = full_paths(look), look.catalog.data_path
+    query = select(file).where(look.chosen(file.c.table_id), ~file.c.path.startswith(root, autoescape=True))
+    found = (row._asdict() for row in look.all(query) if not is_below(row.path or "", root))
+    return islice(found, MOST_OF_A_KIND)
 
 
 CHECKS = (
