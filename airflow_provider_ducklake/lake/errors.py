@@ -446,21 +446,14 @@ class TagExistsError(AlreadyExistsError):
 
 @dataclass(eq=False, repr=False)
 class ExportExistsError(AlreadyExistsError):
-    """Where a frozen lake is to be written, there is a file; ``is_other``: no frozen lake's catalog."""
+    """Where a frozen lake is to be written, there is a file; ``way_out`` is what to do."""
 
-    is_other: bool = False
+    way_out: str = "give overwrite=True"
 
-    def _text(self) -> str:
-        there = f"There is a {self.kind} {self.name} already"
-        if self.is_other:
-            return (
-                f"{there} that is not the catalog of a frozen lake, and nothing was replaced. Choose another "
-                "path, or remove it first."
-            )
-        return (
-            f"{there}, and nothing was replaced. Choose another path, with the date in it, say, or give "
-            "overwrite=True."
-        )
+    template = (
+        "There is a {kind} {name} already, and nothing was replaced. Choose another path, with the date in "
+        "it, say, or {way_out}."
+    )
 
 
 class InvalidInputError(DuckLakeError, ValueError):

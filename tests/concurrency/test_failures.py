@@ -19,7 +19,7 @@ from sqlalchemy import event
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import RetryPolicy
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
-    CatalogRefusedError,
+    CatalogError,
     CatalogUnavailableError,
     CommitStateUnknownError,
     LockTimeoutError,
@@ -159,7 +159,7 @@ def test_an_error_of_any_statement_sent_with_the_commit_leaves_nothing_behind(ne
         for place in range(100):
             try:
                 change_everything(lake)
-            except CatalogRefusedError as error:
+            except CatalogError as error:
                 explained = str(error)
                 assert dump_catalog(catalog) == before, place
                 assert parquet_files(lake) == files, place

@@ -219,3 +219,19 @@ def test_1_0_has_none_of_them(sqlite_catalog, kind):
         with pytest.raises(UnsupportedFeatureError, match=sentence), lake.transaction() as tx:
             tx.create_table("t", {"z": "timestamp"}, partition_by=[f"{kind}(z)"])
         assert lake.current_snapshot().id == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        *((f"{unit}(z)", f"{unit} needs a column of type .*, not timestamptz_ns") for unit in UNITS),
+        ("n", "a column of type null cannot be a partition key"),
+        ("bucket(3, n)", "a column of type null cannot be a partition key"),
+    ],
+)
+def test_keys_by_which_the_reference_does_not_write_are_refused(sqlite_catalog, key, says):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"n": "null", "z": "timestamptz_ns"})
+        with pytest.raises(InvalidPartitionError, match=says), lake.transaction() as tx:
+            tx.set_partitioned_by("t", [key])

@@ -296,6 +296,28 @@ def test_what_is_copied_stays_when_the_lake_is_gone(catalog, tmp_path):
     assert any(re.search(r"/added-[-0-9a-f]{36}-data-file-\d+\.parquet$", path) for path in files)
 
 
+@pytest.mark.parametrize("type_", ["timestamptz_ns", "struct(a timestamptz_ns)", "variant"])
+def test_inlined_types_that_a_duckdb_file_lacks_are_exported_once_they_are_flushed(
+    sqlite_catalog, tmp_path, type_
+):
+    moments = pa.array([5], pa.timestamp("ns", "UTC"))
+    values = {"timestamptz_ns": moments, "variant": None}.get(
+        type_, pa.StructArray.from_arrays([moments], ["a"])
+    )
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"i": "int64", "x": type_})
+        lake.export_catalog(f"{tmp_path}/empty.ducklake")
+        if values is not None:
+            lake.append_arrow("t", pa.table({"i": pa.array([1], pa.int64()), "x": values}))
+            with pytest.raises(UnsupportedFeatureError, match=r"is of type .*timestamptz_ns.*Flush"):
+                lake.export_catalog(f"{tmp_path}/rows.ducklake")
+            lake.flush_inlined_data("t")
+        lake.export_catalog(f"{tmp_path}/flushed.ducklake")
+        with Lake.connect(f"duckdb:///{tmp_path}/flushed.ducklake") as frozen:
+            assert frozen.read_arrow("t") == lake.read_arrow("t")
+
+
 def test_a_link_to_the_data_path_is_no_folder_for_copies(sqlite_catalog, tmp_path):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
         Path(sqlite_catalog.data_path).mkdir(exist_ok=True)
@@ -514,7 +536,7 @@ def test_only_frozen_lakes_are_replaced(sqlite_catalog, tmp_path, other):
     there = path.read_bytes()
     with (
         Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake,
-        pytest.raises(ExportExistsError, match=r"not the catalog of a frozen lake.*remove it first"),
+        pytest.raises(ExportExistsError, match="remove that one: it is not a frozen lake's catalog"),
     ):
         lake.export_catalog(str(path), overwrite=True)
     assert path.read_bytes() == there

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import create_engine, text
 
+from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import CatalogError, StorageError
+from airflow_provider_ducklake.lake.errors import OUTAGES, CatalogError, StorageError
 from airflow_provider_ducklake.lake.storage.deletes.vectors import positions
 from tests.reference.catalogs import CatalogDatabase, file_catalog
 
@@ -97,3 +99,21 @@ def test_sizes_whose_sum_is_beyond_64_bits_are_no_outage(sqlite_catalog, report)
         with pytest.raises(CatalogError, match="or a sum is") as caught:
             report(lake)
     assert type(caught.value) is CatalogError  # which no task tries again
+
+
+@pytest.mark.every_catalog
+def test_a_number_that_grows_beyond_64_bits_is_no_refusal_that_a_later_try_may_pass(catalog):
+    most = 2**63 - 1
+    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        with lake.transaction() as tx:
+            tx.create_table("main.t", {"id": "int64"})
+        lake.append_arrow("main.t", ROWS)
+        engine = create_engine(parse_url(catalog.sqlalchemy_url))
+        with engine.begin() as connection:
+            connection.execute(text(f"UPDATE ducklake_table_stats SET next_row_id = {most}"))
+        engine.dispose()
+        with pytest.raises(CatalogError) as caught:
+            lake.append_arrow("main.t", ROWS)
+        assert not isinstance(caught.value, OUTAGES), caught.value
+        assert lake.read_arrow("main.t") == ROWS

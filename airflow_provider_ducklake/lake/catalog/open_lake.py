@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError
 
 from airflow_provider_ducklake.lake.catalog.database.connect import first_line, shown
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
@@ -272,6 +272,12 @@ _TOO_LARGE = (
 )
 
 
+_UNFIT = (
+    "A value in the catalog {}, or of this statement, does not fit ({}), at: {}. Nothing was committed. "
+    "DuckLakeVerifyOperator lists rows that are wrong; restore the catalog from a backup."
+)
+
+
 @contextmanager
 def translated(dialect: CatalogDialect) -> Iterator[None]:
     """Turn an error of the database into ours, whose text names the database but no secret and no value."""
@@ -294,6 +300,8 @@ def translated(dialect: CatalogDialect) -> Iterator[None]:
             hint = _GRANTS if dialect.is_missing_right(error) else _CHECK
             raise CatalogUnavailableError(catalog, f"{reason.rstrip('. ')}. {hint}") from None
         statement = (error.statement or "COMMIT")[:_SHOWN]
+        if isinstance(error, DataError):  # the same at each try
+            raise CatalogError(_UNFIT.format(catalog, reason.rstrip(". "), statement)) from None
         if not dialect.is_missing_right(error):
             raise CatalogRefusedError(catalog, reason, statement) from None
         lacking = _lacking(dialect, error)

@@ -171,7 +171,7 @@ def _parse_transform(word: str, argument: str | None, expression: str) -> Transf
 
 
 def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> None:
-    if not _has_values(type_) or type_.facts.kind is ScalarKind.INTERVAL:
+    if not _has_values(type_) or type_.facts.kind in (ScalarKind.INTERVAL, ScalarKind.NULL):
         raise InvalidPartitionError(f"{expression!r}: a column of type {type_} cannot be a partition key.")
     if not _has_part(transform.kind, type_.facts):
         allowed = ", ".join(row.name for row in SCALARS.values() if _has_part(transform.kind, row))
@@ -181,6 +181,8 @@ def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> No
 
 
 def _has_part(kind: TransformKind, row: Scalar) -> bool:
+    if kind in CALENDAR and row.since is Feature.TIMESTAMPTZ_NS:  # which the reference has no parts of
+        return False
     if kind is TransformKind.HOUR:
         return row.has_hours
     return row.has_days or kind not in OF_TIMES

@@ -346,13 +346,13 @@ class _Conditions:
 
     def comparable_bound(self, type_: DuckLakeType, bound: ColumnElement[Any]) -> ColumnElement[Any]:
         """Return a bound as the database compares it; NULL where it has another shape."""
-        shape = _shape(type_)
+        shape, is_short = _shape(type_), func.length(bound) < _LONG_TEXT
         if self.is_exact_decimal(type_):
-            return case((bound.regexp_match(r"^-?[0-9]*\.?[0-9]+$"), cast(bound, Numeric)), else_=None)
+            is_number = bound.regexp_match(r"^-?[0-9]*\.?[0-9]+$")
+            return case((and_(is_short, is_number), cast(bound, Numeric)), else_=None)
         if shape is None:
             return case((bound.regexp_match("^-?[0-9]{1,18}$"), cast(bound, BigInteger)), else_=None)
-        has_shape = and_(bound.like(shape), func.length(bound) < _LONG_TEXT)
-        return case((has_shape, self.dialect.bytewise(bound)), else_=None)
+        return case((and_(bound.like(shape), is_short), self.dialect.bytewise(bound)), else_=None)
 
     def is_exact_decimal(self, type_: DuckLakeType) -> bool:
         """Return True if the database compares all of a decimal's digits."""

@@ -363,7 +363,9 @@ def _found(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | Non
         mark = mark_of(copy)
     if mark is not None and (request.overwrite or mark.is_of(lake_id, request.key)):
         return mark
-    raise ExportExistsError("file", request.path, is_other=is_looked_at and mark is None)
+    if is_looked_at and mark is None:
+        raise ExportExistsError("file", request.path, "remove that one: it is not a frozen lake's catalog")
+    raise ExportExistsError("file", request.path)
 
 
 def _is_earlier(found: FrozenMark, request: ExportRequest, lake_id: str) -> bool:

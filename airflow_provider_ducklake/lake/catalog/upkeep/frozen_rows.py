@@ -30,6 +30,7 @@ from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.reading import scan
 from airflow_provider_ducklake.lake.spec.tags import ExportFormat
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
+from airflow_provider_ducklake.lake.spec.versions import Feature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -188,7 +189,12 @@ def frozen_inlined(
             continue
         table = load_table(connection, catalog, snapshot, row.qualified, with_files=False)
         for part in _parts(connection, catalog, table):
-            cells = _cells(part, str(table.name), catalog.dialect.inlined_form, format_)
+            problem = _unknown_to_duckdb(part.schema) if format_ is ExportFormat.DUCKDB else None
+            if problem is not None and not part.rows:
+                continue  # readers need no table without rows
+            if problem is not None:
+                raise _not_exported(str(table.name), problem)
+            cells = _cells(part, str(table.name), catalog.dialect.inlined_form)
             yield _frozen(part, cells, row.id, tables)
 
 
@@ -205,26 +211,28 @@ def _parts(connection: Connection, catalog: Catalog, table: TableSnapshot) -> It
             yield part
 
 
-def _cells(
-    part: InlinedRows, name: str, form: InlinedForm | None, format_: ExportFormat
-) -> list[dict[str, Any]]:
+def _cells(part: InlinedRows, name: str, form: InlinedForm | None) -> list[dict[str, Any]]:
     """Return the cells as SQLite has them; DuckDB casts those texts to its own types, as it reads SQLite."""
     from airflow_provider_ducklake.lake.storage.rows.inlined_values import cells_again  # noqa: PLC0415 - heavy
 
     try:
-        if format_ is ExportFormat.DUCKDB:
-            _refuse_variants(part.schema)
         return cells_again(part.rows, part.schema, form, SqliteDialect.inlined_form)
     except UnsupportedFeatureError as error:
-        raise UnsupportedFeatureError(
-            f"Inlined rows of {name} cannot be exported: {error} Flush the table's inlined data first."
-        ) from error
+        raise _not_exported(name, str(error)) from error
 
 
-def _refuse_variants(schema: TableSchema) -> None:
+def _not_exported(name: str, problem: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"Inlined rows of {name} cannot be exported: {problem} Flush the table's inlined data first."
+    )
+
+
+def _unknown_to_duckdb(schema: TableSchema) -> str | None:
+    """Name a column whose inlined values no table of a DuckDB file holds; None: there is none."""
     for column in schema.walk():
-        if column.type.facts.kind is ScalarKind.VARIANT:
-            raise UnsupportedFeatureError(f"Column {column.name} is a VARIANT.")
+        if column.type.facts.kind is ScalarKind.VARIANT or column.type.facts.since is Feature.TIMESTAMPTZ_NS:
+            return f"Column {column.name} is of type {column.type}."
+    return None
 
 
 def _frozen(

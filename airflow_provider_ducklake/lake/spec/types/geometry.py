@@ -441,7 +441,7 @@ class _Reader:
     def point(self) -> bytes:
         axes = [self.number() for _ in range(self.width)]
         if self.next()[1]:
-            raise self.error(f"{self.width} numbers for a point")
+            raise self.error(f"{('two', 'three', 'four')[self.width - 2]} numbers for a point")
         self.xs.append(axes[0])
         self.ys.append(axes[1])
         return _vertex(axes)
@@ -461,7 +461,7 @@ class _Reader:
             raise self.error("a number")
         number = float(text)
         if not math.isfinite(number) and not self.takes_dimensions:
-            raise self.error("a number that a DOUBLE holds")
+            raise self.error("a finite number")
         self.take()
         return number
 

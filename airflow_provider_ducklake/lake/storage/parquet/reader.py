@@ -400,5 +400,8 @@ def _promoted(array: pa.Array, target: pa.DataType) -> pa.Array:
     return cast_leaf(array, target)
 
 
-# the last are an ENUM's of Parquet: no blob becomes a text
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary)
+# binary ones are an ENUM's of Parquet: no blob becomes a text
+_TEXTS = (
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary),
+    pa.types.is_null,
+)
