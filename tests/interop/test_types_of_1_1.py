@@ -119,6 +119,16 @@ def test_no_digit_is_lost_on_the_way(lake):
         lake.append_arrow("u", pa.table({"z": pa.array([1], NANOSECONDS)}))
 
 
+@pytest.mark.parametrize("type_", ["varchar", "json", "int64"])
+def test_a_null_column_that_the_reference_widened_has_nulls(lake, catalog, type_):
+    for name in ("n", "s.a"):
+        with ducklakepy_lake.open_lake(catalog) as other:
+            other.set_column_type("t", name, type_)
+        found = lake.read_arrow("t")
+        assert found["n"].null_count == ROWS.num_rows
+        assert found["s"].to_pylist() == ROWS["s"].to_pylist()
+
+
 def test_sql_names_them_as_duckdb_does(sqlite_catalog):
     table = 'CREATE TABLE t (i INT, n "NULL", s STRUCT(a "null", b INT), l "NULL"[], z TIMESTAMPTZ_NS)'
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
