@@ -127,6 +127,10 @@ def test_a_null_column_that_the_reference_widened_has_nulls(lake, catalog, type_
         found = lake.read_arrow("t")
         assert found["n"].null_count == ROWS.num_rows
         assert found["s"].to_pylist() == ROWS["s"].to_pylist()
+    with pytest.raises(
+        UnsupportedFeatureError, match=r"column n had type null .* which no reader casts back"
+    ):
+        lake.restore("t", at=2)
 
 
 def test_sql_names_them_as_duckdb_does(sqlite_catalog):

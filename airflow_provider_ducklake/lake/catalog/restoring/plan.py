@@ -25,6 +25,7 @@ from airflow_provider_ducklake.lake.planning.upkeep.restore import (
     RecreatedTable,
     RestoreAction,
     TableRestoration,
+    check_readable,
     check_writable,
     creation,
     described,
@@ -624,6 +625,8 @@ def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> P
             one = _recreated(history, restoring, files, new)
         else:
             one = PlannedTable(history, restoring, files, tuple(_definition(history, files, home.ref)))
+        if history.current is not None:
+            check_readable(history.target.table, history.current.table)
         if one.writes_rows:
             check_writable(history.target.table, has_inlined=one.writes_inlined)
         if one.is_empty:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spec.partitioning import why_not_partitioned
 from airflow_provider_ducklake.lake.spec.schema import Column
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, ScalarType
 from airflow_provider_ducklake.lake.transaction.changes import (
     ChangeColumns,
     ColumnRow,
@@ -230,6 +230,18 @@ def check_writable(table: TableSnapshot, *, has_inlined: bool) -> None:
                 "release does not write, and the restore has to write rows: those of files that were "
                 "deleted from, merged or flushed, or the inlined rows of a table whose schema was dropped "
                 "since."
+            )
+
+
+def check_readable(table: TableSnapshot, current: TableSnapshot) -> None:
+    """Refuse to make a column one of NULLs again: readers cast its other values, also those that are gone."""
+    then = {column.id for column in table.schema.walk() if column.type.facts.kind is ScalarKind.NULL}
+    for column in current.schema.walk():
+        if column.id in then and column.type.facts.kind is not ScalarKind.NULL:
+            raise UnsupportedFeatureError(
+                f"{table.name} cannot be restored: column {column.name} had type null at snapshot "
+                f"{table.snapshot.id}, and has type {column.type} by now, which no reader casts back. Read "
+                "the rows of that snapshot, and insert them into another table."
             )
 
 
