@@ -133,6 +133,27 @@ def test_a_null_column_that_the_reference_widened_has_nulls(lake, catalog, type_
         lake.restore("t", at=2)
 
 
+MAPS = [[("x", None)], None, [], [("x", None), ("y", None), ("z", None)]]
+
+
+@pytest.mark.parametrize("limit", [10, 0], ids=["inlined", "in files"])
+@pytest.mark.parametrize("part", [slice(0, 2), slice(2, 4), slice(3, 4), slice(1, 2)], ids=str)
+def test_maps_to_null_lie_beside_types_of_extensions(sqlite_catalog, limit, part):
+    rows = pa.table({"m": pa.array(MAPS[part], pa.map_(pa.string(), pa.null()))})
+    named = pa.array([bytes(16)] * len(rows), pa.binary(16)).cast(pa.uuid())
+    struct = pa.StructArray.from_arrays([named, rows["m"].combine_chunks()], ["u", "m"])
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        lake.set_option("data_inlining_row_limit", limit)
+        with lake.transaction() as tx:
+            tx.create_table("t", {"s": "struct(u uuid, m map(varchar, null))"})
+        lake.append_arrow("t", pa.table({"s": struct}))
+
+        assert lake.read_arrow("t")["s"].to_pylist() == struct.to_pylist()
+        assert lake.verify() == []
+    with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:
+        assert [one["m"] for one in theirs.read("t")["s"].to_pylist()] == MAPS[part]
+
+
 def test_sql_names_them_as_duckdb_does(sqlite_catalog):
     table = 'CREATE TABLE t (i INT, n "NULL", s STRUCT(a "null", b INT), l "NULL"[], z TIMESTAMPTZ_NS)'
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:

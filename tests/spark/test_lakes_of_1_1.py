@@ -64,6 +64,30 @@ def test_every_verb_writes_there(spark, lake, sqlite_catalog):
     assert kinds == {"insert", "delete", "update_preimage", "update_postimage"}
 
 
+@pytest.mark.parametrize(
+    "maps",
+    [
+        ["map('x', null)", "null"],
+        ["map('x', null, 'y', null, 'z', null)"],
+        ["map()", "map('x', null)", "null"],
+    ],
+    ids=["more maps than keys", "more keys than maps", "an empty one"],
+)
+def test_maps_to_null_are_inserted(spark, sqlite_catalog, maps):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"m": "map(varchar, null)"})
+        session = LakeSession(spark, lake)
+        rows = spark.sql(" union all ".join(f"select {one} m" for one in maps)).coalesce(1)
+        session.insert("t", rows)
+
+        assert sorted(map(str, session.read("t").collect())) == sorted(map(str, rows.collect()))
+        assert lake.verify() == []
+    with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:
+        found = [None if one is None else dict(one) for one in theirs.read("t")["m"].to_pylist()]
+        assert sorted(found, key=str) == sorted((row.m for row in rows.collect()), key=str)
+
+
 def test_no_job_writes_bounds_of_skipped_columns(spark, sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
         lake.set_option("data_inlining_row_limit", 0)

@@ -428,7 +428,10 @@ def _leaves_of(values: pa.ChunkedArray) -> list[pa.ChunkedArray]:
 
 def _entries(maps: pa.MapArray) -> pa.StructArray:
     fields = [maps.type.key_field, maps.type.item_field]
-    entries = pa.StructArray.from_arrays([maps.keys, maps.items], fields=fields)
+    keys, items = maps.keys, maps.items
+    if pa.types.is_null(items.type):  # Arrow's cast gives as many as there are maps
+        items = pa.nulls(len(keys))
+    entries = pa.StructArray.from_arrays([keys, items], fields=fields)
     lists = pa.list_(pa.field("key_value", entries.type, nullable=False))
     offsets = maps.buffers()[:2]
     return pa.ListArray.from_buffers(
