@@ -18,7 +18,7 @@ from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT
 from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.golden.lakes_1_1.recorded import NAMES, recorded_lake
 from tests.interop.test_epoch_partitions import UNITS, drawn
-from tests.interop.test_types_of_1_1 import COLUMNS, ROWS
+from tests.interop.test_types_of_1_1 import COLUMNS, NANOSECONDS, ROWS
 from tests.reference import ducklakepy_lake
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_core import open_core
@@ -160,9 +160,54 @@ def test_instants_of_spark_keep_their_microseconds(spark, instants):
     assert stored(spark, instants, moment) == [-1000]
 
 
-@pytest.mark.parametrize("text", ["1970-01-01 00:00:00", "1970-01-01 00:00:00+16", "2300-01-01 00:00:00Z"])
+FIRST, LAST = -9_223_286_400_000_000_000, 2**63 - 2  # what DuckDB takes
+INFINITIES = [1 - 2**63, 2**63 - 1]
+
+
+def test_the_first_and_the_last_instant_are_stored(spark, instants):
+    firsts = ("1677-09-22 00:00:00+00", "1677-09-21 23:00:00-01", "1677-09-22 15:59:00+15:59")
+    lasts = ("2262-04-11 23:47:16.854775806Z", "2262-04-12 15:46:16.854775806+1559")
+    expected = [FIRST] * 3 + [LAST] * 2
+
+    found = stored(spark, instants, "-infinity", *firsts, *lasts, "infinity")
+    assert found == [INFINITIES[0], *expected, INFINITIES[1]]
+    with open_core() as core:
+        for text, value in zip((*firsts, *lasts), expected, strict=True):
+            assert core.sql("SELECT epoch_ns(?::TIMESTAMPTZ_NS)", [text]) == [(value,)]
+
+
+def test_the_first_and_the_last_instant_come_through_each_verb(spark, instants):
+    ends = [INFINITIES[0], FIRST, LAST, INFINITIES[1]]
+    instants.append_arrow("t", pa.table({"z": pa.array(ends, pa.int64()).cast(NANOSECONDS)}))
+    session = LakeSession(spark, instants)
+    with instants.transaction() as tx:
+        tx.add_column("t", "i", "int32")
+
+    session.update("t", {"i": "1"}, "true")
+    session.merge("t", session.read("t"), ["z"], update_all=True, insert_all=True)
+    session.insert("t", session.read("t"))
+
+    assert sorted(instants.read_arrow("t")["z"].cast(pa.int64()).to_pylist()) == sorted(ends * 2)
+    assert instants.read_arrow("t")["i"].to_pylist() == [1] * 8
+
+
+def test_the_first_moment_without_a_zone_may_be_a_date(spark, sqlite_catalog):
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"z": "timestamp_ns"})
+        assert stored(spark, lake, "1677-09-22", "2262-04-11 23:47:16.854775806") == [FIRST, LAST]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1970-01-01 00:00:00", "1970-01-01 00:00:00+16", "2300-01-01 00:00:00Z"),
+        *("1677-09-22 00:00:00+05:00", "1677-09-21 23:59:59.999999999Z"),
+        *("2262-04-11 23:00:00-05:00", "2262-04-11 23:47:16.854775807+00", "9999-12-31 23:59:59-15"),
+    ],
+)
 def test_what_is_no_instant_is_refused(spark, instants, text):
-    with pytest.raises(InvalidInputError, match="timestamptz_ns"):
+    with pytest.raises(InvalidInputError, match="does not fit timestamptz_ns"):
         stored(spark, instants, text)
     assert instants.read_arrow("t").num_rows == 0
 

@@ -191,7 +191,8 @@ def _finite_micros(value: SparkColumn) -> SparkColumn:
 _DAY_OF = r"^\d{4}-\d\d-\d\d"
 _TIME_OF = r"[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?"
 OFFSET = r"(?:Z|([+-])(0\d|1[0-5])(?::?([0-5]\d))?)$"
-_FIRST, _LAST = "1677-09-22 00:00:00", "2262-04-11 23:47:16.854775806"  # what DuckDB takes
+# the seconds of the first value that DuckDB takes, and those of the last one with what is beyond them
+_FIRST, (_LAST, _BEYOND) = -9_223_286_400, divmod(INFINITE - 1, 10**9)
 
 
 def fits_nanos(text: SparkColumn, *, zoned: bool = False) -> SparkColumn:
@@ -199,17 +200,12 @@ def fits_nanos(text: SparkColumn, *, zoned: bool = False) -> SparkColumn:
 
     With ``zoned`` it ends with its offset from UTC, ``+00``, ``+05:30`` or ``Z``; else it may be a date.
     """
-    spaced = f.replace(text, f.lit("T"), f.lit(" "))
     is_day = f.substring(text, 1, 10).try_cast("date").isNotNull()
     is_time = text.rlike(_DAY_OF + (_TIME_OF + OFFSET if zoned else f"(?:{_TIME_OF})?$"))
-    return text.isin("infinity", "-infinity") | (is_time & is_day & spaced.between(_FIRST, _LAST))
-
-
-def zoned_nanos_of_text(text: SparkColumn) -> SparkColumn:
-    """Return the nanoseconds since 1970, in UTC, of a text that ``fits_nanos`` with its offset."""
-    local = nanos_of_text(f.regexp_replace(text, OFFSET, ""))
-    shifted = local - seconds_of_offset(text) * 10**9
-    return f.when(text.isin("infinity", "-infinity"), local).otherwise(shifted)
+    seconds, fraction = _seconds_and_nanos(text, zoned=zoned)
+    is_last = (seconds == _LAST) & (fraction <= _BEYOND)
+    is_between = ((seconds >= _FIRST) & (seconds < _LAST)) | is_last
+    return text.isin("infinity", "-infinity") | (is_time & is_day & is_between)
 
 
 def seconds_of_offset(text: SparkColumn) -> SparkColumn:
@@ -221,13 +217,20 @@ def seconds_of_offset(text: SparkColumn) -> SparkColumn:
     return f.when(sign == "-", -seconds).otherwise(seconds)
 
 
-def nanos_of_text(text: SparkColumn) -> SparkColumn:
-    """Return the nanoseconds since 1970 of a text that ``fits_nanos``."""
-    days = f.unix_date(f.substring(text, 1, 10).try_cast("date")).cast("bigint")
-    hours, minutes, seconds = (
-        f.coalesce(f.substring(text, place, 2).try_cast("bigint"), f.lit(0)) for place in (12, 15, 18)
-    )
-    fraction = f.rpad(f.substring(text, 21, 9), 9, "0").try_cast("bigint")
-    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    nanos = whole * 10**9 + fraction
+def nanos_of_text(text: SparkColumn, *, zoned: bool = False) -> SparkColumn:
+    """Return the nanoseconds since 1970, in UTC if ``zoned``, of a text that ``fits_nanos``."""
+    seconds, fraction = _seconds_and_nanos(text, zoned=zoned)
+    nanos = seconds * 10**9 + fraction
     return f.when(text == "infinity", INFINITE).when(text == "-infinity", -INFINITE).otherwise(nanos)
+
+
+def _seconds_and_nanos(text: SparkColumn, *, zoned: bool) -> tuple[SparkColumn, SparkColumn]:
+    """Return the whole seconds since 1970, and the nanoseconds beyond them."""
+    local = f.regexp_replace(text, OFFSET, "") if zoned else text
+    days = f.unix_date(f.substring(local, 1, 10).try_cast("date")).cast("bigint")
+    hours, minutes, seconds = (
+        f.coalesce(f.substring(local, place, 2).try_cast("bigint"), f.lit(0)) for place in (12, 15, 18)
+    )
+    fraction = f.rpad(f.substring(local, 21, 9), 9, "0").try_cast("bigint")
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return (whole - seconds_of_offset(text) if zoned else whole), fraction

@@ -28,7 +28,6 @@ from airflow_provider_ducklake.lake.spark.types.frames import (
     micros_of,
     nanos_of_text,
     seconds_of_offset,
-    zoned_nanos_of_text,
 )
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
@@ -263,8 +262,7 @@ def _stored_scalar(value: SparkColumn, incoming: t.DataType, target: DuckLakeTyp
             return _checked(text, text.rlike(_CLOCK + end), stored, target, where)
         case ScalarKind.TIMESTAMP if isinstance(incoming, t.StringType):
             fits = fits_nanos(value, zoned=row.zoned)
-            stored = zoned_nanos_of_text(value) if row.zoned else nanos_of_text(value)
-            return _checked(value, fits, stored, target, where)
+            return _checked(value, fits, nanos_of_text(value, zoned=row.zoned), target, where)
         case ScalarKind.TIMESTAMP if row.zoned and row.per_second > SECOND:
             first, last = (f.lit(f"{text}+00").cast("timestamp") for text in _NANOSECOND_RANGE)
             micros = f.unix_micros(value)
