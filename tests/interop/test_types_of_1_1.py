@@ -1,6 +1,7 @@
 """The types that 1.1 brought, `null` and `timestamptz_ns`: stored, and read by others, at every depth."""
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
@@ -18,6 +19,7 @@ from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_core import open_core
 from tests.reference.duckdb_lake import open_lake
+from tests.reference.next.process import OracleError
 
 COLUMNS = {
     "i": "int32",
@@ -110,6 +112,65 @@ def test_duckdb_2_0_has_the_same_column_in_a_file(catalog):
                 (3, None, None),
                 (4, None, 1_700_000_000_123_456_789),
             ]
+
+
+def added(lake: Lake, catalog: CatalogDatabase, columns: dict[str, str], path: str) -> list[bool]:
+    """Add a file to one table by us, and to another by ducklakepy; return who took it."""
+    with lake.transaction() as tx:
+        tx.create_table("ours", columns)
+        tx.create_table("theirs", columns)
+    took = [True, True]
+    try:
+        with lake.transaction() as tx:
+            tx.add_data_files("ours", [path])
+    except SchemaMismatchError:
+        took[0] = False
+    with ducklakepy_lake.open_lake(catalog) as theirs:
+        try:
+            theirs.add_files("theirs", [path])
+        except OracleError:
+            took[1] = False
+    return took
+
+
+def test_files_of_others_are_added_and_described_as_ducklakepy_does(sqlite_catalog, tmp_path):
+    path = str(tmp_path / "theirs.parquet")
+    pq.write_table(ROWS, path)
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        assert added(lake, sqlite_catalog, COLUMNS, path) == [True, True]
+        assert lake.read_arrow("ours").equals(ROWS)
+        assert lake.read_arrow("theirs").equals(ROWS)
+        late = lake.read_arrow("ours", filter="z > TIMESTAMPTZ '1970-01-01 00:00:00+00'")
+        assert late["i"].to_pylist() == [4]
+    with ducklakepy_lake.open_lake(sqlite_catalog) as theirs:
+        assert theirs.read("ours").to_pylist() == ROWS.to_pylist()
+
+    described: dict[int, list[tuple]] = {1: [], 2: []}
+    for row in dump_catalog(sqlite_catalog)["ducklake_file_column_stats"]:
+        facts = ("column_id", "value_count", "null_count", "min_value", "max_value")
+        described[row["table_id"]].append(tuple(row[fact] for fact in facts))
+    assert described[1] == described[2] != []
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "old", "is_taken"),
+    [
+        ("timestamptz_ns", pa.array([1, None], pa.timestamp("ns", "Europe/Berlin")), False, True),
+        ("timestamptz_ns", pa.array([1, None], NANOSECONDS), True, False),  # INT96
+        ("timestamptz_ns", pa.array([1, None], pa.timestamp("ns")), False, False),
+        ("timestamptz_ns", pa.array([1, None], pa.timestamp("us", "UTC")), False, False),
+        ("timestamptz_ns", pa.nulls(2), False, False),
+        ("null", pa.nulls(2), False, True),
+        ("null", pa.nulls(2, pa.int32()), False, False),
+        ("null", pa.nulls(2, pa.string()), False, False),
+        ("varchar", pa.nulls(2), False, False),
+    ],
+)
+def test_those_files_are_added_that_ducklakepy_adds(sqlite_catalog, tmp_path, type_, values, old, is_taken):
+    path = str(tmp_path / "theirs.parquet")
+    pq.write_table(pa.table({"v": values}), path, use_deprecated_int96_timestamps=old)
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, version="1.1") as lake:
+        assert added(lake, sqlite_catalog, {"v": type_}, path) == [is_taken] * 2
 
 
 def test_no_digit_is_lost_on_the_way(lake):

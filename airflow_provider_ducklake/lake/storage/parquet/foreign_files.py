@@ -145,6 +145,18 @@ def type_of_leaf(node: SchemaNode, type_: pa.DataType, where: str) -> DuckLakeTy
         return None
 
 
+def _type_of_1_1(node: SchemaNode, type_: pa.DataType) -> DuckLakeType | None:
+    """Return the type that DuckLake 1.1 brought for a column to which pyarrow gives ``type_``, if it is one.
+
+    *Source:* what ducklakepy adds to such columns. Columns of the types of 1.0 take the same files as there.
+    """
+    if pa.types.is_null(type_):
+        return ScalarType("null")
+    if pa.types.is_timestamp(type_) and (type_.unit, node.logical) == ("ns", _TIMESTAMP) and type_.tz:
+        return ScalarType("timestamptz_ns")
+    return None
+
+
 def _are_same_values(type_: pa.DataType, read_as: pa.DataType) -> bool:
     if pa.types.is_null(type_) or (pa.types.is_timestamp(type_) and pa.types.is_timestamp(read_as)):
         return True
@@ -362,7 +374,7 @@ class _Reading:
             self.differences.append(f"column {where} is {column.type} in the table, {type_} in the file")
             return
         read_as = as_duckdb_reads(node, type_)
-        if fits(type_of_leaf(node, type_, where), column.type):
+        if _type_of_1_1(node, type_) == column.type or fits(type_of_leaf(node, type_, where), column.type):
             chunks = [group.column(node.leaf) for group in self.groups]
             found = self._file_stats(chunks, node, column, read_as, is_null=pa.types.is_null(type_))
             self.stats[column.id] = _safe(column, found)
