@@ -330,7 +330,7 @@ IN_A_TASK = [
         DuckLakeExportCatalogOperator,
         {"path": "{data}/orders.parquet"},
         ("orders.parquet",),
-        "overwrite=True",
+        "remove that one: it is not a frozen lake's catalog",
     ),
     Mistake(
         "a bound of a number that there is not",
