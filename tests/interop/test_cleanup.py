@@ -325,7 +325,7 @@ def waiting(catalog: CatalogDatabase) -> list[str]:
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 @pytest.mark.parametrize("end", ["", ".txt"])
 def test_of_other_names_only_parquet_and_puffin_files_are_deleted(new_catalog, kind, end):
-    """A row may name the catalog's own file, or its log, where it lies below the data path."""
+    """A row may name the catalog's own file, or any other, where it lies below the data path."""
     catalog = new_catalog(kind)
     folder = Path(catalog.location).parent
     added = folder / "added.pq"
@@ -334,15 +334,16 @@ def test_of_other_names_only_parquet_and_puffin_files_are_deleted(new_catalog, k
     with Lake.create(catalog.sqlalchemy_url, f"{folder}/", version=catalog.spec_version) as lake:
         if end:
             Path(named).write_text("x")
-        for id_, one in enumerate([named, str(added), f"{folder}/gone.pq"]):
+        (folder / "twice.parquet").touch()
+        schedule(catalog, 8, f"{folder}/twice.parquet", "NULL")  # when is unknown, so that the file stays
+        for id_, one in enumerate([named, str(added), f"{folder}/gone.pq", f"{folder}/twice.parquet"]):
             schedule(catalog, id_, one)
         done = lake.cleanup_old_files(older_than=NO_TIME)
 
-        assert ((done.deleted, done.missing), done.failures[0][0]) == (
-            ((str(added),), (f"{folder}/gone.pq",)),
-            named,
-        )
-        assert "is not the Parquet or Puffin file" in done.failures[0][1]
+        assert (done.deleted, done.missing) == ((str(added),), (f"{folder}/gone.pq",))
+        failures = dict(done.failures)
+        assert failures.keys() == {named, f"{folder}/twice.parquet"}
+        assert "is not the Parquet or Puffin file" in failures[named]
         assert lake.current_snapshot().id == 0
     assert Path(named).exists()
 

@@ -191,10 +191,12 @@ def _refused(
     """Return the paths that this lake must not delete, and why: any client can write such rows."""
     from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
-    problems = {one.path: _why_not(catalog, one) for one in due}
-    odd = [path for path, why in problems.items() if why is None and not path.lower().endswith(FORMATS)]
-    problems |= zip(odd, in_threads(partial(_why_not_of_a_lake, storage_options), odd), strict=True)
-    return {path: f"it {problem}" for path, problem in problems.items() if problem is not None}
+    found = [(one.path, _why_not(catalog, one)) for one in due]  # of one path, a row's problem holds for all
+    problems = {path: problem for path, problem in found if problem is not None}
+    odd = [one for one in _paths(due) if one not in problems and not one.lower().endswith(FORMATS)]
+    looked = zip(odd, in_threads(partial(_why_not_of_a_lake, storage_options), odd), strict=True)
+    problems |= {path: problem for path, problem in looked if problem is not None}
+    return {path: f"it {problem}" for path, problem in problems.items()}
 
 
 def _why_not(catalog: Catalog, one: _Scheduled) -> str | None:
