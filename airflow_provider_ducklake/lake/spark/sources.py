@@ -1,9 +1,6 @@
 """Load the rows that a request names: files, jdbc tables, a query or a function over them.
 
-A csv or json dataset without ``schema`` and ``inferSchema`` options that goes straight into an existing
-table is read as the table's types by column name; its values must then be readable as those (``mode``
-FAILFAST unless set). csv files have a header unless the options say otherwise: names decide where a column
-goes.
+What goes straight into an existing table, or is matched with its rows, is read as the table's types by name.
 """
 
 from __future__ import annotations
@@ -11,23 +8,17 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import pyarrow as pa
 from pyspark.errors import AnalysisException, ArithmeticException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as f
-from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     InvalidInputError,
     SourceNotFoundError,
     SparkJobError,
-    StorageError,
 )
 from airflow_provider_ducklake.lake.spark.job.errors import (
     cause_of,
@@ -51,12 +42,10 @@ from airflow_provider_ducklake.lake.spark.job.request import (
 from airflow_provider_ducklake.lake.spark.parquet_sources import own_path, read_parquet
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote, kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import require_file_system
+from airflow_provider_ducklake.lake.spark.text_sources import read_texts
 from airflow_provider_ducklake.lake.spark.types.frames import analysed
 from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import text_type
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri, is_absolute
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem, open_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,19 +53,19 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
 
 
-# A database's timestamp without a zone is one in the lake.
-# A quote in a quoted text is doubled, as in RFC 4180 and all other writers of CSV but Spark.
-_DEFAULTS = {"csv": {"header": "true", "escape": '"'}, "jdbc": {"preferTimestampNTZ": "true"}}
-TEXT_FORMATS = ("csv", "json")
-_BAD = "_corrupt_record"  # which Spark makes a column where it finds a record that is no JSON
+_DEFAULTS = {"jdbc": {"preferTimestampNTZ": "true"}}  # a timestamp without a zone is one in the lake
+_TEXT_FORMATS = ("csv", "json")
 _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND")
 
 
-def load(spark: SparkSession, source: Source, target: TableSchema | None) -> DataFrame:
-    """Return the rows of a source; ``target`` is the existing table's schema, None if it is to be created."""
+def load(spark: SparkSession, source: Source, target: TableSchema | None, *, fills: bool = True) -> DataFrame:
+    """Return the rows of a source; ``target`` is the existing table's schema, None if it is to be created.
+
+    ``fills``: the rows are to have all of the table's columns; else they are only compared with its rows.
+    """
     match source:
         case DatasetSource(dataset):
-            return read_dataset(spark, dataset, "source", target)
+            return read_dataset(spark, dataset, "source", target, fills=fills)
         case SqlSource(sql, datasets):
             for name, df in read_all(spark, datasets).items():
                 show_as(df, name)
@@ -142,9 +131,15 @@ def function(name: str) -> Callable[..., object]:
     return found
 
 
-def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: TableSchema | None) -> DataFrame:
+def read_dataset(
+    spark: SparkSession, dataset: Dataset, name: str, target: TableSchema | None, *, fills: bool = True
+) -> DataFrame:
     """Return the rows of one dataset; ``name`` is how errors call it."""
-    options = options_of(dataset)
+    given = {name.lower() for name in dataset.options}
+    defaults = _DEFAULTS.get(dataset.format, {})
+    options = {key: value for key, value in defaults.items() if key.lower() not in given} | dict(
+        dataset.options
+    )
     schema = options.pop("schema", None)
     if dataset.path is not None and is_absolute(dataset.path):
         require_file_system(spark, dataset.path)
@@ -152,35 +147,19 @@ def read_dataset(spark: SparkSession, dataset: Dataset, name: str, target: Table
     try:
         if dataset.format == "parquet" and schema is None:
             return read_parquet(spark, _location(dataset), options, name, target)
+        if dataset.format in _TEXT_FORMATS:
+            return read_texts(spark, dataset, _location(dataset), name, target, fills=fills)
         if dataset.format == "jdbc":
             return analysed(_with_password(reader, dataset, name).load())
         if schema is not None:
             reader = reader.schema(schema)
-        elif target is not None and _is_typed_by_target(dataset):
-            reader = _typed_by_target(reader, dataset, name, target)
-        found = analysed(reader.load(_location(dataset)))
+        return analysed(reader.load(_location(dataset)))
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
             raise SourceNotFoundError(name, str(dataset.path)) from error
         raise InvalidInputError(f"{name} cannot be read: {message_of(error)}") from error
     except ArithmeticException as error:  # a type that Spark does not have
         raise InvalidInputError(f"{name} cannot be read: {dataset.path}: {error}") from error
-    if dataset.format == "json" and found.columns == [_BAD] and schema is None:
-        raise InvalidInputError(
-            f"{name} cannot be read: no line of {dataset.path} is a record of JSON. Set the option multiLine "
-            "to true where a record, or an array of all, has several lines, and encoding where the text is "
-            "not UTF-8."
-        )
-    return found
-
-
-def options_of(dataset: Dataset) -> dict[str, str]:
-    """Return the options that a dataset is read by: its own, and our defaults for the others."""
-    given = {name.lower() for name in dataset.options}
-    defaults = _DEFAULTS.get(dataset.format, {})
-    return {name: value for name, value in defaults.items() if name.lower() not in given} | dict(
-        dataset.options
-    )
 
 
 def _location(dataset: Dataset) -> str:
@@ -200,61 +179,9 @@ def _with_password(reader: DataFrameReader, dataset: Dataset, name: str) -> Data
     return reader.option("password", password)
 
 
-def _is_typed_by_target(dataset: Dataset) -> bool:
-    given = {key.lower() for key in dataset.options}
-    return dataset.format in TEXT_FORMATS and not given & {"schema", "inferschema"}
-
-
-def _typed_by_target(
-    reader: DataFrameReader, dataset: Dataset, name: str, target: TableSchema
-) -> DataFrameReader:
-    found = t.StructType([field for field in reader.load(_location(dataset)).schema if field.name != _BAD])
-    given = {key.lower(): value for key, value in dataset.options.items()}
-    names = _names_of_csv(found.names, dataset, name, target) if dataset.format == "csv" else found.names
-    has_format = bool(given.keys() & {"timestampformat", "timestampntzformat"})
-    types = {
-        fold(column.name): (column.name, text_type(column, has_format=has_format))
-        for column in target.columns
-    }
-    fields = [
-        t.StructField(one, types[fold(one)][1] if fold(one) in types else field.dataType)
-        for one, field in zip(names, found, strict=True)
-    ]
-    if dataset.format == "json":  # a key that no object has is a null, as everywhere in JSON
-        absent = types.keys() - {fold(one) for one in names}
-        fields += [t.StructField(*types[one]) for one in sorted(absent)]
-    if "mode" not in given:
-        reader = reader.option("mode", "FAILFAST")
-    if dataset.format == "csv" and "enforceschema" not in given:
-        reader = reader.option(
-            "enforceSchema", "false"
-        )  # files whose headers differ are refused, not misread
-    return reader.schema(t.StructType(fields))
-
-
-def _names_of_csv(names: list[str], dataset: Dataset, name: str, target: TableSchema) -> list[str]:
-    """Return the names of a CSV file's columns: the table's, in their order, where it has no header."""
-    columns = target.columns
-    if any(key.lower() == "header" and value == "false" for key, value in dataset.options.items()):
-        if len(names) != len(columns):
-            raise InvalidInputError(
-                f"{name} cannot be read: {dataset.path} has {len(names)} columns and no header, and the "
-                f"table has {len(columns)}. Name them in the option schema."
-            )
-        return [column.name for column in columns]
-    if names and not {fold(one) for one in names} & {fold(column.name) for column in columns}:
-        raise InvalidInputError(
-            f"{name} cannot be read: the first line of {dataset.path}, {', '.join(map(repr, names))[:200]}, "
-            "names no column of the table. Set the option header to false if the file has none: its columns "
-            "are then the table's, in their order."
-        )
-    return names
-
-
-# Why a source cannot be read, in one sentence: the file, the line in it, the column and the value.
+# Why a source that Spark's reader reads cannot be read, in one sentence: the file, and the column in it.
 #
-# Spark names the file, and says of a record that it is malformed; a second look at that file alone, by the
-# same options, finds the record. What may pass until the next try stays the error that it is.
+# What may pass until the next try stays the error that it is.
 
 
 _READING = re.compile(
@@ -265,26 +192,14 @@ _READERS = (  # Spark's of Parquet, which name no file
     "org.apache.spark.sql.execution.datasources.parquet.",
     "org.apache.spark.sql.execution.vectorized.",
 )
-_MALFORMED = re.compile(r"\S+: \[MALFORMED_RECORD_IN_PARSING\.")
-_HEADER = re.compile(
-    r"\S+: CSV header does not conform to the schema\.[\s\S]*\nExpected: (.*) but found: (.*)\n"
-)
 _PASSING = re.compile(  # of sockets, stores and disks
     r"java\.net\.|javax\.net\.|java\.io\.InterruptedIO|java\.nio\.file\.|org\.apache\.hadoop\.|com\.amazonaws\.|"
     r"software\.amazon\.|java\.io\.IOException: (?:Input/output error|Stale file|Connection)"
 )
-_BAD_RECORD = "_ducklake_bad_record"
-_SHOWN = 200  # characters of a record, or of a value in it
-_SEARCHED_BYTES = 2**30  # of a file, for the line of a record
 
 
-def of_source(
-    spark: SparkSession, source: Source, target: TableSchema | None, error: Exception
-) -> DuckLakeError | None:
-    """Return the error for a source's file that cannot be read; None: ``error`` is another, or may pass.
-
-    ``target`` is the existing table's schema, by which text files are read.
-    """
+def of_source(source: Source, error: Exception) -> DuckLakeError | None:
+    """Return the error for a source's file that cannot be read; None: ``error`` is another, or may pass."""
     first = error.__cause__ if isinstance(error, SparkJobError) else error
     if not isinstance(first, Exception) or isinstance(first, DuckLakeError) or cause_of(first) is not None:
         return None
@@ -297,9 +212,9 @@ def of_source(
     path = own_path(found[1])
     for name, dataset in datasets_of(source).items():
         if dataset.path is not None and _is_of(dataset.path, path):
-            typed_by = target if name == "source" else None
             return InvalidInputError(
-                f"{name} cannot be read: {path}{_problem(spark, dataset, typed_by, path, causes)}"
+                f"{name} cannot be read: {path} {_harm(causes)}. Replace the file by a sound one, or leave "
+                "it out."
             )
     return None
 
@@ -323,21 +238,6 @@ def _is_of(given: str, path: str) -> bool:
     fixed = re.split(r"[*?\[{]", own_path(given), maxsplit=1)[0].rstrip("/")
     scheme = re.compile(r"[a-z0-9]+://")
     return scheme.sub("", path, count=1).startswith(scheme.sub("", fixed, count=1))
-
-
-def _problem(
-    spark: SparkSession, dataset: Dataset, target: TableSchema | None, path: str, causes: Sequence[str]
-) -> str:
-    header = next((match for one in causes if (match := _HEADER.match(one)) is not None), None)
-    if header is not None:
-        return (
-            f" has {header[2]!r} in its header where others have {header[1]!r}. Make it a source of its own."
-        )
-    if any(map(_MALFORMED.match, causes)) and dataset.format in TEXT_FORMATS:
-        with suppress(Exception):  # the error of the first read is enough
-            return _bad_record(spark, dataset, target, path)
-        return f": {_root(causes)}. Correct the file."
-    return f" {_harm(causes)}. Replace the file by a sound one, or leave it out."
 
 
 def _root(causes: Sequence[str]) -> str:
@@ -383,58 +283,3 @@ def _without_classes(text: str) -> str:
     """Return the first line of what an exception says, without names of classes and packages of Java."""
     line = text.split("\n", maxsplit=1)[0].strip()
     return _CLASS.sub(r"\1", re.sub(r"^(?:[\w.$]+(?:Exception|Error)(?:: |$))+", "", line))
-
-
-def _bad_record(spark: SparkSession, dataset: Dataset, target: TableSchema | None, path: str) -> str:
-    """Describe the first malformed record of a text file, with its line."""
-    schema = read_dataset(spark, replace(dataset, path=path), "source", target).schema
-    typed = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
-    options = {key: value for key, value in dataset.options.items() if key.lower() not in _OURS}
-    options |= {
-        "mode": "PERMISSIVE",
-        "columnNameOfCorruptRecord": _BAD_RECORD,
-        "schema": f"{typed}, {_BAD_RECORD} string",
-    }
-    rows = read_dataset(spark, replace(dataset, path=path, options=options), "source", None)
-    (row,) = rows.where(f"{_BAD_RECORD} IS NOT NULL").limit(1).collect()
-    raw = str(row[_BAD_RECORD])
-    line = _line_of(path, raw)
-    place = "" if line is None else f", line {line}"
-    for field, text in zip(schema, _texts(spark, dataset, raw, schema), strict=True):
-        if text is not None and row[field.name] is None:
-            return (
-                f"{place}: column {field.name} has {text[:_SHOWN]!r}, which is no "
-                f"{field.dataType.simpleString()}. Correct the record, or give the column as string in the "
-                "option schema and convert it by sql."
-            )
-    return f"{place}: {raw[:_SHOWN]!r} is no record of the columns {', '.join(schema.names)}. Correct it."
-
-
-_OURS = ("mode", "schema", "columnnameofcorruptrecord", "enforceschema", "inferschema")
-
-
-def _texts(spark: SparkSession, dataset: Dataset, raw: str, schema: t.StructType) -> Sequence[str | None]:
-    texts = ", ".join(f"{quoted(name)} string" for name in schema.names)
-    parse = f.from_csv if dataset.format == "csv" else f.from_json
-    options = {key: value for key, value in options_of(dataset).items() if key.lower() not in _OURS}
-    parsed = parse(f.lit(raw), texts, options or None)  # Connect makes a map without types of no options
-    (row,) = spark.range(1).select(parsed.alias("texts")).collect()
-    return tuple(row["texts"])
-
-
-def _line_of(path: str, raw: str) -> int | None:
-    """Return the line on which a record begins, from 1; None: not in what is searched of the file."""
-    wanted, before, lines, seen = b"\n" + raw.encode(), b"\n", 0, 0
-    with suppress(StorageError, OSError, pa.ArrowException), open_input(open_filesystem(path)) as source:
-        kind = pa.Codec.detect(path).name if path.endswith((".gz", ".bz2", ".zst")) else None
-        stream = source if kind is None else pa.CompressedInputStream(source, kind)
-        while seen < _SEARCHED_BYTES and (chunk := stream.read(2**22)):
-            seen += len(chunk)
-            text = before + chunk
-            place: int = text.find(wanted)
-            if place >= 0:
-                return lines + int(text.count(b"\n", 0, place + 1))
-            kept = len(text) - min(len(text), len(wanted))
-            lines += text.count(b"\n", 0, kept)
-            before = text[kept:]
-    return None

@@ -175,8 +175,10 @@ def _check_fit(transform: Transform, type_: DuckLakeType, expression: str) -> No
         raise InvalidPartitionError(f"{expression!r}: a column of type {type_} cannot be a partition key.")
     if not _has_part(transform.kind, type_.facts):
         allowed = ", ".join(row.name for row in SCALARS.values() if _has_part(transform.kind, row))
+        hint = " Of a CSV all columns are strings, unless its options have schema or inferSchema."
         raise InvalidPartitionError(
             f"{expression!r}: {transform.kind} needs a column of type {allowed}, not {type_}."
+            f"{hint if type_.facts.kind is ScalarKind.STRING else ''}"
         )
 
 

@@ -19,7 +19,6 @@ from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes, Ro
 from airflow_provider_ducklake.lake.spark import sources
 from airflow_provider_ducklake.lake.spark.job.request import (
     Action,
-    DatasetSource,
     LakeSource,
     OverwriteSource,
     RowChangeSource,
@@ -117,10 +116,8 @@ def _source_rows(
             return None
         case LakeSource() as source:
             return rows_of(spark, source, plans[:1])[0]
-        case DatasetSource(dataset) as source if dataset.format == "parquet":  # text has other rules here
-            return sources.load(spark, source, changes.target.table.schema)
         case source:
-            return sources.load(spark, source, None)
+            return sources.load(spark, source, changes.target.table.schema, fills=False)
 
 
 def _narrowed(

@@ -127,8 +127,7 @@ def do(
     try:
         return verb(spark, request)
     except Exception as error:
-        target = request.plans[0].schema if request.plans else None
-        known = of_source(spark, request.source, target, error)
+        known = of_source(request.source, error)
         if known is None:
             raise
         raise known from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
@@ -108,6 +109,8 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 _MOST_TASKS = 1_000
+_MOST_ESTIMATED = 2**31  # more than anybody broadcasts
+_ESTIMATED = 54  # bytes of a number from which a binary value is made
 _BATCH_BYTES = 64 * 2**20  # Spark's own buffers hold 2 GiB, and the memory of a small executor less
 
 
@@ -134,18 +137,20 @@ def _narrow(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, count)
 
 
-def from_tasks(
+def from_tasks(  # noqa: PLR0913 - the last has a default
     spark: SparkSession,
     documents: Iterable[Json],
     rows: Callable[[Json], Iterator[pa.RecordBatch]],
     schema: t.StructType,
     *,
     have_keys: bool,
+    size_bytes: int = 0,
 ) -> DataFrame:
     """Return the rows that tasks make of JSON documents, a task for each of them.
 
     ``rows`` is sent to the tasks: it may hold plain values only; the job's zip brings the rest. It should be
     small: Spark puts a function above 1 MB into a file. ``have_keys``: the documents contain keys of files.
+    ``size_bytes`` is what Spark takes the rows for when it plans a join: else it would broadcast them all.
     """
     of_driver, key = secret(), writing.new_task_key() if have_keys else None
 
@@ -160,6 +165,9 @@ def from_tasks(
 
     contents = pa.array((_dumped(one, key) for one in documents), pa.binary())
     listed = spark.createDataFrame(pa.table({"document": contents}), "document binary")
+    if size_bytes:  # rows that there are not, of which Spark's estimate has so many bytes
+        absent = spark.range(min(size_bytes, _MOST_ESTIMATED) // _ESTIMATED).where("id < 0")
+        listed = listed.unionAll(absent.select(f.lit(None).cast("binary")))
     return map_in_arrow(listed.repartition(min(len(contents), _MOST_TASKS)), run, schema)
 
 

@@ -370,16 +370,6 @@ def read_type(column: Column) -> t.DataType:
     return _nested(column, scalar_read_type)
 
 
-def text_type(column: Column, *, has_format: bool) -> t.DataType:
-    """Return the type in which text files are read for a column, maybe by a user's timestamp format."""
-
-    def scalar(type_: DuckLakeType, where: str) -> t.DataType:
-        row = SPARK_SCALARS[type_.name] if isinstance(type_, ScalarType) else SparkScalar()
-        return (row.from_format if has_format else None) or row.from_text or scalar_carrier(type_, where)
-
-    return _nested(column, scalar)
-
-
 def _nested(column: Column, scalar: Callable[[DuckLakeType, str], t.DataType]) -> t.DataType:
     children = [_nested(child, scalar) for child in column.children]
     match column.type:

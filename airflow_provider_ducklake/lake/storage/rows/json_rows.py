@@ -1,0 +1,461 @@
+"""Records of JSON files: objects, as many as there are, however they are laid out; or an error with the line.
+
+Arrow's reader reads what has one shape in all records; Python's reads the rest, record by record, and says
+what is wrong where Arrow refuses. Both are strict: text behind a record, a name given twice in an object and
+a value that is not valid for its column are errors. *Source:* RFC 8259, and DuckDB 1.5.5's ``read_json``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    ScalarKind,
+    ScalarType,
+    StructType,
+)
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import array_of, arrow_field, arrow_type
+from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_name, nulls, reshape
+from airflow_provider_ducklake.lake.storage.rows.text_values import Formats, value_of_text, values_of_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.lake.spec.types.literals import Value
+
+_SHOWN = 200  # characters of a record, or of a value, in an error
+_EXACT_IN_DOUBLE = 2**53
+_LONG = 2**63
+_MOST_DIGITS = 38
+
+
+# --- what a file holds
+
+
+@dataclass
+class Shape:
+    """The kinds of values at a place of all records, and what lies below.
+
+    ``kinds`` are those of JSON, of which ``int``, ``long`` (beyond 64 bits) and ``float`` are numbers.
+    """
+
+    kinds: set[str] = field(default_factory=set)
+    fields: dict[str, Shape] = field(default_factory=dict)
+    items: Shape | None = None
+
+    def add(self, other: Shape) -> None:
+        """Add what another file holds at the same place."""
+        self.kinds |= other.kinds
+        for name, shape in other.fields.items():
+            self.fields.setdefault(name, Shape()).add(shape)
+        if other.items is not None:
+            self.items = self.items or Shape()
+            self.items.add(other.items)
+
+    def dump(self) -> dict[str, Any]:
+        """Return the shape as plain values."""
+        fields = {name: shape.dump() for name, shape in self.fields.items()}
+        return {"kinds": sorted(self.kinds), "fields": fields, "items": self.items and self.items.dump()}
+
+    @classmethod
+    def load(cls, found: Mapping[str, Any]) -> Shape:
+        """Return the shape of plain values."""
+        fields = {name: cls.load(one) for name, one in found["fields"].items()}
+        return cls(set(found["kinds"]), fields, found["items"] and cls.load(found["items"]))
+
+    def by_name(self) -> dict[str, list[str]]:
+        """Return the spellings of each field's name."""
+        found: dict[str, list[str]] = {}
+        for name in self.fields:
+            found.setdefault(fold(name), []).append(name)
+        return found
+
+    def merged(self, spellings: Sequence[str]) -> Shape:
+        """Return the shape of fields that differ by the case of their names."""
+        shape = Shape()
+        for one in spellings:
+            shape.add(self.fields[one])
+        return shape
+
+
+_KINDS = ((pa.types.is_boolean, "boolean"), (pa.types.is_integer, "int"), (pa.types.is_floating, "float"))
+
+
+def _shape_of_arrow(type_: pa.DataType) -> Shape:
+    if pa.types.is_null(type_):
+        return Shape()
+    if pa.types.is_struct(type_):
+        return Shape({"object"}, {one.name: _shape_of_arrow(one.type) for one in type_})
+    if pa.types.is_list(type_):
+        return Shape({"array"}, items=_shape_of_arrow(type_.value_type))
+    return Shape({next((kind for is_one, kind in _KINDS if is_one(type_)), "string")})
+
+
+def _shape_of(found: Any) -> Shape:  # noqa: ANN401 - whatever JSON has
+    match found:
+        case None:
+            return Shape()
+        case bool():
+            return Shape({"boolean"})
+        case _Number():
+            is_whole = found.lstrip("-").isdigit()
+            return Shape({("int" if abs(int(found)) < _LONG else "long") if is_whole else "float"})
+        case str():
+            return Shape({"string"})
+        case dict():
+            return Shape({"object"}, {name: _shape_of(one) for name, one in found.items()})
+        case _:
+            items = Shape()
+            for one in found:
+                items.add(_shape_of(one))
+            return Shape({"array"}, items=items)
+
+
+def shape_of(block: bytes, lines: int, *, is_array: bool) -> Shape:
+    """Return what the records of a block have.
+
+    Raises:
+        InvalidInputError: a record is no object of JSON; the text names the line.
+    """
+    try:
+        table = _by_arrow(block, None, "infer", is_array=is_array)
+    except pa.ArrowException:
+        table = None
+    if table is not None and not any(map(_is_inexact, table.columns)):
+        shape = Shape({"object"}, {one.name: _shape_of_arrow(one.type) for one in table.schema})
+    else:
+        shape = Shape({"object"})
+        for _, record in records(block, lines, is_array=is_array):
+            shape.add(_shape_of(record))
+    return shape
+
+
+def _is_inexact(array: pa.ChunkedArray) -> bool:
+    """Return True if a number may be an integer that a double does not hold."""
+    if pa.types.is_floating(array.type):
+        largest = pc.max(pc.abs(array)).as_py()
+        return largest is not None and largest >= _EXACT_IN_DOUBLE
+    if pa.types.is_list(array.type):
+        return any(_is_inexact(pa.chunked_array([one.flatten()])) for one in array.chunks)
+    if pa.types.is_struct(array.type):
+        return any(map(_is_inexact, array.flatten()))
+    return False
+
+
+def _by_arrow(block: bytes, schema: pa.Schema | None, others: str, *, is_array: bool) -> pa.Table:
+    if not block.strip():
+        return pa.table({}) if schema is None else schema.empty_table()
+    if is_array:
+        block = b'{"r":' + block + b"}"
+        schema = schema and pa.schema([pa.field("r", pa.list_(pa.struct(list(schema))))])
+    table = arrow_json.read_json(
+        pa.BufferReader(block),
+        arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        arrow_json.ParseOptions(schema, newlines_in_values=True, unexpected_field_behavior=others),
+    )
+    if not is_array:
+        return table
+    (rows,) = table.column("r").chunks
+    rows = rows.flatten()
+    if not pa.types.is_struct(rows.type) or rows.null_count:
+        raise pa.ArrowInvalid("an array of something else than objects")
+    return pa.Table.from_arrays(rows.flatten(), names=[one.name for one in rows.type])
+
+
+def column_type(shape: Shape) -> DuckLakeType:
+    """Return the type of a new column: that of its values; JSON where they are of several."""
+    kinds = frozenset(shape.kinds)
+    if kinds == {"object"} and shape.fields:
+        spellings = shape.by_name().values()
+        return StructType(tuple(Field(one[0], column_type(shape.merged(one))) for one in spellings))
+    if kinds == {"array"}:
+        return ListType(column_type(shape.items or Shape()))
+    if kinds and kinds <= {"int", "long", "float"}:
+        return _OF_NUMBERS.get(kinds, ScalarType("float64"))
+    return _OF_KINDS.get(kinds, ScalarType("json"))
+
+
+_OF_NUMBERS: dict[frozenset[str], DuckLakeType] = {
+    frozenset({"int"}): ScalarType("int64"),
+    **dict.fromkeys((frozenset({"long"}), frozenset({"int", "long"})), DecimalType(_MOST_DIGITS, 0)),
+}
+_OF_KINDS: dict[frozenset[str], DuckLakeType] = {
+    frozenset(): ScalarType("varchar"),
+    frozenset({"string"}): ScalarType("varchar"),
+    frozenset({"boolean"}): ScalarType("boolean"),
+}
+
+
+def arrow_of(shape: Shape, type_: DuckLakeType) -> pa.DataType | None:
+    """Return the type by which Arrow's reader reads values of a shape for a type; None: only Python does."""
+    kinds = shape.kinds
+    if not kinds:
+        return pa.null()
+    match type_:
+        case StructType(fields) if kinds == {"object"}:
+            wanted = {fold(one.name): one.type for one in fields}
+            spellings = shape.by_name()
+            if any(len(one) > 1 for one in spellings.values()):
+                return None
+            read = {name: one for name, one in shape.fields.items() if fold(name) in wanted}
+            below = [(name, arrow_of(one, wanted[fold(name)])) for name, one in read.items()]
+            return None if any(one is None for _, one in below) else pa.struct(below)
+        case ListType(element) if kinds == {"array"}:
+            item = arrow_of(shape.items or Shape(), element)
+            return item and pa.list_(item)
+        case DecimalType() if kinds <= {"int", "long", "float", "string"}:
+            return arrow_type(type_)
+        case ScalarType():
+            return _arrow_of_scalar(kinds, type_)
+        case _:
+            return None
+
+
+def _arrow_of_scalar(kinds: set[str], type_: ScalarType) -> pa.DataType | None:
+    kind = type_.facts.kind
+    if kinds == {"string"} and kind is not ScalarKind.JSON:
+        return pa.string()
+    if kinds == {"boolean"} and kind is ScalarKind.BOOLEAN:
+        return pa.bool_()
+    is_number = (kind is ScalarKind.INTEGER and kinds == {"int"} and type_.facts.bits <= 64) or (  # noqa: PLR2004
+        kind is ScalarKind.FLOAT and kinds <= {"int", "float"}
+    )
+    return arrow_type(type_) if is_number else None
+
+
+# --- records
+
+
+class _Number(str):
+    """A number as the file has it."""
+
+    __slots__ = ()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _RefusedError(
+            f"has {next(name for name in names if names.count(name) > 1)!r} twice in one object"
+        )
+    return found
+
+
+class _RefusedError(ValueError):
+    """What a record has is not read; the text ends a sentence."""
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_Number, parse_int=_Number, parse_constant=_Number
+)
+_WORD = re.compile(r"[^ \t\r\n]")
+
+
+def records(block: bytes, lines: int, *, is_array: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each record of a block with the line on which it begins.
+
+    Raises:
+        InvalidInputError: it is no object of JSON; the text names the line.
+    """
+    try:
+        text = block.decode()
+    except UnicodeDecodeError as error:
+        line = lines + block.count(b"\n", 0, error.start) + 1
+        raise InvalidInputError(f", line {line}: it is not UTF-8. Name the file's own in encoding.") from None
+    end, counted, line = 0, 0, lines + 1
+    while (begin := _WORD.search(text, end)) is not None:
+        place = begin.start()
+        line, counted = line + text.count("\n", counted, place), place
+        try:
+            found, end = _DECODER.raw_decode(text, place)
+        except _RefusedError as error:
+            raise _no_record(line, text[place:], f"{error}. Correct it") from None
+        except (json.JSONDecodeError, RecursionError):
+            raise _no_record(line, text[place:], "is no record of JSON. Correct it") from None
+        if is_array and isinstance(found, list):
+            yield from ((line, _checked(one, line)) for one in found)
+        else:
+            yield line, _checked(found, line)
+
+
+def _checked(found: Any, line: int) -> dict[str, Any]:  # noqa: ANN401 - whatever JSON has
+    if not isinstance(found, dict):
+        raise _no_record(line, _dumped(found), "is no object, of which each is a row. Correct it")
+    return found
+
+
+def _no_record(line: int, text: str, what: str) -> InvalidInputError:
+    return InvalidInputError(f", line {line}: {text.split(chr(10), 1)[0][:_SHOWN]!r} {what}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """In which columns records arrive, and how.
+
+    ``schema`` is that of Arrow's reader, None where only Python's reads them. ``selects``: the user named the
+    columns, and other keys are left out.
+    """
+
+    columns: Sequence[Column]
+    schema: pa.Schema | None
+    formats: Formats
+    selects: bool
+
+
+def table_of(block: bytes, lines: int, how: Reading, *, is_array: bool) -> pa.Table:
+    """Return the records of a block in the Arrow types of their columns.
+
+    Raises:
+        InvalidInputError: a value is none of its column's; the text names the line, the column and the value.
+    """
+    columns, formats = how.columns, how.formats
+    fields = [arrow_field(column, field_ids=False) for column in columns]
+    if how.schema is not None:
+        try:
+            found = _by_arrow(block, how.schema, "ignore" if how.selects else "error", is_array=is_array)
+            return _in_columns(found, columns, fields, formats)
+        except (pa.ArrowException, ValueError):
+            pass  # Python's reader says what is wrong, or reads it
+    rows = [(line, _folded(record, line)) for line, record in records(block, lines, is_array=is_array)]
+    arrays = []
+    for column, wanted in zip(columns, fields, strict=True):
+        name = fold(column.name)
+        values = [_value_at(line, record.get(name), column, formats) for line, record in rows]
+        arrays.append(array_of(column, values, wanted.type))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _in_columns(
+    found: pa.Table, columns: Sequence[Column], fields: Sequence[pa.Field], formats: Formats
+) -> pa.Table:
+    arrays = []
+    for column, wanted, place in zip(columns, fields, by_name(list(found.schema), columns), strict=True):
+        if place is None:
+            arrays.append(pa.nulls(found.num_rows, wanted.type))
+            continue
+        cast = _caster(column, formats)
+        arrays.append(reshape(found.column(place), column, wanted.type, Reshaping(by_name, nulls, cast)))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _caster(column: Column, formats: Formats) -> Callable[[pa.Array, pa.DataType], pa.Array]:
+    types = {arrow_type(one.type): one.type for one in column.walk() if not one.children}
+
+    def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
+        if pa.types.is_string(array.type):
+            array.validate(full=True)  # Arrow's reader of JSON takes bytes that are not UTF-8
+            return values_of_texts(array, types[target], formats)
+        if pa.types.is_floating(target) and pc.any(pc.is_inf(array)).as_py():
+            raise ValueError("a number beyond the type's, or an infinity")
+        return array.cast(target)
+
+    return cast
+
+
+def _folded(found: Mapping[str, Any], line: int) -> dict[str, Any]:
+    """Return an object's values by the folded names of its keys."""
+    values = {fold(name): one for name, one in found.items()}
+    if len(values) < len(found):
+        names = sorted(found, key=fold)
+        twice = next(pair for pair in pairwise(names) if fold(pair[0]) == fold(pair[1]))
+        raise InvalidInputError(
+            f", line {line}: the keys {' and '.join(map(repr, twice))} of one object are one column, as "
+            "letter case does not count. Correct the record."
+        )
+    return values
+
+
+def _value_at(line: int, found: Any, column: Column, formats: Formats) -> Value:  # noqa: ANN401
+    try:
+        return _value(line, found, column, formats)
+    except ValueError as error:
+        raise InvalidInputError(
+            f", line {line}: column {column.name} has {str(error)[:_SHOWN]!r}, which is not a valid "
+            f"{column.type}. Correct the record, or give the column as string in the option schema and "
+            "convert it by sql."
+        ) from None
+
+
+def _value(line: int, found: Any, column: Column, formats: Formats) -> Value:  # noqa: ANN401 - what JSON has
+    if found is None:
+        return None
+    match column.type:
+        case StructType():
+            if not isinstance(found, dict):
+                raise _invalid(found)
+            members = _folded(found, line)
+            return {
+                child.name: _value(line, members.get(fold(child.name)), child, formats)
+                for child in column.children
+            }
+        case ListType():
+            if not isinstance(found, list):
+                raise _invalid(found)
+            return [_value(line, one, column.children[0], formats) for one in found]
+        case MapType():
+            if not isinstance(found, dict):
+                raise _invalid(found)
+            key, item = column.children
+            return [
+                (_value(line, name, key, formats), _value(line, one, item, formats))
+                for name, one in found.items()
+            ]
+        case _:
+            return _scalar(found, column.type, formats)
+
+
+def _invalid(found: Any) -> ValueError:  # noqa: ANN401 - whatever JSON has
+    return ValueError(_dumped(found))
+
+
+def _scalar(found: Any, type_: DuckLakeType, formats: Formats) -> Value:  # noqa: ANN401 - whatever JSON has
+    kind = type_.facts.kind
+    if kind is ScalarKind.JSON:
+        return _dumped(found).encode()
+    if isinstance(found, bool) and kind is ScalarKind.BOOLEAN:
+        return found
+    text = found if isinstance(found, str) else _dumped(found)
+    if kind is ScalarKind.STRING:
+        return text.encode()
+    if not isinstance(found, str) or (isinstance(found, _Number) and kind is ScalarKind.BOOLEAN):
+        raise ValueError(text)
+    if formats.of(type_) is not None:
+        (value,) = values_of_texts(pa.array([text]), type_, formats).cast(_UNITS[kind])
+        return value.as_py()
+    return value_of_text(text, type_, formats)
+
+
+_UNITS = {ScalarKind.DATE: pa.int32(), ScalarKind.TIMESTAMP: pa.int64()}
+
+
+def _dumped(found: Any) -> str:  # noqa: ANN401 - whatever JSON has
+    """Return a value as JSON without spaces; numbers are as the file has them."""
+    match found:
+        case _Number():
+            return str(found)
+        case dict():
+            members = (
+                f"{json.dumps(name, ensure_ascii=False)}:{_dumped(one)}" for name, one in found.items()
+            )
+            return f"{{{','.join(members)}}}"
+        case list():
+            return f"[{','.join(map(_dumped, found))}]"
+        case _:
+            return json.dumps(found, ensure_ascii=False)

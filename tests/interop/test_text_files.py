@@ -1,0 +1,180 @@
+"""CSV and JSON as the readers of Spark's tasks take them apart, against DuckDB's: equal rows, or an error."""
+
+import io
+from random import Random
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import duckdb_type
+from airflow_provider_ducklake.lake.errors import DuckLakeError
+from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, StructType, parse_type
+from airflow_provider_ducklake.lake.spec.types.values import format_physical
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import physical_values
+from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
+from airflow_provider_ducklake.lake.storage.rows.text_values import Formats, values_of_texts
+
+FILES = {"ci": 400, "full": 20_000}
+_PIECES = ("a", '"', '""', '"', ",", "\n", "\r\n", "\r", " ", "é", '"x"', '"a,b"', '"a\nb"', "1", "\\")
+_FIELDS = ("a", "", "1", '""', '"x"', '"a,b"', '"a\nb"', '"a""b"', '"\r\n"', 'x"y', " z ", '"q"')
+_DAMAGE = (b'"', b",", b"\n", b"\r", b"\xff")
+
+
+def csv_text(draw: Random, columns: int) -> bytes:
+    """Draw records of so many fields, some damaged, or any pieces that may stand in a CSV."""
+    if draw.random() < 0.4:
+        return "".join(draw.choice(_PIECES) for _ in range(draw.randint(1, 14))).encode()
+    end = draw.choice(["\n", "\n", "\r\n"])
+    rows = (",".join(draw.choice(_FIELDS) for _ in range(columns)) + end for _ in range(draw.randint(1, 5)))
+    data = "".join(rows).encode()
+    place = draw.randrange(len(data) + 1)
+    return data[:place] + draw.choice(_DAMAGE) + data[place:] if draw.random() < 0.2 else data
+
+
+def our_csv(data: bytes, names: list[str]) -> list[tuple[str | None, ...]] | None:
+    """Return the fields of each record, or None for an error."""
+    rows = []
+    try:
+        is_old_mac = b"\r" in data and b"\n" not in data
+        for block in csv_rows.blocks(io.BytesIO(data), csv_rows.Dialect(), is_old_mac=is_old_mac):
+            if block.content.strip(b"\r\n") or len(names) == 1:
+                found = csv_rows.table_of(block, names, csv_rows.Dialect()).to_pylist()
+                rows += [tuple(row.values()) for row in found]
+    except DuckLakeError:
+        return None
+    return rows
+
+
+def duckdb_rows(read: str) -> list[tuple[str | None, ...]] | None:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        try:
+            return connection.execute(f"FROM {read}").fetchall()
+        except duckdb.Error:
+            return None
+
+
+@pytest.mark.drawn(one_in=1)
+@pytest.mark.parametrize("block_bytes", [7, 2**20])
+def test_each_field_of_a_csv_is_the_one_that_duckdb_reads(request, seed, tmp_path, monkeypatch, block_bytes):
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", block_bytes)  # records lie over the borders of blocks
+    draw, same = Random(f"{seed} {block_bytes}"), 0
+    for _ in range(FILES[request.config.option.size]):
+        names = ["a", "b", "c"][: draw.randint(1, 3)]
+        data = csv_text(draw, len(names))
+        (tmp_path / "a.csv").write_bytes(data)
+
+        ours = our_csv(data, names)
+
+        if ours is None or data.count(b"\r\n") not in (0, data.count(b"\n")):
+            continue  # DuckDB reads lines that end in two ways as it may
+        types = dict.fromkeys(names, "VARCHAR")
+        theirs = duckdb_rows(
+            f"read_csv('{tmp_path}/a.csv', columns={types}, header=false, auto_detect=false, delim=',', "
+            "quote='\"', escape='\"', allow_quoted_nulls=false, strict_mode=true)"
+        )
+        assert theirs in (None, ours), data
+        same += theirs is not None
+    assert same > FILES[request.config.option.size] / 10
+
+
+_TYPES = (
+    "int64",
+    "int8",
+    "uint64",
+    "float64",
+    "float32",
+    "decimal(9,2)",
+    "boolean",
+    "date",
+    "timestamp",
+    "timestamptz",
+)
+_VALUES = """
+7| 7|7 |+7|-7|007|1.0|1.5|1e2|1e-2|0x1F|1d|1f|1,5|1.234,50|12%|.5|5.|1.005|1.004999|1e400|3e39|nan
+|NaN|inf|-inf|Infinity|--7|300|16777217|0.1|1 000|1e|-0|123456789012345678901234567890|true|True|t|f
+|1|0|yes|no|on|2|2024-01-05|2024-1-5|2024-02-30|2024-07-01 12:00:00|2024-07-01 12:00:00+02:00
+|0001-01-01|9999-12-31|10000-01-01|0001-01-01 (BC)|infinity|20240105|2024-01|05.01.2024
+|2024-01-05 10:00|2024-01-05 10|2024-01-05T10:00:00|2024-01-05 10:00:00.123456
+|2024-01-05 10:00:00.1234567|2024-01-05 10:00:00Z|2024-01-05 10:00:00 UTC|2024-01-05 10:00:00 +02:00
+|2024-01-05 24:00:00|2024-01-05 10:60:00|2024-1-5 1:2:3|epoch
+""".replace("\n", "").split("|")
+
+
+@pytest.mark.parametrize("name", _TYPES)
+def test_a_text_is_the_value_that_duckdb_casts_it_to(name):
+    type_ = parse_type(name)
+    read = set()
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for text in _VALUES:
+            try:
+                (ours,) = physical_values(values_of_texts(pa.array([text]), type_, Formats()), type_)
+            except ValueError:
+                continue
+            read.add(text)
+            cast = ", ".join([f"CAST(? AS {duckdb_type(type_)})::VARCHAR"] * 2)
+            (theirs, again) = connection.execute(
+                f"SELECT {cast}", [text, format_physical(type_, ours)]
+            ).fetchone()
+            assert theirs == again, text
+    assert read
+
+
+_JSON_TYPES = (
+    *_TYPES,
+    "varchar",
+    "int64[]",
+    "struct(a int64, b varchar)",
+    "map(varchar, int64)",
+    "struct(a decimal(9,2), c varchar[])[]",
+)
+_JSON_VALUES = (
+    *("1", "-7", "300", "1.5", "1e2", "1.005", '"7"', '"x"', '""', "null", "true", '"true"', '" 7"', "1.0"),
+    *('"2024-01-05"', '"2024-01-05 10:00:00"', '"2024-01-05T10:00:00Z"', '"1,5"', '"1.5"', '"é\\n"', "NaN"),
+    *("123456789012345678901234567890", "[]", "[1,2]", "[1,null]", '["a"]', '{"a":1,"b":"x"}', '{"a":1}'),
+    *("{}", '{"x":1}', '{"x":1,"y":2}', '[{"a":1.5,"c":["z"]}]', '[{"a":"1.5"}]'),
+)
+
+
+def our_json(data: bytes, schema: TableSchema, *, by_arrow: bool) -> pa.Table | None:
+    """Return the records, as Arrow's reader reads them where it can, or by Python's; None: an error."""
+    try:
+        shape = json_rows.shape_of(data, 0, is_array=False)
+        wanted = StructType(tuple(Field(one.name, one.type) for one in schema.columns))
+        read = json_rows.arrow_of(shape, wanted) if by_arrow else None
+        how = json_rows.Reading(schema.columns, read and pa.schema(list(read)), Formats(), selects=False)
+        return json_rows.table_of(data, 0, how, is_array=False)
+    except DuckLakeError:
+        return None
+
+
+def test_each_value_of_json_is_the_one_that_duckdb_reads(request, seed, tmp_path):
+    draw, same = Random(seed), 0
+    for _ in range(FILES[request.config.option.size]):
+        name = draw.choice(_JSON_TYPES)
+        values = draw.sample(_JSON_VALUES, draw.choice([1, 1, 2, 3]))
+        if name == "varchar":  # of which DuckDB makes 100.0
+            values = [value for value in values if value != "1e2"] or ["1"]
+        lines = [f'{{"k":{number},"v":{draw.choice(values)}}}' for number in range(draw.randint(1, 4))]
+        data = "\n".join(lines).encode()
+        (tmp_path / "a.json").write_bytes(data)
+        schema = new_columns({"k": "int64", "v": name})
+
+        ours = our_json(data, schema, by_arrow=True)
+
+        slowly = our_json(data, schema, by_arrow=False)
+        assert (ours is None) == (slowly is None), data
+        if ours is None:
+            continue
+        assert str(ours.to_pylist()) == str(slowly.to_pylist()), data
+        types = {"k": "BIGINT", "v": duckdb_type(schema.columns[1].type)}
+        theirs = duckdb_rows(f"read_json('{tmp_path}/a.json', columns={types}, format='newline_delimited')")
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.register("ours", ours)
+            assert str(connection.execute("FROM ours").fetchall()) == str(theirs), (name, data)
+        same += 1
+    assert same > FILES[request.config.option.size] / 10
