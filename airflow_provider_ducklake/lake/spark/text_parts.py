@@ -131,7 +131,9 @@ def _quotes(spark: SparkSession, files: Sequence[TextFile], texts: Texts) -> dic
     if dialect is None or not dialect.quote or not files:
         return {}
     parts = [
-        {"path": file.path, "start": start} for file in files for start in range(0, file.size, _PART_BYTES)
+        {"path": file.path, "start": start, "length": _PART_BYTES}
+        for file in files
+        for start in range(0, file.size, _PART_BYTES)
     ]
     found = _collected(spark, parts, partial(_quotes_of_part, dialect=dialect))
     return {(one["path"], one["start"]): one["count"] for one in found}
@@ -140,7 +142,7 @@ def _quotes(spark: SparkSession, files: Sequence[TextFile], texts: Texts) -> dic
 def _quotes_of_part(document: Json, *, dialect: Dialect) -> Iterator[Json]:
     with open_input(open_filesystem(document["path"])) as stream:
         stream.seek(document["start"])
-        yield {**document, "count": csv_rows.quotes_in(stream, _PART_BYTES, dialect)}
+        yield {**document, "count": csv_rows.count_in(stream, document["length"], dialect.quote.encode())}
 
 
 def found_by_tasks(
@@ -183,15 +185,17 @@ def rows_of_part(document: Json, texts: Texts) -> Iterator[pa.RecordBatch]:
         except InvalidInputError:
             if not document["start"]:
                 raise
-            for _ in _tables(document, texts, _lines_before(document)):
+            for _ in _tables(document, texts, _lines_before(document, texts.dialect or _LINES)):
                 pass  # it fails again, with the number of the line in the file
             raise
 
 
-def _lines_before(document: Json) -> int:
+def _lines_before(document: Json, dialect: Dialect) -> int:
+    """Return the number of lines before the first record of a part."""
     with open_input(open_filesystem(document["path"])) as stream:
-        content = stream.read(document["start"])
-    return int(content.count(b"\n"))
+        first = csv_rows.first_record(stream, document["start"], dialect, is_quoted=document["quoted"][0])
+        stream.seek(0)
+        return csv_rows.count_in(stream, first, b"\n")
 
 
 def _tables(document: Json, texts: Texts, lines: int) -> Iterator[pa.Table]:

@@ -123,8 +123,8 @@ def _unreadable(content: bytes, start: int, lines: int) -> InvalidInputError:
     record = content[start : start + _SHOWN * 4].split(b"\n", 1)[0].decode(errors="replace")[:_SHOWN]
     return InvalidInputError(
         f", line {line}: {record!r} is no record: a quoted field has no end, goes on behind its quote, or a "
-        "carriage return stands alone. Double the quotes within quoted fields, set the options quote and escape "
-        "to what the file has, or multiLine to true if fields without quotes contain some."
+        "carriage return stands alone. Double the quotes within quoted fields, set the options quote and "
+        "escape to what the file has, or multiLine to true if fields without quotes contain some."
     )
 
 
@@ -207,11 +207,11 @@ def without_first(block: Block, dialect: Dialect) -> Block:
 # --- parts of a file that tasks read beside each other
 
 
-def quotes_in(stream: pa.NativeFile, length: int, dialect: Dialect) -> int:
-    """Return the number of quotes in the next bytes of a file."""
-    count, quote = 0, dialect.quote.encode()
-    while quote and length and (read := stream.read(min(length, BLOCK_BYTES))):
-        count, length = count + read.count(quote), length - len(read)
+def count_in(stream: pa.NativeFile, length: int, wanted: bytes) -> int:
+    """Return how often a character, a quote say, occurs in the next bytes of a file."""
+    count = 0
+    while length and (read := stream.read(min(length, BLOCK_BYTES))):
+        count, length = count + read.count(wanted), length - len(read)
     return count
 
 
