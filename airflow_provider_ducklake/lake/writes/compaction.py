@@ -23,7 +23,7 @@ from airflow_provider_ducklake.lake.spark.job import io as compaction_io
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.lake.spec.log_lines import counted, logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.storage.files.filesystem import delete_file
+from airflow_provider_ducklake.lake.storage.files.listing import check_gone, delete_files
 from airflow_provider_ducklake.lake.writes.arguments import names_of, parse_at, parse_count, parse_size
 from airflow_provider_ducklake.lake.writes.job_life import State, finish_earlier, remove_files, serving
 
@@ -334,11 +334,11 @@ def _as_planned(lake: Lake, table: TableSnapshot, files: list[CompactedFile]) ->
     whole = lake.maintenance.as_planned(table, files)
     others = {one.file.path: one for one in files if one not in whole and one.file is not None}
     known = lake.reads.registered_files(others.keys())  # by now: no other can become so
-    for path, one in others.items():
-        if path not in known:
-            log.warning(
-                "Discarding %s: rows of one of its %d sources were deleted or moved in the meantime",
-                *(path, len(one.sources)),
-            )
-            delete_file(path, lake.opened.storage_options)
+    lost = [path for path in others if path not in known]
+    for path in lost:
+        log.warning(
+            "Discarding %s: rows of one of its %d sources were deleted or moved in the meantime",
+            *(path, len(others[path].sources)),
+        )
+    check_gone(delete_files(lost, lake.opened.storage_options, below=lake.opened.catalog.only_below))
     return whole

@@ -39,6 +39,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import why_not_ours
 from airflow_provider_ducklake.lake.spec.options import Options
+from airflow_provider_ducklake.lake.storage.files.local import lies_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -454,8 +455,15 @@ class Catalog:
         """Return the options for that scope, with the lake's length of keys."""
         return Options.effective(rows, schema_id, table_id).with_keys_of(self.key_bytes)
 
+    @property
+    def only_below(self) -> str | None:
+        """The folder outside of which no file is written or deleted; None: the user allows it elsewhere."""
+        return None if self.foreign_files else self.data_path
+
     def check_writable(self, directory: str) -> None:
-        """Refuse a directory, which rows of the catalog name, before files are written there."""
+        """Refuse a directory, which rows of the catalog name, before files are written or deleted there."""
         problem = why_not_ours(directory, self.data_path, foreign_files=self.foreign_files)
+        if problem is None and not self.foreign_files and not lies_below(directory, self.data_path):
+            problem = f"leads outside of the data path {self.data_path} by a link"
         if problem is not None:
             raise UntrustedValueError("The catalog", directory, problem)

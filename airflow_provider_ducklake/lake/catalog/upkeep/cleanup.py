@@ -140,7 +140,7 @@ def cleanup(
     check_may_delete(catalog, "files_scheduled_for_deletion")
     progress = _Progress(len(free), failures=list(refused.items()))
     for part in in_parts(free, FILES_AT_ONCE):
-        done = delete_files(part, storage_options)
+        done = delete_files(part, storage_options, below=catalog.only_below)
         gone = {outcome.path for outcome in done if outcome.error is None}
         _forget(catalog, [one for one in due if one.path in gone])
         progress.note(done)
@@ -222,7 +222,7 @@ def _why_not_of_a_lake(storage_options: Mapping[str, Any], path: str) -> str | N
 
 def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:
     """Return the paths of those that a row of the lake names, in whatever spelling or by a linked folder."""
-    from airflow_provider_ducklake.lake.storage.files.filesystem import real_path  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files.local import real_path  # noqa: PLC0415 - heavy
 
     if not due:
         return set()

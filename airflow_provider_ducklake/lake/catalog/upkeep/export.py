@@ -47,8 +47,6 @@ from airflow_provider_ducklake.lake.spec.names.paths import (
     CatalogPath,
     directory_path,
     is_absolute,
-    is_below,
-    with_slash,
 )
 from airflow_provider_ducklake.lake.spec.partitioning import hive_folders
 from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
@@ -297,13 +295,12 @@ class _Made:
 
 def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
     """Export a snapshot, or return what an earlier try of the same task exported."""
-    from airflow_provider_ducklake.lake.storage.files.filesystem import real_path  # noqa: PLC0415 - heavy
+    from airflow_provider_ducklake.lake.storage.files.local import lies_below  # noqa: PLC0415 - heavy
     from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
 
     check_installed(request.path, ExportFormat.of(request.path, request.format))
     _check_is_not_the_catalog(lake, request)
-    folder, data_path = (with_slash(real_path(one or "")) for one in (request.folder, lake.data_path))
-    if request.folder is not None and is_below(folder, data_path):
+    if request.folder is not None and lies_below(request.folder, lake.data_path):
         raise InvalidInputError(
             f"The folder for the copies, {request.folder}, lies below the data path of this lake, whose "
             "clean-up of orphaned files would delete them. Choose another path, or files_path."

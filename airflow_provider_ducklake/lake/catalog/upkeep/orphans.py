@@ -245,7 +245,7 @@ def _delete(
         with catalog.dialect.reading() as connection:
             named = {path_key(path) for path, _ in named_files(connection, catalog, since=next_file_id)}
         free = [one for one in part if path_key(one.path) not in named]
-        done = delete_files([one.path for one in free], storage_options)
+        done = delete_files([one.path for one in free], storage_options, below=catalog.data_path)
         deleted += [one for one, outcome in zip(free, done, strict=True) if outcome.error is None]
         failures += [(outcome.path, outcome.error) for outcome in done if outcome.error is not None]
         log.info("Deleted %d of %d orphaned files, %d failed", len(deleted), len(files), len(failures))

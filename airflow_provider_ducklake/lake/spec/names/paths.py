@@ -158,6 +158,16 @@ def is_absolute(path: str) -> bool:
     return rest.startswith("/") or re.match(r"[A-Za-z]:/", rest) is not None
 
 
+def split_scheme(path: str) -> tuple[str, str]:
+    """Return the scheme of a lake path and what follows it; local paths have the scheme ``file``.
+
+    >>> split_scheme("s3://bucket/a b%20c"), split_scheme("/data/x"), split_scheme("local:///data/x")
+    (('s3', 'bucket/a b%20c'), ('file', '/data/x'), ('file', '/data/x'))
+    """
+    scheme, match = _scheme(path), _SCHEME.match(path)
+    return "file" if scheme in _LOCAL_SCHEMES else scheme, path[match.end() :] if match else path
+
+
 def hadoop_uri(path: str) -> str:
     """Return the URI of a lake path for Hadoop's file systems.
 

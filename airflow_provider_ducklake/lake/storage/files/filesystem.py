@@ -14,7 +14,6 @@ import json
 import os
 import re
 import secrets
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -27,7 +26,9 @@ import pyarrow.fs as pafs
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError, StorageError, one_line
 from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.paths import split_scheme
 from airflow_provider_ducklake.lake.storage.files.durable import make_parents, sync_directory
+from airflow_provider_ducklake.lake.storage.files.local import regular_file
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.files import FileKey
@@ -288,18 +289,10 @@ log = logger(__name__)
 
 StorageOptions: TypeAlias = Mapping[str, Any]
 
-_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)  # two letters at least: C:/ is a drive
 _FSSPEC_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "wasbs": "abfs", "az": "abfs", "azure": "abfs"}
-_LOCAL_SCHEMES = ("file", "local")  # the second is fsspec's
 _WHOLE_URLS = ("http", "https")  # fsspec has no paths of theirs
 _PRIVATE_FILE = 0o600
 MOST_READ_BYTES = 2**30  # of a file that is read whole: documents of jobs, deletion vectors
-_KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,19 +342,6 @@ def open_filesystem(path: str, storage_options: StorageOptions | None = None) ->
             "(s3, gcs or azure)."
         )
     return Location(filesystem, path if scheme in _WHOLE_URLS else rest, path)
-
-
-def split_scheme(path: str) -> tuple[str, str]:
-    """Return the scheme of a lake path and what follows it; local paths have the scheme ``file``.
-
-    >>> split_scheme("s3://bucket/a b%20c"), split_scheme("/data/x"), split_scheme("local:///data/x")
-    (('s3', 'bucket/a b%20c'), ('file', '/data/x'), ('file', '/data/x'))
-    """
-    match = _URI.match(path)
-    if match is None:
-        return "file", path
-    scheme = match[1].lower()
-    return "file" if scheme in _LOCAL_SCHEMES else scheme, match[2]
 
 
 def _fsspec_filesystem(scheme: str, options: dict[str, Any]) -> pafs.FileSystem | None:
@@ -481,14 +461,6 @@ def _write_local(path: Path, content: bytes, *, private: bool) -> None:
         raise
 
 
-def real_path(path: str) -> str:
-    """Follow the symbolic links of a local path to its place; another path stays as it is."""
-    scheme, rest = split_scheme(path)
-    with suppress(ValueError):  # no file has a NUL character in its path
-        return os.path.realpath(rest) if scheme == "file" else path
-    return path
-
-
 def make_directory(path: str, storage_options: StorageOptions | None = None) -> None:
     """Make a directory and its parents where the store has directories."""
     location = open_filesystem(path, storage_options)
@@ -573,23 +545,6 @@ def _open_input(location: Location) -> pa.NativeFile:
         return location.filesystem.open_input_file(location.path)
     with regular_file(location.path) as opened:
         return location.filesystem.open_input_file(opened)
-
-
-@contextmanager
-def regular_file(path: str) -> Iterator[str]:
-    """Yield another path of a local file, which opens the same file even if the name is given to another.
-
-    Opening a FIFO waits for a writer, and reading a device may never reach its end.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    try:
-        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
-        if kind != stat.S_IFREG:
-            found = _KINDS.get(kind, "a special file")
-            raise StorageError(f"Cannot read {path}: it is {found}. Correct the path, or put the file there.")
-        yield f"/dev/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
 
 
 def fsspec_of(location: Location) -> Any:  # noqa: ANN401

@@ -8,6 +8,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import pyarrow.fs as pafs
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError
 from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
+from airflow_provider_ducklake.lake.spec.names.paths import is_absolute, split_scheme
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     Location,
     bucket_and_key,
@@ -25,9 +26,9 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     reason_of,
     reason_of_code,
     remover_of,
-    split_scheme,
     storage_errors,
 )
+from airflow_provider_ducklake.lake.storage.files.local import unlink_below
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 
 if TYPE_CHECKING:
@@ -242,15 +243,17 @@ class Deletion:
     error: str | None = None
 
 
-def delete_files(paths: Iterable[str], storage_options: StorageOptions | None = None) -> list[Deletion]:
+def delete_files(
+    paths: Iterable[str], storage_options: StorageOptions | None = None, *, below: str | None = None
+) -> list[Deletion]:
     """Delete files, and say of each what became of it, in their order; one that is not there is gone.
 
-    A path that nothing here can open is one that could not be deleted: it does not keep the others.
+    Local files that links lead to outside of the folder ``below`` stay; None: the user allows it. A path that nothing here can open is one that could not be deleted: it does not keep the others.
     """
     given = list(paths)
     opened = {path: _open(path, storage_options) for path in given}
     done = {path: one for path, one in opened.items() if isinstance(one, Deletion)}
-    done |= _delete([one for one in opened.values() if isinstance(one, Location)])
+    done |= _delete([one for one in opened.values() if isinstance(one, Location)], below)
     return [done[path] for path in given]
 
 
@@ -264,7 +267,7 @@ def _open(path: str, storage_options: StorageOptions | None) -> Location | Delet
 def delete_by_name(path: str, prefix: str, storage_options: StorageOptions | None = None) -> None:
     """Delete all files below a directory whose names begin with ``prefix``; it is listed for that."""
     names = (name for name in file_sizes(path, storage_options) if name.rpartition("/")[2].startswith(prefix))
-    _check_gone(delete_files([path + name for name in names], storage_options))
+    check_gone(delete_files([path + name for name in names], storage_options, below=path))
 
 
 def delete_tree(path: str, storage_options: StorageOptions | None = None) -> None:
@@ -276,27 +279,28 @@ def delete_tree(path: str, storage_options: StorageOptions | None = None) -> Non
     if _is_s3(location):
         root = path.rstrip("/") + "/"
         names = file_sizes(root, storage_options)
-        _check_gone(delete_files([root + name for name in names], storage_options))
+        check_gone(delete_files([root + name for name in names], storage_options, below=root))
         return
     with storage_errors(path, "delete"):
         if location.filesystem.get_file_info(directory).type == pafs.FileType.Directory:
             location.filesystem.delete_dir(directory)
 
 
-def _check_gone(deletions: Iterable[Deletion]) -> None:
+def check_gone(deletions: Iterable[Deletion]) -> None:
+    """Raise a StorageError for the first file that could not be deleted."""
     failed = next((one for one in deletions if one.error is not None), None)
     if failed is not None:
         raise StorageError(f"Cannot delete {failed.path}: {failed.error}.")
 
 
-def _delete(locations: Sequence[Location]) -> dict[str, Deletion]:
+def _delete(locations: Sequence[Location], below: str | None) -> dict[str, Deletion]:
     done: dict[str, Deletion] = {}
     for members in _by_bucket(locations):
         for start in range(0, len(members), _AT_ONCE):
             with suppress(Exception):  # one by one will say why
                 done |= _delete_together(members[start : start + _AT_ONCE])
     rest = [one for one in locations if one.uri not in done]
-    return done | {one.path: one for one in in_threads(_delete_one, rest)}
+    return done | {one.path: one for one in in_threads(partial(_delete_one, below=below), rest)}
 
 
 def _is_s3(location: Location) -> bool:
@@ -330,9 +334,12 @@ def _delete_together(members: Sequence[Location]) -> dict[str, Deletion]:
     return done
 
 
-def _delete_one(location: Location) -> Deletion:
+def _delete_one(location: Location, below: str | None) -> Deletion:
     try:
-        remover_of(location)(location.path)
+        if location.is_local and below is not None:
+            unlink_below(location.path, below)
+        else:
+            remover_of(location)(location.path)
     except FileNotFoundError:
         return Deletion(location.uri, was_there=False)
     except Exception as error:  # noqa: BLE001 - each store has its own; the caller names them all

@@ -22,9 +22,9 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     open_filesystem,
     open_input,
     reason_of,
-    regular_file,
     storage_errors,
 )
+from airflow_provider_ducklake.lake.storage.files.local import regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

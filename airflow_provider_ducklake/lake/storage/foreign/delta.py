@@ -58,9 +58,9 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     child,
     open_filesystem,
     read_whole,
-    regular_file,
     storage_errors,
 )
+from airflow_provider_ducklake.lake.storage.files.local import regular_file
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.foreign.files import Places, spelled
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_plain_parquet

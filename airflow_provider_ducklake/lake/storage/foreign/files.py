@@ -19,8 +19,9 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.planning.writing.source_table import IDENTITY, identity_of_text
-from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, is_below, misleading
+from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, misleading
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, TransformKind, hive_values
+from airflow_provider_ducklake.lake.storage.files.local import lies_below, real_path
 from airflow_provider_ducklake.lake.storage.parquet.foreign_files import (
     FieldNames,
     footer_value,
@@ -289,10 +290,11 @@ class Places:
     def checked(self, path: str) -> str:
         """Return the path of a file as the lake spells it."""
         found = spelled(path)
-        if not any(is_below(found, folder) for folder in self.folders):
-            raise UntrustedValueError(
-                self.document,
-                path,
-                f"lies in none of the folders {', '.join(self.folders)} (more can be given as allowed_paths)",
+        if not any(lies_below(found, folder) for folder in self.folders):
+            place = real_path(found)
+            linked = "" if place == found else f"is {place} by a link, and "
+            problem = (
+                f"lies in none of the folders {', '.join(self.folders)} (more can be given as allowed_paths)"
             )
+            raise UntrustedValueError(self.document, path, linked + problem)
         return found

@@ -248,8 +248,8 @@ def load_table(
     source: str, locate: Locate, catalog: Mapping[str, str] | None, allowed_paths: tuple[str, ...]
 ) -> tuple[Table, Places]:
     """Return a table by its metadata file, its folder or its name in a catalog, and where files may lie."""
-    location, folder = _in_catalog(source, catalog) if catalog else _in_folder(source, locate)
-    places = Places.of(f"The metadata of {source}", folder, allowed_paths)
+    location = spelled(find_in_catalog(source, catalog)) if catalog else _in_folder(source, locate)
+    places = Places.of(f"The metadata of {source}", _folder_of(location), allowed_paths)
     with storage_errors(location, "read Iceberg's metadata in"):
         metadata = FromByteStream.table_metadata(
             BytesIO(metadata_text(location, open_input(locate(location))))
@@ -258,20 +258,13 @@ def load_table(
     return StaticTable(("table",), metadata, location, io, NoopCatalog("none")), places
 
 
-def _in_catalog(source: str, properties: Mapping[str, str]) -> tuple[str, str]:
-    location, folder = find_in_catalog(source, properties)
-    path = spelled(location)
-    return path, _folder_of(path) if folder is None else spelled(folder)
-
-
-def _in_folder(source: str, locate: Locate) -> tuple[str, str]:
+def _in_folder(source: str, locate: Locate) -> str:
     path = spelled(source)
     if not is_absolute(path):
         raise InvalidInputError(f"The source {source!r} is relative; give an absolute path or a URI.")
     if path.endswith((_ENDING, f"{_ENDING}.gz")):
-        return path, _folder_of(path)
-    folder = path.rstrip("/")
-    return _newest(folder, locate), folder
+        return path
+    return _newest(path.rstrip("/"), locate)
 
 
 def _folder_of(metadata_file: str) -> str:

@@ -37,8 +37,8 @@ _ONLY_READ = {"init_catalog_tables": "false", "schema_version": "v0"}
 _IS_FILE = {"sqlite": True, "postgresql": False, "mysql": False, "mariadb": False}  # by database
 
 
-def find_in_catalog(source: str, properties: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return a table's metadata file, and its folder where the catalog says it without reading that file."""
+def find_in_catalog(source: str, properties: Mapping[str, Any]) -> str:
+    """Return the place of a table's metadata file."""
     for key, _ in _classes(properties):
         raise InvalidInputError(
             f"The argument catalog has {key}: classes are not taken, because they would be imported and "
@@ -75,7 +75,7 @@ def _secrets(properties: Mapping[str, Any]) -> set[str]:
     return {word for word in words if len(word) >= _SHORTEST}
 
 
-def _asked(source: str, properties: Mapping[str, Any]) -> tuple[str, str | None]:
+def _asked(source: str, properties: Mapping[str, Any]) -> str:
     with storage_errors(f"{source} in the Iceberg catalog", "look up"):
         catalog = _opened({"name": "default", **properties})
         catalog.properties[PY_IO_IMPL] = f"{__name__}.{UnreadFileIO.__name__}"
@@ -85,8 +85,8 @@ def _asked(source: str, properties: Mapping[str, Any]) -> tuple[str, str | None]
         except NoSuchTableError as error:
             raise SourceNotFoundError("the Iceberg catalog", source) from error
         except _FoundError as found:
-            return found.location, None
-        return table.metadata_location, table.location()
+            return found.location
+        return table.metadata_location
 
 
 class _FoundError(Exception):

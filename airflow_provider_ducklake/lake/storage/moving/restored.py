@@ -34,6 +34,7 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     open_input,
     storage_errors,
 )
+from airflow_provider_ducklake.lake.storage.files.local import lies_below
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.files.writing import copy_file
 from airflow_provider_ducklake.lake.storage.moving.compact import Merging, marked
@@ -357,16 +358,12 @@ def copy_files(
         problem = why_not_of_a_lake(source, copies[path].size)
         if problem is not None:
             raise UntrustedValueError("A row of the catalog", source.uri, problem)
-        if place.is_local and not _real(Path(place.path).parent).is_relative_to(_real(Path(target.path))):
+        if place.is_local and not lies_below(str(Path(place.path).parent), target.path):
             problem = "would lie elsewhere by a link in the folder"
             raise UntrustedValueError(f"The export to {folder}", path, problem)
         copy_file(source, place)
 
     in_threads(copy, [path for path, file in copies.items() if there.get(path, -1) != file.size])
-
-
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
 
 
 def why_not_of_a_lake(file: Location, size: int | None) -> str | None:
