@@ -6,6 +6,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import StorageError
+from airflow_provider_ducklake.lake.spec.names.paths import split_scheme
 from airflow_provider_ducklake.lake.storage.files.filesystem import (
     MOST_READ_BYTES,
     as_environment,
@@ -17,7 +18,6 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     open_input,
     process_options,
     read_bytes,
-    split_scheme,
     write_bytes,
 )
 from airflow_provider_ducklake.lake.storage.files.listing import delete_tree

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import data_files, registered
 from airflow_provider_ducklake.lake.errors import (
@@ -25,7 +24,7 @@ from airflow_provider_ducklake.lake.storage.foreign.files import AddTarget, data
 from airflow_provider_ducklake.lake.storage.parquet.foreign_files import inspect_file, partition_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.planning.writing.source_table import SourceFile, SourceTable
@@ -113,72 +112,6 @@ def _inspected(lake: OpenLake, draft: TableDraft, path: str, rules: FileRules) -
 
 
 # Prepare the data files of a table of another format, and their deletes, for a table of the lake.
-
-
-Format = Literal["iceberg", "delta"]
-FORMATS: tuple[Format, ...] = ("iceberg", "delta")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A table of another format at a snapshot, with the options to read it; ``version`` is Delta's."""
-
-    path: str
-    format: str
-    snapshot_id: int | None = None
-    version: int | None = None
-    catalog: Mapping[str, str] = field(default_factory=dict)
-    storage_options: Mapping[str, str] = field(default_factory=dict)
-    allowed_paths: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.format not in FORMATS:
-            raise InvalidInputError(f"The format {self.format!r} is not one of {', '.join(FORMATS)}.")
-        others = {"iceberg": ("version", "storage_options"), "delta": ("snapshot_id", "catalog")}[self.format]
-        if wrong := [name for name in others if getattr(self, name) not in (None, {})]:
-            hint = "snapshot_id and catalog are Iceberg's, version and storage_options Delta's"
-            raise InvalidInputError(f"{wrong[0]} does not go with the format {self.format}: {hint}.")
-
-
-def read_source(lake: OpenLake, source: Source) -> SourceTable:
-    """Read the metadata of a foreign table."""
-    with _explaining_extras(source.format):
-        if source.format == "iceberg":
-            from airflow_provider_ducklake.lake.storage.foreign.iceberg import iceberg_table  # noqa: PLC0415
-
-            return iceberg_table(
-                source.path,
-                lake.locate,
-                snapshot_id=source.snapshot_id,
-                catalog=source.catalog,
-                allowed_paths=source.allowed_paths,
-            )
-        from airflow_provider_ducklake.lake.storage.foreign.delta import (  # noqa: PLC0415
-            delta_table,
-            object_store_options,
-        )
-
-        return delta_table(
-            source.path,
-            lake.locate,
-            version=source.version,
-            storage_options={**object_store_options(lake.storage_options), **source.storage_options},
-            allowed_paths=source.allowed_paths,
-        )
-
-
-@contextmanager
-def _explaining_extras(extra: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = {"iceberg": "pyiceberg", "delta": "deltalake"}[extra]
-        if (error.name or "").partition(".")[0] != package:
-            raise
-        raise UnsupportedFeatureError(
-            f"{package} is not installed, by which {extra} tables are read. Install "
-            f"airflow-provider-ducklake-spark[{extra}]."
-        ) from error
 
 
 def source_files(

@@ -702,23 +702,17 @@ class LakeTransaction:
             StorageError: the metadata or a file cannot be read.
         """
         from airflow_provider_ducklake.lake.catalog.drafting import add_files as add_table  # noqa: PLC0415 - heavy
+        from airflow_provider_ducklake.lake.storage.foreign.source import Source, read_source  # noqa: PLC0415
 
-        chosen = add_table.Source(
-            source,
-            format,
-            snapshot_id,
-            version,
-            dict(catalog or {}),
-            dict(storage_options or {}),
-            tuple(allowed_paths),
-        )
+        given = dict(catalog or {}), dict(storage_options or {}), tuple(allowed_paths)
+        chosen = Source(source, format, snapshot_id, version, *given)
         try:
             draft = self._table(table)
         except (SchemaNotFoundError, TableNotFoundError):
             if not create_table:
                 raise
             draft = None
-        found = add_table.read_source(self._lake, chosen)
+        found = read_source(chosen, self._lake.storage_options)
         with self._draft.all_or_nothing():
             draft = draft or self._create_as(table, found)
             pairs = add_table.source_files(self._lake, draft, found, self._added_paths())

@@ -19,8 +19,8 @@ from airflow_provider_ducklake.lake.spark.sessions.classic import start_session
 from airflow_provider_ducklake.lake.spark.sessions.settings import reach_buckets, take_texts_as_written
 from airflow_provider_ducklake.lake.spark.sources import of_source
 from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
-from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.spec.names.paths import split_scheme
+from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.storage.files.filesystem import has_secrets, process_options
 
 if TYPE_CHECKING:

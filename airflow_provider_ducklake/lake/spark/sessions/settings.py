@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
-from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
+from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri, split_scheme
 from airflow_provider_ducklake.lake.storage.files.filesystem import arrow_s3_options
 
 if TYPE_CHECKING:

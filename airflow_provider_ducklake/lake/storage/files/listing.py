@@ -248,7 +248,8 @@ def delete_files(
 ) -> list[Deletion]:
     """Delete files, and say of each what became of it, in their order; one that is not there is gone.
 
-    Local files that links lead to outside of the folder ``below`` stay; None: the user allows it. A path that nothing here can open is one that could not be deleted: it does not keep the others.
+    Local files that links lead to outside of the folder ``below`` stay; None: the user allows it. A path
+    that nothing here can open is one that could not be deleted: it does not keep the others.
     """
     given = list(paths)
     opened = {path: _open(path, storage_options) for path in given}

@@ -6,8 +6,6 @@ number of rows or partition values is refused.
 
 from __future__ import annotations
 
-import os.path
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,12 +14,9 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidPartitionError,
     SchemaMismatchError,
     UnsupportedFeatureError,
-    UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.planning.writing.source_table import IDENTITY, identity_of_text
-from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, misleading
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, TransformKind, hive_values
-from airflow_provider_ducklake.lake.storage.files.local import lies_below, real_path
 from airflow_provider_ducklake.lake.storage.parquet.foreign_files import (
     FieldNames,
     footer_value,
@@ -249,52 +244,3 @@ def _refuse_bucketless(target: AddTarget, made: DataFile, unknown: PartitionFiel
             f"{target.name} is partitioned. DuckDB does not look for a value in files without its bucket, so "
             "it would miss their rows: insert the rows instead, or add the table under another name."
         )
-
-
-# Where the files of a table of another format may lie, and how DuckLake spells their paths.
-
-
-_LOCAL = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
-_S3 = re.compile(r"s3[an]://", re.IGNORECASE)
-
-
-def spelled(path: str) -> str:
-    """Return a path as a lake spells it: local ones without scheme, those of S3 with ``s3://``.
-
-    >>> spelled("file:/data/a%20b"), spelled("s3a://bucket/x")
-    ('/data/a%20b', 's3://bucket/x')
-    """
-    path, count = _LOCAL.subn("", path, count=1)
-    path = _S3.sub("s3://", path, count=1)
-    return os.path.normpath(path).replace("//", "/") if count and misleading(path) is None else path
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """The folders, ending in ``/``, that hold a table's files; ``document`` names the table in errors."""
-
-    document: str
-    folders: tuple[str, ...]
-
-    @classmethod
-    def of(cls, document: str, folder: str, allowed_paths: tuple[str, ...]) -> Places:
-        """Return the table's own folder, and further ones that a user allows."""
-        for path in allowed_paths:
-            if not is_absolute(spelled(path)):
-                raise InvalidInputError(
-                    f"The allowed path {path!r} is relative; give an absolute path or a URI."
-                )
-        folders = (folder, *allowed_paths)
-        return cls(document, tuple(directory_path(spelled(one)) for one in folders))
-
-    def checked(self, path: str) -> str:
-        """Return the path of a file as the lake spells it."""
-        found = spelled(path)
-        if not any(lies_below(found, folder) for folder in self.folders):
-            place = real_path(found)
-            linked = "" if place == found else f"is {place} by a link, and "
-            problem = (
-                f"lies in none of the folders {', '.join(self.folders)} (more can be given as allowed_paths)"
-            )
-            raise UntrustedValueError(self.document, path, linked + problem)
-        return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,7 +27,7 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import Compressor, FromByteStream
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable
 
 from airflow_provider_ducklake.lake.errors import (
@@ -59,8 +58,8 @@ from airflow_provider_ducklake.lake.storage.deletes.deletes import positions_of
 from airflow_provider_ducklake.lake.storage.deletes.vectors import referenced_vectors
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_input, storage_errors
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.foreign.files import Places, spelled
 from airflow_provider_ducklake.lake.storage.foreign.iceberg_catalog import find_in_catalog
+from airflow_provider_ducklake.lake.storage.foreign.source import Places, spelled
 from airflow_provider_ducklake.lake.storage.parquet.modules import check_row_counts
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_plain_parquet
 
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.planning.writing.source_table import PartitionKey
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from airflow_provider_ducklake.lake.storage.foreign.source import Source
     from airflow_provider_ducklake.lake.transaction.changes import Positions
 
     Locate = Callable[[str], Location]
@@ -170,25 +170,6 @@ def _by_path(paths: pa.DictionaryArray, positions: pa.Array) -> Iterator[tuple[s
 # pyiceberg's files, read through the lake's own file systems: with its storage options, where it may.
 
 
-_MOST_BYTES = 2**28  # of a metadata file, decompressed
-
-
-def metadata_text(location: str, source: InputStream) -> bytes:
-    """Return the text of a metadata file, and close it; a compressed one may become 1,000 times as long."""
-    with source, Compressor.get_compressor(location).stream_decompressor(source) as plain:
-        content: bytes = plain.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise _too_long(location)
-    return content
-
-
-def _too_long(location: str) -> StorageError:
-    return StorageError(
-        f"Cannot read Iceberg's metadata in {location}: it has more than {_MOST_BYTES} bytes, the most "
-        "that is read. Expire snapshots of the table, or find out who wrote that file."
-    )
-
-
 class LakeInput(InputFile):
     """A file that pyiceberg reads."""
 
@@ -207,12 +188,7 @@ class LakeInput(InputFile):
         return bool(info.type == pafs.FileType.File)
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002, FBT001, FBT002 - pyiceberg's
-        stream = open_input(self._place)
-        with storage_errors(self.location, "read"):
-            if stream.size() > _MOST_BYTES:
-                stream.close()
-                raise _too_long(self.location)
-        opened: InputStream = stream
+        opened: InputStream = open_input(self._place)
         return opened
 
 
@@ -244,17 +220,16 @@ _VERSION = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _HINT = "version-hint.text"
 
 
-def load_table(
-    source: str, locate: Locate, catalog: Mapping[str, str] | None, allowed_paths: tuple[str, ...]
-) -> tuple[Table, Places]:
+def load_table(source: Source, locate: Locate) -> tuple[Table, Places]:
     """Return a table by its metadata file, its folder or its name in a catalog, and where files may lie."""
-    location = spelled(find_in_catalog(source, catalog)) if catalog else _in_folder(source, locate)
-    places = Places.of(f"The metadata of {source}", _folder_of(location), allowed_paths)
-    with storage_errors(location, "read Iceberg's metadata in"):
-        metadata = FromByteStream.table_metadata(
-            BytesIO(metadata_text(location, open_input(locate(location))))
-        )
+    if source.catalog:
+        location = spelled(find_in_catalog(source.path, source.catalog))
+    else:
+        location = _in_folder(source.path, locate)
+    places = Places.of(f"The metadata of {source.path}", _folder_of(location), source.allowed_paths)
     io = LakeFileIO(places, locate)
+    with storage_errors(location, "read Iceberg's metadata in"):
+        metadata = FromInputFile.table_metadata(io.new_input(location))
     return StaticTable(("table",), metadata, location, io, NoopCatalog("none")), places
 
 
@@ -407,18 +382,11 @@ def _ids(fields: Iterable[MappedField], parent: int | None) -> Iterator[tuple[tu
 _NEWEST_FORMAT = 3
 
 
-def iceberg_table(
-    source: str,
-    locate: Locate,
-    *,
-    snapshot_id: int | None = None,
-    catalog: Mapping[str, str] | None = None,
-    allowed_paths: tuple[str, ...] = (),
-) -> SourceTable:
-    """Read the metadata of an Iceberg table; ``snapshot_id`` None: the current one."""
-    table, places = load_table(source, locate, catalog, allowed_paths)
-    with storage_errors(f"the metadata of {source}", "read"):  # whatever pyiceberg says of odd metadata
-        return _at_snapshot(table, places, snapshot_id, source, locate)
+def iceberg_table(source: Source, locate: Locate) -> SourceTable:
+    """Read the metadata of an Iceberg table; its snapshot None: the current one."""
+    table, places = load_table(source, locate)
+    with storage_errors(f"the metadata of {source.path}", "read"):  # whatever pyiceberg says of odd metadata
+        return _at_snapshot(table, places, source.snapshot_id, source.path, locate)
 
 
 def _at_snapshot(

@@ -24,7 +24,6 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.storage.files.filesystem import storage_errors
-from airflow_provider_ducklake.lake.storage.files.parallel import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import InputFile, OutputFile
 
-ANSWER_SECONDS = 300  # that a catalog has to find a table, its metadata file included
 _ONLY_READ = {"init_catalog_tables": "false", "schema_version": "v0"}
 _IS_FILE = {"sqlite": True, "postgresql": False, "mysql": False, "mariadb": False}  # by database
 
@@ -45,12 +43,7 @@ def find_in_catalog(source: str, properties: Mapping[str, Any]) -> str:
             "called. Leave it out."
         )
     try:
-        return within(ANSWER_SECONDS, lambda: _asked(source, properties))
-    except TimeoutError:
-        raise StorageError(
-            f"The Iceberg catalog has not found {source} within {ANSWER_SECONDS} seconds. Check its address, "
-            "and that it runs; then run this again."
-        ) from None
+        return _asked(source, properties)
     except StorageError as error:  # of drivers, which show what they were given
         text = str(error)
         for secret in sorted(_secrets(properties), key=len, reverse=True):
