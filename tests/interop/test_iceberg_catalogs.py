@@ -8,6 +8,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
@@ -50,7 +52,8 @@ class RestServer:
     def __init__(self, metadata: str) -> None:
         self.config: dict[str, Any] = {}
         self.of_table: dict[str, Any] = {}
-        table = {"metadata-location": metadata, "metadata": json.loads(local(metadata).read_text())}
+        self.metadata = json.loads(local(metadata).read_text())
+        table = {"metadata-location": metadata, "metadata": self.metadata}
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -93,6 +96,28 @@ def test_a_rest_catalog_names_the_metadata(lake, rest):
     assert add(lake, rest.properties) == 2
     with pytest.raises(SourceNotFoundError, match=r"sales\.none"):
         add(lake, rest.properties, "sales.none")
+
+
+@pytest.mark.parametrize(
+    "location", ["file:///", "/", "file:", "{}", "file://{}", "s3://bucket", "{}/ice/.."]
+)
+def test_the_location_that_a_rest_catalog_says_is_not_the_folder(lake, tmp_path, location):
+    elsewhere = tmp_path / "payroll" / "p.parquet"
+    elsewhere.parent.mkdir(mode=0o700)
+    pq.write_table(pa.table({"id": [42]}), elsewhere)
+    table = new_table(tmp_path / "ice", ID)
+    append(table, id=[1, 2])
+    honest = RestServer(table.metadata_location)
+    table.add_files([f"file://{elsewhere}"])
+    one = RestServer(table.metadata_location)
+    honest.metadata["location"] = one.metadata["location"] = location.format(tmp_path)
+
+    with pytest.raises(UntrustedValueError, match="lies in none of the folders"):
+        add(lake, one.properties)
+    assert add(lake, honest.properties) == 2
+    for server in (one.server, honest.server):
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.mark.parametrize("again", [None, b"HTTP/1.1 200 OK\r\n", b" "], ids=["silent", "head", "body"])
