@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import RetryPolicy
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import CommitRetriesExceededError
+from airflow_provider_ducklake.lake.errors import CommitRetriesExceededError, DuckLakeError
 from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, FileKey
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, CommitInfo
 from airflow_provider_ducklake.lake.transaction.changes import AppendFiles
@@ -90,3 +90,34 @@ def test_no_error_of_postgresql_shows_the_row_that_failed(postgres_catalog):
 
     assert raised.value.orig.sqlstate == "23514"
     assert KEY.text not in "".join(traceback.format_exception(raised.value))
+
+
+ALTERED = {
+    "duckdb": "ALTER TABLE ducklake_data_file ALTER encryption_key TYPE {}",
+    "mariadb": "ALTER TABLE ducklake_data_file MODIFY encryption_key {}",
+    "postgres": "ALTER TABLE ducklake_data_file ALTER encryption_key TYPE {} USING NULL",
+}
+ODD_TYPES = ("BIGINT", "DATE", "DECIMAL(5, 2)", "VARCHAR(3)", "BOOLEAN", "TIME")
+
+
+@pytest.mark.every_catalog
+@pytest.mark.parametrize("type_", ODD_TYPES)
+def test_a_key_that_does_not_fit_its_column_is_in_no_error(catalog, change, statements, type_):
+    """Whoever may alter the table chooses what the server says of the values of others."""
+    if catalog.kind in ALTERED:  # SQLite keeps any value in any column
+        execute(catalog, ALTERED[catalog.kind].format(type_))
+    try:
+        with Lake.connect(catalog.sqlalchemy_url) as lake:
+            lake.committer.commit(lake.current_snapshot().id, [change], CommitInfo())
+    except DuckLakeError as error:
+        shown = traceback.format_exception(error)
+    else:
+        shown = []  # it fits
+
+    assert bool(shown) == (catalog.kind in ALTERED and not fits(catalog.kind, type_))
+    assert not [one for one in SECRETS for line in (*shown, *statements) if one in line]
+
+
+def fits(kind: str, type_: str) -> bool:
+    """Return True if a database takes a text into such a column: DuckDB's has no length."""
+    return kind == "duckdb" and type_.startswith("VARCHAR")

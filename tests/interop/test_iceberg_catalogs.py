@@ -98,9 +98,7 @@ def test_a_rest_catalog_names_the_metadata(lake, rest):
         add(lake, rest.properties, "sales.none")
 
 
-@pytest.mark.parametrize(
-    "location", ["file:///", "/", "file:", "{}", "file://{}", "s3://bucket", "{}/ice/.."]
-)
+@pytest.mark.parametrize("location", ["file:///", "{}", "s3://bucket"])
 def test_the_location_that_a_rest_catalog_says_is_not_the_folder(lake, tmp_path, location):
     elsewhere = tmp_path / "payroll" / "p.parquet"
     elsewhere.parent.mkdir(mode=0o700)

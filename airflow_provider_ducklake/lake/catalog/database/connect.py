@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import re
 import secrets
 import time
 from contextlib import contextmanager
@@ -215,12 +216,29 @@ def _postgres_engine(url: URL, limits: Limits) -> Engine:
 
 
 _VALUE = " with text '"  # what SQLite shows of a value that is no UTF-8
+_OF_VALUES = {1292, 1411, 1525, 1526, 3140}  # of MySQL's operational errors those whose words have a value
+_COLUMN = re.compile(r" for (?:column|key) (\S+?)(?: at row \d+)?\Z")
 
 
 def first_line(error: BaseException | None) -> str:
-    """Return the first line of a driver's error, without values of rows and without the statement."""
+    """Return the first line of a driver's error, without values of rows and without the statement.
+
+    Of an error that is about a value: its code and column, since the server's words may have the value.
+    """
+    if error is not None and _is_of_a_value(driver := getattr(error, "orig", None) or error):
+        code = getattr(driver, "sqlstate", None) or next(iter(driver.args[:-1]), "")
+        column = _COLUMN.search(str(driver.args[-1])) if driver.args else None
+        return f"{type(driver).__name__} {code}".rstrip() + (f" of {column[1]}" if column else "")
     line = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return line.partition(_VALUE)[0]
+
+
+def _is_of_a_value(driver: BaseException) -> bool:
+    """Return True if a driver's error may have a value in its words; those of broken keys have in some."""
+    kinds = {one.__name__ for one in type(driver).__mro__}
+    if "IntegrityError" in kinds:
+        return not (hasattr(driver, "sqlstate") or hasattr(driver, "sqlite_errorname"))
+    return "DataError" in kinds or next(iter(driver.args), None) in _OF_VALUES
 
 
 class DriverError(Exception):

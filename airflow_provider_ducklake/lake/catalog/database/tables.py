@@ -70,12 +70,13 @@ def _storage(dialect: Dialect) -> _Storage:
 
 
 _KEYS = (".encryption_key", ".document_key")  # columns whose values no message shows
+MOST_CHARACTERS = 2**21  # of a text of the catalog: parsing one may take a second for each million
 
 
 class CatalogType(TypeDecorator[Any]):
     """A column's type that refuses what no writer leaves there: NULL where there is always a value.
 
-    And values of another type, as SQLite keeps any in any column.
+    And values of another type, as SQLite keeps any in any column; and texts that are too long to be parsed.
     """
 
     wanted: type | tuple[type, ...]
@@ -88,7 +89,7 @@ class CatalogType(TypeDecorator[Any]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
         read: Callable[[Any], Any] | None = super().result_processor(dialect, coltype)
-        if _storage(dialect).keeps_types and not self.is_needed:
+        if _storage(dialect).keeps_types and not self.is_needed and self.wanted is not str:
             return read
         wanted = object if _storage(dialect).keeps_types else self.wanted
 
@@ -98,6 +99,8 @@ class CatalogType(TypeDecorator[Any]):
                     raise self.no_value()
             elif not isinstance(value, wanted):
                 raise self._no_such(value)
+            elif value.__class__ is str and len(value) > MOST_CHARACTERS:
+                raise self._too_long(value)
             return value if read is None else read(value)
 
         return checked
@@ -109,12 +112,21 @@ class CatalogType(TypeDecorator[Any]):
             "the catalog from a backup."
         )
 
-    def _no_such(self, value: object) -> CatalogError:
-        shown = "a value" if self.place.endswith(_KEYS) else f"{value!r:.80}"
+    def _too_long(self, value: str) -> CatalogError:
         return CatalogError(
-            f"{shown} in {self.place} is not {self.called}. SQLite takes any value in any column: "
-            "correct that row, or restore the catalog from a backup."
+            f"{self._shown(value[:80])} in {self.place} begins a text of {len(value):,} characters; those of "
+            f"a catalog have {MOST_CHARACTERS:,} at most. Find its row by the length, and who wrote it; then "
+            "correct it, or restore the catalog from a backup."
         )
+
+    def _no_such(self, value: object) -> CatalogError:
+        return CatalogError(
+            f"{self._shown(value)} in {self.place} is not {self.called}. SQLite takes any value in any "
+            "column: correct that row, or restore the catalog from a backup."
+        )
+
+    def _shown(self, value: object) -> str:
+        return "a value" if self.place.endswith(_KEYS) else f"{value!r:.80}"
 
 
 class CatalogInteger(CatalogType):
@@ -127,7 +139,7 @@ class CatalogInteger(CatalogType):
 
 
 class CatalogText(CatalogType):
-    """Text of any length."""
+    """Text."""
 
     impl = VARCHAR
     cache_ok = True

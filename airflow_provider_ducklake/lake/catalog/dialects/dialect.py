@@ -31,8 +31,10 @@ from airflow_provider_ducklake.lake.catalog.database.connect import (
     parameters,
     values_of,
 )
+from airflow_provider_ducklake.lake.catalog.database.tables import MOST_CHARACTERS
 from airflow_provider_ducklake.lake.errors import (
     CommitRetriesExceededError,
+    InvalidInputError,
     UnsupportedFeatureError,
     UntrustedValueError,
 )
@@ -71,7 +73,14 @@ class Effect:
 
 
 def insert(table: Table, *rows: dict[str, Any]) -> Effect:
-    """Return the insertion of rows, each naming its columns."""
+    """Return the insertion of rows, each naming its columns; no text that would not be read again."""
+    for row in rows:
+        for name, value in row.items():
+            if value.__class__ is str and len(value) > MOST_CHARACTERS:
+                raise InvalidInputError(
+                    f"{table.name}.{name} would have {len(value):,} characters, and {MOST_CHARACTERS:,} are "
+                    "read. Shorten it, or split the transaction."
+                )
     return Effect(_insertion(table), rows)
 
 
