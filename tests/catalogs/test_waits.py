@@ -142,39 +142,6 @@ def test_a_lock_that_another_client_has_on_a_sqlite_file_names_its_process(sqlit
         lake.append_arrow("t", ROWS)
 
 
-ENDLESS = {
-    "computes": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r",
-    "answers": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r WHERE n < 0",
-}
-
-
-@pytest.mark.parametrize("kind", FILES)
-@pytest.mark.parametrize("query", ENDLESS.values(), ids=ENDLESS)
-def test_a_statement_on_a_file_that_does_not_end_is_interrupted(tmp_path, kind, query):
-    catalog = file_catalog(kind, tmp_path)
-    created(catalog)
-    with Lake.connect(limited(catalog, lock=0.2, statement=PATIENCE)) as lake:
-        with (
-            pytest.raises(
-                CatalogUnavailableError, match=r"not ended within 1 s \(statement_timeout_seconds\)"
-            ),
-            lake.opened.reading() as connection,
-        ):
-            connection.exec_driver_sql(query).all()
-        assert lake.append_arrow("t", ROWS).attempts == 1
-
-
-def test_rows_of_a_duckdb_file_that_do_not_end_are_interrupted(duckdb_catalog):
-    """Its cursor answers at once, and computes as rows are fetched."""
-    created(duckdb_catalog)
-    with (
-        Lake.connect(limited(duckdb_catalog, lock=0.2, statement=PATIENCE)) as lake,
-        pytest.raises(CatalogUnavailableError, match="statement_timeout_seconds"),
-        lake.opened.reading() as connection,
-    ):
-        connection.exec_driver_sql("SELECT range FROM range(1000000000000) WHERE range < 0").all()
-
-
 @pytest.mark.parametrize("database", ["postgresql+psycopg", "mysql+pymysql"])
 def test_a_server_that_never_greets_is_an_error_after_the_connect_timeout(database):
     with (

@@ -10,7 +10,7 @@ import secrets
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -34,8 +34,6 @@ from sqlalchemy.pool import NullPool
 
 from airflow_provider_ducklake.lake.catalog.database.file_connections import (
     OF_DUCKDB,
-    LimitedDuckDb,
-    LimitedSqlite,
     check_duckdb,
     check_sqlite,
     made_private,
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Column, CompoundSelect, Row, Select
     from sqlalchemy.engine import URL, ExceptionContext
-    from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
+    from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
     from sqlalchemy.types import TypeEngine
 
@@ -334,7 +332,7 @@ def _mysql_engine(url: URL, limits: Limits) -> Engine:
 _STORAGE_VERSION = "v1.0.0"  # DuckDB 2.0 would make files that 1.5 cannot open
 
 
-def duckdb_engine(url: URL, limits: Limits | None = None, *, read_only: bool = False) -> Engine:
+def duckdb_engine(url: URL, _limits: Limits | None = None, *, read_only: bool = False) -> Engine:
     """Return an engine that keeps no connection: an open one shuts all other clients out.
 
     Nothing is fetched from the network in the middle of a commit, so no extension installs itself. A new file
@@ -349,12 +347,6 @@ def duckdb_engine(url: URL, limits: Limits | None = None, *, read_only: bool = F
         config |= {"enable_external_access": False, "lock_configuration": True}
     engine = _engine(url, poolclass=NullPool, connect_args={"read_only": read_only, "config": config})
     _check_first(engine, check_duckdb)
-    seconds = (limits or Limits()).statement_timeout_seconds
-
-    @event.listens_for(engine, "do_connect")
-    def connect(dialect: Dialect, _record: object, given: list[Any], named: dict[str, Any]) -> LimitedDuckDb:
-        return LimitedDuckDb(dialect.connect(*given, **named), shown(url), seconds)
-
     if not read_only:
         event.listen(engine, "connect", _stay_beside(Path(url.database or "")))
     return engine
@@ -406,9 +398,7 @@ def copy_of(connection: Connection) -> Path:
 
 
 def _sqlite_engine(url: URL, limits: Limits) -> Engine:
-    limited = partial(LimitedSqlite, catalog=shown(url), patience_seconds=limits.statement_timeout_seconds)
-    arguments = {"timeout": limits.lock_timeout_seconds, "factory": limited}
-    engine = _engine(url, pool_size=2, connect_args=arguments)
+    engine = _engine(url, pool_size=2, connect_args={"timeout": limits.lock_timeout_seconds})
     _check_first(engine, check_sqlite)
     _leave_connections_to_their_process(engine)
     _follow_the_file(engine, Path(url.database or ""))

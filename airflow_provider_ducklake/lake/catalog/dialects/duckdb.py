@@ -105,7 +105,7 @@ class DuckDbDialect(CatalogDialect):
         self._schema = metadata_schema or "main"
         self._checked: tuple[object, ...] = ()
         self.patience_seconds: float = CONNECT_TIMEOUT_SECONDS
-        self._reader = duckdb_engine(engine.url, self.limits, read_only=True)
+        self._reader = duckdb_engine(engine.url, read_only=True)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
