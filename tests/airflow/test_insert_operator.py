@@ -523,6 +523,9 @@ def test_a_source_that_cannot_be_meant_fails_before_any_job(submit, source, mess
         ({"URL": "jdbc:oracle:thin:scott/pa55@//h:1521/x"}, "'URL' holds a secret"),
         ({"connection.uri": "mongodb://reader:pa55@h/d"}, "'connection.uri' holds a secret"),
         ({"url": "jdbc:x", "pem_private_key": "pa55"}, "'pem_private_key' holds a secret"),
+        ({"fs.azure.account.key.lake.dfs.core.windows.net": "pa55"}, "account.key.* holds a secret"),
+        ({"fs.azure.sas.in.lake.blob.core.windows.net": "pa55"}, "azure.sas.* holds a secret"),
+        ({"extra": "https://lake.blob.core.windows.net/x?sv=2024&sig=pa55"}, "'extra' holds a secret"),
         ({"url": "jdbc:x", "password": "{{ var.value.pa55word }}"}, "'password' holds a secret"),
     ],
 )
@@ -530,10 +533,22 @@ def test_a_secret_in_a_source_is_an_import_error_of_the_dag(options, message):
     refused_at_import({"format": "jdbc", "options": options}, message)
 
 
-@pytest.mark.parametrize("path", ["https://reader:pa55@h/x.csv", "s3a://KEY:pa55@bucket/x.csv"])
-def test_a_login_in_a_path_is_an_import_error_of_the_dag(path):
-    refused_at_import(path, "its path holds a user and a password")
-    refused_at_import({"format": "csv", "path": path}, "its path holds a user and a password")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "https://reader:pa55@h/x.csv",
+        "s3a://KEY:pa55@bucket/x.csv",
+        "jdbc:oracle:thin:scott/pa55@//h:1521/x",
+        "JDBC:ORACLE:oci:scott/pa55@alias",
+        "jdbc:sqlserver://h:1433;user=reader;password=pa55",
+        "abfss://in@lake.dfs.core.windows.net/x.csv?sv=2024-01-01&sig=pa55",
+        "https://bucket.s3.amazonaws.com/x.csv?X-Amz-Signature=pa55",
+        "https://storage.googleapis.com/b/x.csv?X-Goog-Signature=pa55",
+    ],
+)
+def test_a_secret_in_a_path_is_an_import_error_of_the_dag(path):
+    refused_at_import(path, "its path holds a password or a signature")
+    refused_at_import({"format": "csv", "path": path}, "its path holds a password or a signature")
 
 
 @pytest.mark.parametrize(
@@ -541,6 +556,8 @@ def test_a_login_in_a_path_is_an_import_error_of_the_dag(path):
     [
         "hdfs://namenode:8020/a@b/x.csv",
         "abfss://container@account.dfs.core.windows.net/x.csv",
+        "/data/token=3/password=x/part-?.csv",
+        {"format": "csv", "path": "/data/x.csv", "options": {"sep": ";", "quote": "?"}},
         {"format": "jdbc", "options": {"url": "jdbc:oracle:thin:@//h:1521/x", "dbtable": "t"}},
         {"format": "jdbc", "options": {"url": "jdbc:oracle:thin:/@alias", "dbtable": "t"}},
     ],

@@ -18,7 +18,6 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
-    CatalogRefusedError,
     CommitStateUnknownError,
     InvalidInputError,
     SparkJobError,
@@ -31,7 +30,6 @@ from tests.airflow.dags import clear, mapped_xcoms, parse, run_next_try, start_r
 from tests.airflow.spark_submit import SparkSubmit, stand_in
 from tests.airflow.unlucky import UnluckyCommits, loses_the_answer
 from tests.interop import staging
-from tests.interop.job_columns import another_user, as_before
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 
@@ -468,24 +466,3 @@ def test_the_example_commits_what_two_real_jobs_staged(
     assert (committed["tables"], committed["rows_added"]) == (["main.orders", "main.order_lines"], 7)
     assert xcom(run, "audit") == {"orders": 3, "lines": 4}
     assert duckdb(sqlite_catalog, "SELECT sum(pieces) FROM order_lines") == [(513,)]
-
-
-def test_a_database_user_who_may_not_add_columns_inserts_and_stages_nothing(
-    submit, postgres_catalog, connect, rows
-):
-    with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("orders", {"id": "int32"})
-        as_before(postgres_catalog, lake)
-
-    with another_user(postgres_catalog) as theirs:
-        connect(theirs)
-        with pytest.raises(
-            CatalogRefusedError, match=r"owner to run the statements .* ADD COLUMN target_digest"
-        ):
-            stage_by_job(rows(1))
-        assert submit.calls == []
-        insert = DuckLakeSparkInsertOperator(task_id="insert", table="main.orders", source=rows(2))
-        insert.execute({"ti": Try("insert"), "logical_date": None})
-
-    assert ids(postgres_catalog) == [2]

@@ -33,7 +33,6 @@ from tests.catalogs.database_roles import ROLES, Users, as_user, drop_roles, run
 from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.concurrency.test_concurrent_verbs import Lakes
 from tests.concurrency.verbs import STATEMENTS, VERBS, Pair, PausingLake, write_given
-from tests.interop.job_columns import as_before
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
@@ -533,19 +532,6 @@ def test_a_file_has_permissions_and_no_roles(new_catalog, kind):
             lake.maintenance.grants("owner")
         with pytest.raises(InvalidInputError, match="user of its own"):
             lake.maintenance.grants("reader", reader="me", writer="me")
-
-
-def test_what_an_older_release_left_gets_what_it_lacks(postgres_catalog):
-    with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
-        as_before(postgres_catalog, lake)
-        with users(postgres_catalog) as made:
-            assert (
-                sum("ADD COLUMN" in one for one in lake.maintenance.grants("maintainer", **made.names)) == 3
-            )
-            made.grant()
-            again = lake.maintenance.grants("maintainer", **made.names)
-
-    assert not any("ADD COLUMN" in one or "CREATE TABLE" in one for one in again)
 
 
 def test_restores_that_only_snapshots_tell_of_are_not_forgotten(postgres_catalog):

@@ -1,4 +1,4 @@
-"""The table of jobs as older releases made it, and database users who may not change it."""
+"""Statements on a catalog's tables, and database users who may change none of them."""
 
 import uuid
 from collections.abc import Iterator
@@ -8,7 +8,6 @@ from dataclasses import replace
 from sqlalchemy import create_engine, text
 
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference.catalogs import CatalogDatabase
 
 
@@ -18,13 +17,6 @@ def run(catalog: CatalogDatabase, *statements: str, **values: object) -> None:
         for statement in statements:
             connection.execute(text(statement), values)
     engine.dispose()
-
-
-def as_before(catalog: CatalogDatabase, lake: Lake) -> None:
-    """Make the table what the first releases make it, with a job of theirs."""
-    lake.jobs.register(str(uuid.uuid4()), f"{lake.data_path}main/t/x/")
-    columns = ("table_id", "root", "target_digest")
-    run(catalog, *(f"ALTER TABLE airflow_ducklake_job DROP COLUMN {name}" for name in columns))
 
 
 @contextmanager

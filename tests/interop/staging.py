@@ -25,7 +25,7 @@ def stage(lake: Lake, table: str, rows: pa.Table, *, creates: bool = False) -> S
     directory = job_directory(target.root, job_id)
     plan = plan_create(target, directory, []) if creates else plan_write(target, directory)
     noted = job_io.target_of_stage(target)
-    lake.jobs.register(job_id, directory, noted, must_note=True)
+    lake.jobs.register(job_id, directory, noted)
     schema = plan.schema or new_columns(fields_of_arrow(rows.schema))
     with RollingWriter(schema, lambda: f"{directory}{uuid.uuid4().hex}.parquet", plan.settings) as writer:
         writer.write(rows)

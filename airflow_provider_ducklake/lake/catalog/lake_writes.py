@@ -396,22 +396,18 @@ class LakeJobs:
     def __init__(self, lake: OpenLake) -> None:
         self._lake = lake
 
-    def register(
-        self, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False
-    ) -> None:
+    def register(self, job_id: str, prefix: str, target: JobTarget | None = None) -> None:
         """Record that a job is about to write files into a directory, and what they are for.
 
-        ``target`` is what they are for, which the commit compares. A database user who may not add columns to
-        the provider's table cannot always record it, and is refused if ``must_note``.
+        ``target`` is what they are for, which the commit compares.
 
         Raises:
             UntrustedValueError: the lake may not write there.
-            CatalogRefusedError: it must be recorded, but cannot be; names the statements that help.
         """
         self._lake.refuse_unwritable()
         with self._lake.translated():
             seal_documents(self._lake)
-            jobs.register(self._lake.catalog, job_id, prefix, target, must_note=must_note)
+            jobs.register(self._lake.catalog, job_id, prefix, target)
 
     def target_of(self, job_id: str) -> JobTarget | None:
         """Look up the target of a job's files, or None if it was not recorded."""

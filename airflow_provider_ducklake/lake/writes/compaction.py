@@ -200,8 +200,8 @@ def _left_behind(
 
 def _is_for(lake: Lake, job: RegisteredJob, table: TableSnapshot) -> bool:
     """Return True if an earlier try compacted this table: the task may have been given another one since."""
-    noted = lake.jobs.target_of(job.id)  # an older release noted the directory only
-    return job.prefix == job_directory(table.root, job.id) and noted in (None, target_of_compaction(table))
+    is_of_table = job.prefix == job_directory(table.root, job.id)
+    return is_of_table and lake.jobs.target_of(job.id) == target_of_compaction(table)
 
 
 def _compacted(

@@ -252,7 +252,7 @@ def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | Non
     request = life.request
     if life.state is State.PLANNED:
         life.check()
-        life.register(job_io.target_of_stage(planned.target), must_note=True)
+        life.register(job_io.target_of_stage(planned.target))
     try:
         (result,) = life.run().of_plans
         job_io.complete_results(request, (result,), lake.opened.storage_options)

@@ -179,12 +179,12 @@ class JobLife:
             self.lake.opened.check_writable(directory)
         self.submitter.check(self.request, self.lake.opened.storage_options)
 
-    def register(self, target: JobTarget, *, must_note: bool = False) -> None:
+    def register(self, target: JobTarget) -> None:
         """Keep a clean-up of orphaned files away from the job's until it is clear what becomes of them."""
         job_id, directory = self.request.job_id, self.request.directory
         if self.serves is not None:
             job_id, directory = self.serves, job_directory(target.root, self.serves)
-        self.lake.jobs.register(job_id, directory, target, must_note=must_note)
+        self.lake.jobs.register(job_id, directory, target)
         self.lake.close()  # no idle connection during the job; the next use opens one again
         self.state = State.REGISTERED
 

@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.planning.writing.staged import plan_change_sets
-from airflow_provider_ducklake.lake.planning.writing.write import NewTable, NewTableAndSchema
+from airflow_provider_ducklake.lake.planning.writing.write import NewTableAndSchema
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.storage.files.filesystem import exists
@@ -30,7 +30,7 @@ from airflow_provider_ducklake.lake.writes.verb import added, numbers
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob
-    from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite, Target
+    from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
     from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot, TableSnapshot
     from airflow_provider_ducklake.lake.writes.verb import Commit, Summary
@@ -95,26 +95,11 @@ def read_staged(lake: Lake, staged: Staged) -> list[StagedWrite]:
 def _read(lake: Lake, uri: str, job: RegisteredJob) -> StagedWrite:
     """Read a staged write; refuse documents that contradict what the catalog recorded of the job."""
     staged = job_io.read_stage(uri, lake.opened.storage_options)
-    target, noted = staged.target, lake.jobs.target_of(job.id)
-    if noted is None and not _is_table_of(lake, target):
-        problem = (
-            f"the catalog does not have in this form. An older release registered job {job.id} and did not "
-            "record its table: clear the task that staged it"
-        )
-        raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
-    if noted not in (None, job_io.target_of_stage(target)):
+    target = staged.target
+    if lake.jobs.target_of(job.id) != job_io.target_of_stage(target):
         problem = f"is not the table that job {job.id} was registered for"
         raise UntrustedValueError(uri, f"{target.name} in {target.root}", problem)
     return staged
-
-
-def _is_table_of(lake: Lake, target: Target) -> bool:
-    """Return True if the lake has the very table, by its id, of which a directory is the job's own."""
-    if isinstance(target, NewTable):
-        return False
-    row = next((one for one in lake.reads.table_rows() if one.id == target.table_id), None)
-    found = None if row is None else (row.uuid, row.qualified, row.root(lake.data_path))
-    return found == (target.table_uuid, target.name, target.root)
 
 
 def _jobs(lake: Lake, uris: list[str]) -> list[RegisteredJob]:

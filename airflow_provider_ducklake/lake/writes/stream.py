@@ -21,7 +21,6 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     plan_append,
     target_of_stream,
 )
-from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job import io as stream_io
 from airflow_provider_ducklake.lake.spark.job.io import StreamOwner
 from airflow_provider_ducklake.lake.spark.job.request import JobRequest, StreamSource, TransformSource
@@ -30,7 +29,6 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, job_directory
 from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, OnClear
 from airflow_provider_ducklake.lake.storage.files import writing
-from airflow_provider_ducklake.lake.storage.files.filesystem import exists
 from airflow_provider_ducklake.lake.writes.job_life import State, finish_earlier, remove_files, serving
 from airflow_provider_ducklake.lake.writes.verb import added, numbers
 
@@ -257,12 +255,8 @@ def _why_not_of_stream(lake: Lake, table: TableSnapshot, checkpoint: str, batch:
         return "is no job of this catalog"
     if job.prefix != job_directory(table.root, job.id):
         return f"is a job of another table, in {job.prefix}"
-    noted = lake.jobs.target_of(job.id)
-    if noted not in (None, target_of_stream(table, checkpoint)):
+    if lake.jobs.target_of(job.id) != target_of_stream(table, checkpoint):
         return f"was registered for something other than this stream of {table.name}"
-    # An older release noted the directory only: the files there identify its staged writes.
-    if noted is None and exists(job_io.stage_uri(job.prefix), lake.opened.storage_options):
-        return "is waiting for the task that will commit it"
     return None
 
 

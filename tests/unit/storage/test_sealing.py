@@ -132,17 +132,6 @@ def test_a_document_is_the_same_by_every_spelling_of_its_directory(written, read
     assert writing.opened(read, writing.sealed(written, DOCUMENT)) == DOCUMENT
 
 
-def test_a_document_of_an_older_release_is_taken_only_where_it_names_its_place():
-    writing.learn("/lake/", OUTER)
-    known = writing._known["/lake/"]
-    nonce = bytes(12)
-    content = b"DLS1" + known.id + nonce + writing._aes(known.key).encrypt(nonce, DOCUMENT, None)
-
-    with pytest.raises(SparkJobError, match=r"sealed by an older release.*Run the task that wrote it again"):
-        writing.opened(f"/lake/{JOB}/_DONE", content)
-    assert writing.opened("/lake/x", content, names_its_place=True) == DOCUMENT
-
-
 def test_drivers_without_the_key_leave_plain_documents_unless_they_have_it_in_a_file(tmp_path):
     (tmp_path / "key").write_text(INNER)
     writing.learn("/lake/", OUTER)

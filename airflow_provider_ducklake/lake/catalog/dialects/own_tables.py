@@ -6,15 +6,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import MetaData, String, Table, select
-from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_ducklake.lake.catalog.database.connect import Question
 from airflow_provider_ducklake.lake.catalog.database.tables import TABLE_OPTIONS, catalog_table
-from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import AddColumn
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import in_transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from sqlalchemy import Column, Connection, Row, Select
@@ -27,19 +25,16 @@ DIGEST = String(64)  # SHA-256, in hexadecimal
 class OwnTable:
     """A table of this provider, created when a lake first needs it.
 
-    Older releases leave the ``optional`` columns NULL in their rows, and a table that they created lacks them
-    until its owner adds them. ``first_rows`` reads what a new table begins with.
+    ``first_rows`` reads what a new table begins with.
     """
 
     def __init__(
         self,
         name: str,
         *columns: Column[Any],
-        optional: Collection[str] = (),
         first_rows: Callable[[Connection, Catalog], list[dict[str, Any]]] | None = None,
     ) -> None:
         self.name = name
-        self.optional = frozenset(optional)
         self.first_rows = first_rows
         self._table = catalog_table(name, MetaData(), *columns, **TABLE_OPTIONS)
 
@@ -59,23 +54,10 @@ class OwnTable:
         """Execute a query on the table; no rows where the table is missing."""
         return connection.execute(query).all() if self.exists(connection, catalog) else ()
 
-    def ensure(self, catalog: Catalog) -> list[Column[Any]]:
-        """Create the table where it is missing, or its newer columns, in a transaction of its own.
-
-        Returns those of the optional columns that are still missing, as the database lets only the table's
-        owner add them.
-        """
-        missing = self._read_missing(catalog)
-        if not missing:
-            return []
-        try:
-            in_transaction(catalog.dialect, lambda connection: self._add_missing(connection, catalog))
-        except DBAPIError as error:
-            names = {column.name for column in missing}
-            if not catalog.dialect.is_missing_right(error) or not names <= self.optional:
-                raise
-            return self._read_missing(catalog)
-        return []
+    def ensure(self, catalog: Catalog) -> None:
+        """Create the table where it is missing, in a transaction of its own."""
+        if catalog.dialect.ask_at_once({"is_missing": self.which_missing(catalog)})["is_missing"]:
+            in_transaction(catalog.dialect, lambda connection: self._create(connection, catalog))
 
     def replace(self, catalog: Catalog, row: dict[str, Any], *, if_same: str | None = None) -> None:
         """Write a row in place of the one with its key, with the time as ``noted_at``.
@@ -98,41 +80,22 @@ class OwnTable:
 
         in_transaction(catalog.dialect, write)
 
-    def _add_missing(self, connection: Connection, catalog: Catalog) -> None:
-        table, missing = self.of(catalog), self.which_missing(catalog).ask(connection)
-        if len(missing) < len(table.columns):
-            for column in missing:
-                connection.execute(AddColumn(column))
+    def _create(self, connection: Connection, catalog: Catalog) -> None:
+        if not self.which_missing(catalog).ask(connection):
             return
+        table = self.of(catalog)
         table.create(connection)
         if self.first_rows is not None and (rows := self.first_rows(connection, catalog)):
             connection.execute(table.insert(), rows)
 
-    def _read_missing(self, catalog: Catalog) -> list[Column[Any]]:
-        found: list[Column[Any]] = catalog.dialect.ask_at_once({"missing": self.which_missing(catalog)})[
-            "missing"
-        ]
-        return found
-
-    def which_missing(self, catalog: Catalog) -> Question[list[Column[Any]]]:
-        """Ask for the columns that the database lacks; all of them where it lacks the table."""
+    def which_missing(self, catalog: Catalog) -> Question[bool]:
+        """Ask whether the database lacks the table."""
         table = self.of(catalog)
         columns = catalog.dialect.which_columns((table.name,), table.schema)
-
-        def read(rows: Sequence[Row[Any]]) -> list[Column[Any]]:
-            known = columns.read(rows).get(table.name, ())
-            return [column for column in table.columns if column.name not in known]
-
-        return Question(columns.query, read, columns.parameters)
+        return Question(columns.query, lambda rows: table.name not in columns.read(rows), columns.parameters)
 
 
 @lru_cache(maxsize=512)
 def _in_schema(table: Table, schema: str | None) -> Table:
     """Copy a table into a schema, once: what is sent again is not compiled again."""
     return table.to_metadata(MetaData(schema=schema))
-
-
-def how_to_add(catalog: Catalog, columns: Iterable[Column[Any]]) -> str:
-    """Write the statements that add columns, for people."""
-    sql = catalog.dialect.engine.dialect
-    return "; ".join(str(AddColumn(column).compile(dialect=sql)) for column in columns)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Integer, Row, func, literal, select, union_all
 
-from airflow_provider_ducklake.lake.catalog.database.connect import Question, in_parts, shown
+from airflow_provider_ducklake.lake.catalog.database.connect import Question, in_parts
 from airflow_provider_ducklake.lake.catalog.database.tables import (
     CatalogInteger,
     CatalogText,
@@ -30,10 +30,9 @@ from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
     insert,
     with_retries,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable, how_to_add
+from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable
 from airflow_provider_ducklake.lake.errors import (
     CatalogError,
-    CatalogRefusedError,
     FilesReleasedError,
     UntrustedValueError,
 )
@@ -64,7 +63,6 @@ JOBS = OwnTable(
     Column("table_id", CatalogInteger),
     Column("root", CatalogText),
     Column("target_digest", DIGEST),
-    optional=("table_id", "root", "target_digest"),
 )
 
 
@@ -81,25 +79,19 @@ class RegisteredJob:
     released_at: datetime | None
 
 
-def register(
-    catalog: Catalog, job_id: str, prefix: str, target: JobTarget | None = None, *, must_note: bool = False
-) -> None:
+def register(catalog: Catalog, job_id: str, prefix: str, target: JobTarget | None = None) -> None:
     """Note that a job is about to write into a directory of its own, and what for."""
     catalog.check_writable(prefix)
     row: dict[str, Any] = {"job_id": job_id, "prefix": prefix, "released_at": None}
-    meant: dict[str, Any] = {}
     if target is not None:
-        meant = {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
-    if _insert(catalog, row | meant, missing=JOBS.which_missing(catalog)):
-        return
-    missing = JOBS.ensure(catalog)
-    if missing:
-        _announce(catalog, missing, must_note=must_note)
-    _insert(catalog, row if missing else row | meant)
+        row |= {"table_id": target.table_id, "root": target.root, "target_digest": target.digest}
+    if not _insert(catalog, row, missing=JOBS.which_missing(catalog)):
+        JOBS.ensure(catalog)
+        _insert(catalog, row)
 
 
 def _insert(catalog: Catalog, row: Mapping[str, Any], **asked: Question[Any]) -> bool:
-    """Insert a row in two round trips, unless columns are ``missing``."""
+    """Insert a row in two round trips, unless the table is ``missing``."""
     asked |= catalog.dialect.which_time()
 
     def attempt() -> bool:
@@ -113,22 +105,6 @@ def _insert(catalog: Catalog, row: Mapping[str, Any], **asked: Question[Any]) ->
             return True
 
     return with_retries(catalog.dialect, DEFAULT_RETRY, attempt)[0]
-
-
-def _announce(catalog: Catalog, missing: Collection[Column[Any]], *, must_note: bool) -> None:
-    """Say which columns the table's owner has to add, and refuse what cannot do without."""
-    statements = how_to_add(catalog, missing)
-    if must_note:
-        reason = (
-            f"a staged write needs columns that {JOBS.name} lacks, and this user may not add them; ask the "
-            "table's owner to run the statements once"
-        )
-        raise CatalogRefusedError(shown(catalog.dialect.engine.url), reason, statements)
-    log.warning(
-        "%s lacks columns that only its owner may add: the purpose of jobs is not recorded, and stage_only "
-        "is refused. Ask the owner to run: %s",
-        *(JOBS.name, statements),
-    )
 
 
 def check_directory(catalog: Catalog, job: RegisteredJob) -> None:
@@ -171,9 +147,7 @@ def which_jobs(catalog: Catalog, job_ids: Collection[str]) -> Question[dict[str,
 
 
 def _registered(catalog: Catalog, *where: ColumnElement[bool]) -> Select[Any]:
-    """Ask for the columns that every release has: older tables lack the others."""
-    columns = (column for column in JOBS.of(catalog).columns if column.name not in JOBS.optional)
-    return select(*columns).where(*where)
+    return select(JOBS.of(catalog)).where(*where)
 
 
 def _jobs(rows: Iterable[Row[Any]]) -> dict[str, RegisteredJob]:
@@ -195,12 +169,10 @@ def all_jobs(connection: Connection, catalog: Catalog) -> dict[str, RegisteredJo
 
 
 def target_of(connection: Connection, catalog: Catalog, job_id: str) -> JobTarget | None:
-    """Look up what the files of a job are for; None where an older release has registered it."""
+    """Look up what the files of a job are for; None: it has no files of its own to commit."""
     table = JOBS.of(catalog)
-    if not set(catalog.dialect.column_names(connection, JOBS.name, table.schema)) >= JOBS.optional:
-        return None
     chosen = select(table.c.table_id, table.c.root, table.c.target_digest).where(table.c.job_id == job_id)
-    found = connection.execute(chosen).one_or_none()
+    found = next(iter(JOBS.rows(connection, catalog, chosen)), None)
     return JobTarget(*found) if found is not None and found.target_digest is not None else None
 
 

@@ -8,7 +8,6 @@ from sqlalchemy.schema import CreateTable
 
 from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url, shown
 from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
-from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import AddColumn
 from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted, rights_on, rights_on_inlined
 from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs, restores
 from airflow_provider_ducklake.lake.catalog.open_lake import translated
@@ -69,14 +68,10 @@ def _rights(connection: Connection, catalog: Catalog) -> Mapping[str, tuple[str,
 def _missing(connection: Connection, catalog: Catalog, schema: str) -> Iterator[str]:
     for own, _ in _OWN:
         table = own.in_schema(schema)
-        known = catalog.dialect.column_names(connection, table.name, catalog.tables.metadata_schema)
-        if not known:
+        if not own.exists(connection, catalog):
             yield _text(catalog, CreateTable(table, if_not_exists=True))
             if own.first_rows is not None and (rows := own.first_rows(connection, catalog)):
                 yield _text(catalog, table.insert().values(rows))
-        else:
-            lacking = (column for column in table.columns if column.name not in known)
-            yield from (_text(catalog, AddColumn(column)) for column in lacking)
 
 
 def _text(catalog: Catalog, statement: CompilerElement) -> str:

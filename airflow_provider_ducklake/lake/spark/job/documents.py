@@ -83,7 +83,7 @@ def read_document(
     """
     with reading(uri):
         content = read_bytes(uri, storage_options)
-        return decode(loads(opened(uri, content, names_its_place=True, is_proven=is_proven), uri), type_)
+        return decode(loads(opened(uri, content, is_proven=is_proven), uri), type_)
 
 
 def read_json(uri: str, job_id: str, storage_options: StorageOptions = None) -> Json | None:

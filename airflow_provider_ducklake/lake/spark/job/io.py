@@ -22,7 +22,6 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, Predicate
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
 from airflow_provider_ducklake.lake.planning.writing.write import (
     JobTarget,
@@ -265,12 +264,7 @@ def _read_done(directory: str, job_id: str, storage_options: StorageOptions) -> 
     if document is None:
         return None
     with reading(uri):
-        if "deletes" not in document:
-            return decode(document, Done)
-        return decode({"matching": _EVERY_ROW, **document}, RowChangesDone)  # which older releases left out
-
-
-_EVERY_ROW = encode(ALWAYS, Predicate)
+        return decode(document, RowChangesDone if "deletes" in document else Done)
 
 
 def _results_of(request: JobRequest, done: Done, storage_options: StorageOptions) -> tuple[WriteResult, ...]:

@@ -27,11 +27,14 @@ FORMATS = ("parquet", "csv", "json", "orc", "jdbc")
 _RENDERED_NOTHING = ("", "None")
 _SUFFIX = re.compile(r"\.(parquet|csv|json|orc)(?:\.(?:gz|bz2|zst|snappy|lz4))?/?\Z", re.IGNORECASE)
 _SECRET_OPTION = re.compile(
-    r"password|passwd|secret|token|credential|(?:private|api)[._-]?key", re.IGNORECASE
+    r"password|passwd|secret|token|credential|(?:private|api|account)[._-]?key|\bsas\b", re.IGNORECASE
 )
-_LOGIN = re.compile(r"//[^/@:\s]*:[^/@\s]+@")
-_SECRET_URL = re.compile(
-    r"(?:password|passwd|pwd|secret|token)=|jdbc:oracle:\w+:[^/@]+/[^@]+@", re.IGNORECASE
+_SECRET_URL = re.compile(r"(?:password|passwd|pwd|secret|token)=", re.IGNORECASE)
+# A login before a host, one of Oracle's, and what a query signs or gives a password by.
+_LOGIN = re.compile(
+    r"//[^/@:\s]*:[^/@\s]+@|jdbc:oracle:\w+:[^/@]+/[^@]+@"
+    r"|[?&;][\w.-]*(?:sig|signature|password|passwd|pwd|secret|token)=",
+    re.IGNORECASE,
 )
 _FUNCTION = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*\Z")
 
@@ -116,8 +119,8 @@ def check_login(path: object, name: str) -> None:
     """Refuse a path with a login in it, which a request, a rendered field or a log would show."""
     if _LOGIN.search(str(path)):
         raise InvalidOptionError(
-            f"{name}: its path holds a user and a password, and a job's request is stored in a file. Leave "
-            "them out; the credentials for a store belong into the lake's connection."
+            f"{name}: its path holds a password or a signature, and a job's request is stored in a file. "
+            "Leave them out; the credentials for a store belong into the lake's connection."
         )
 
 

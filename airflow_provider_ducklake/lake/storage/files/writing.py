@@ -275,7 +275,6 @@ class _Drivers:
 
 VARIABLE = "DUCKLAKE_DOCUMENT_SECRET"
 _MAGIC = b"DLS2"
-_UNBOUND = b"DLS1"  # as older releases sealed, for any place
 _PLACES = (
     re.compile(r".*/(ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/.+)", re.DOTALL),
     re.compile(r".*/(ducklake/.+)", re.DOTALL),  # in the checkpoint of a stream
@@ -363,25 +362,17 @@ def sealed(uri: str, content: bytes) -> bytes:
 
 def lacks_seal(uri: str, content: bytes) -> bool:
     """Return True if a document is not sealed, although this process has the key for its place."""
-    return _known_for(uri) is not None and not content.startswith((_MAGIC, _UNBOUND))
+    return _known_for(uri) is not None and not content.startswith(_MAGIC)
 
 
-def opened(uri: str, content: bytes, *, names_its_place: bool = False, is_proven: bool = False) -> bytes:
+def opened(uri: str, content: bytes, *, is_proven: bool = False) -> bytes:
     """Return the document that lies at ``uri``.
 
-    ``names_its_place``: the document itself names its purpose, which the caller compares; it may be one
-    that an older release sealed. ``is_proven``: the caller identifies it by other means, so that
-    it needs no seal.
+    ``is_proven``: the caller identifies it by other means, so that it needs no seal.
     """
-    if not content.startswith((_MAGIC, _UNBOUND)):
+    if not content.startswith(_MAGIC):
         _check_plain(uri, is_proven=is_proven)
         return content
-    is_bound = content.startswith(_MAGIC)
-    if not (is_bound or names_its_place or is_proven):
-        raise SparkJobError(
-            f"{uri} was sealed by an older release, for any place, and is not used. Run the task that wrote "
-            "it again."
-        )
     body = content[len(_MAGIC) + _ID_BYTES :]
     _known_for(uri)  # learns that of the environment
     name = content[len(_MAGIC) : len(_MAGIC) + _ID_BYTES]
@@ -394,9 +385,7 @@ def opened(uri: str, content: bytes, *, names_its_place: bool = False, is_proven
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra brings it
 
     try:
-        plain: bytes = _aes(known.key).decrypt(
-            body[:_NONCE_BYTES], body[_NONCE_BYTES:], _place(uri) if is_bound else None
-        )
+        plain: bytes = _aes(known.key).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], _place(uri))
     except (InvalidTag, ValueError):
         raise SparkJobError(
             f"{uri} was changed after it was sealed, or was sealed for another place, and is not used."

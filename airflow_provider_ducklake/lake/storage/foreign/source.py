@@ -1,6 +1,6 @@
 """A table of another format: what a task says of it, where its files may lie, and who reads its metadata.
 
-Whoever owns such a table chooses how much memory its metadata takes, and whether a file of it ever ends. So
+The owner of such a table chooses how much memory its metadata takes, and whether a file of it ever ends. So
 pyiceberg and deltalake read it in a process of its own, which has limits and returns facts alone.
 """
 
