@@ -59,6 +59,8 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         ``when_matched``. With such a clause, the whole table is read. (templated)
     :param update_all: short for ``when_matched=[{"update": "*"}]``.
     :param insert_all: short for ``when_not_matched=[{"insert": "*"}]``.
+    :param trust_views: True runs views of the lake unchecked: then all who can write the catalog can run code
+        in Spark. With Spark Connect no view is read without it.
     :param target_alias: the name of the table in expressions.
     :param source_alias: the name of the source in expressions.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
@@ -100,6 +102,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         insert_all: bool = False,
         target_alias: str = TARGET_ALIAS,
         source_alias: str = SOURCE_ALIAS,
+        trust_views: bool = False,
         on_clear: str = "replace",
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
@@ -119,6 +122,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
         self.when_not_matched_by_source = when_not_matched_by_source
         self.target_alias = target_alias
         self.source_alias = source_alias
+        self.trust_views = trust_views
         self.on_clear = on_clear
         self._rows().check(source_table=source_table)
         check_has_clause(self.when_matched, self.when_not_matched, when_not_matched_by_source)
@@ -142,6 +146,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
             self.when_not_matched_by_source,
             self.target_alias,
             self.source_alias,
+            self.trust_views,
         )
 
     def flow(self) -> Flow:

@@ -53,6 +53,8 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         position. (templated)
     :param full_refresh: with ``incremental``: start again. The query sees all rows as inserts, and the tables
         that it writes as empty; its results replace their rows. (templated)
+    :param trust_views: True runs views of the lake unchecked: then all who can write the catalog can run code
+        in Spark. With Spark Connect no view is read without it.
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: ``{"table": "sales.daily", "snapshot_id": 43, "read_snapshot_id": 42, "rows_added": 3,
         "files_added": 1, "bytes_added": 700, "tables": {"sales.daily": {"rows_added": 3, …}}, "consumed":
@@ -90,6 +92,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         incremental: bool | str | Sequence[str] = False,
         consumer: str | None = None,
         full_refresh: bool | str = False,
+        trust_views: bool = False,
         on_clear: str = "replace",
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
@@ -115,6 +118,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         self.incremental = incremental
         self.consumer = consumer
         self.full_refresh = full_refresh
+        self.trust_views = trust_views
         self.on_clear = on_clear
 
     def verb(self, identity: CommitIdentity) -> Sql:
@@ -133,6 +137,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
             consumer=identity.consumer(self.consumer),
             starts_over=identity.starts_over,
             full_refresh=self.full_refresh,
+            trust_views=self.trust_views,
         )
 
     def flow(self) -> Flow:

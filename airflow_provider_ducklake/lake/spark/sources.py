@@ -92,12 +92,12 @@ def show_as(df: DataFrame, name: str) -> None:
     df.createOrReplaceTempView(quoted(name))
 
 
-def query(spark: SparkSession, sql: str) -> DataFrame:
-    """Return the rows of a query."""
+def query(spark: SparkSession, sql: str, name: str = "sql") -> DataFrame:
+    """Return the rows of a query; ``name`` is how errors call it."""
     try:
         return _pinned(analysed(spark.sql(sql)))
     except AnalysisException as error:
-        raise InvalidInputError(f"sql failed: {message_of(error)}") from error
+        raise InvalidInputError(f"{name} failed: {message_of(error)}") from error
 
 
 def _transformed(spark: SparkSession, name: str, sources: dict[str, DataFrame]) -> DataFrame:

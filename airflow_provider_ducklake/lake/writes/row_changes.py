@@ -336,6 +336,7 @@ class Merge:
     when_not_matched_by_source: Sequence[Mapping[str, Any]] = ()
     target_alias: str = TARGET_ALIAS
     source_alias: str = SOURCE_ALIAS
+    trust_views: bool = False
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:
         """Plan on the newest snapshot; see ``Verb``."""
@@ -383,19 +384,20 @@ class Merge:
     def _source(self, lake: Lake, resolve: Resolve, at: SnapshotId, job_id: str) -> LakeSource | GivenSource:
         if self.source_table is not None:
             with lake.opened.planned_on(at):
-                return _lake_source(lake, self.source_table, at, job_id)
+                reads = Reads(
+                    lake,
+                    job_id,
+                    lake.snapshot_at(at),
+                    trust_views=parse_flag("trust_views", self.trust_views),
+                )
+                view = reads.view_of(QualifiedName.of(self.source_table))
+                steps = (*reads.steps, Step(f"SELECT * FROM {quoted(view)}", plan=0))  # noqa: S608 - a view's name
+                return LakeSource(reads.tables, steps=steps)
         return self.rows.resolved(resolve)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
         """Build the summary of an earlier commit."""
         return summary_of_records(self.table, records)
-
-
-def _lake_source(lake: Lake, table: TableName, at: int, job_id: str) -> LakeSource:
-    reads = Reads(lake, job_id, lake.snapshot_at(at))
-    view = reads.view_of(QualifiedName.of(table))
-    steps = (*reads.steps, Step(f"SELECT * FROM {quoted(view)}", plan=0))  # noqa: S608 - a view's name
-    return LakeSource(reads.tables, steps=steps)
 
 
 def _clauses(items: object, name: str, *actions: Action) -> tuple[Clause, ...]:

@@ -212,6 +212,7 @@ class LakeSession:
         insert_all: bool = False,
         target_alias: str = TARGET_ALIAS,
         source_alias: str = SOURCE_ALIAS,
+        trust_views: bool = False,
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
@@ -231,6 +232,7 @@ class LakeSession:
             when_not_matched_by_source,
             target_alias,
             source_alias,
+            trust_views,
         )
         return self._run(verb, message, commit_key, frames)
 
@@ -244,6 +246,7 @@ class LakeSession:
         incremental: bool | str | Sequence[str] = False,
         consumer: str | None = None,
         full_refresh: bool | str = False,
+        trust_views: bool = False,
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
@@ -267,6 +270,7 @@ class LakeSession:
             incremental=incremental,
             consumer=None if consumer is None else Consumer(consumer),
             full_refresh=full_refresh,
+            trust_views=trust_views,
         )
         key = commit_key or (None if consumer is None else CommitKey((str(uuid4()),)))
         return self._run(verb, message, key, frames)

@@ -82,6 +82,7 @@ class Sql:
     consumer: Consumer | None = None
     starts_over: bool = False
     full_refresh: bool | str = False
+    trust_views: bool = False
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedSql:
         """Plan the reads at one snapshot, and the writes on the newest; see ``Verb``."""
@@ -119,6 +120,7 @@ class Sql:
             full_refresh=full_refresh,
             targets=frozenset(found),
             wanted={one.folded: str(one) for one in map(self._qualified, names_of(self.tables))},
+            trust_views=parse_flag("trust_views", self.trust_views),
         )
         targets = tuple(target for target in found.values() if target is not None)
         with lake.opened.planned_on(reads.at.id):

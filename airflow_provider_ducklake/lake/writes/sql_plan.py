@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     InvalidInputError,
+    InvalidStatementError,
     NotFoundError,
     TableNotFoundError,
     UnsupportedFeatureError,
@@ -30,7 +31,6 @@ from airflow_provider_ducklake.lake.spec.snapshots import Consumption
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter
-from airflow_provider_ducklake.lake.sql.spark.lake_views import check_length, checked_text
 from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, may_call_macros, with_macros
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_query
 from airflow_provider_ducklake.lake.sql.spark.statements import ViewStatement, WriteMode
@@ -62,7 +62,7 @@ TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"
 
 
 _MOST_VIEWS = 50  # each takes a part of the stack, and Spark plans them all as one query
-_MOST_READS = 500  # of tables by one view, through all views below it: Spark plans each again
+_MOST_CHARACTERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,8 @@ class Reads:
 
     ``incremental`` are the tables of which only the changes are wanted (None: of all that are no targets),
     ``of_source`` are those of which the changes of an older table are seen, whose place they took, ``wanted``
-    the names of views that a function looks its tables up by; other names are drawn.
+    the names of views that a function looks its tables up by; other names are drawn. With ``trust_views`` the
+    lake's views are not checked before they run.
     """
 
     lake: Lake
@@ -145,6 +146,7 @@ class Reads:
     full_refresh: bool = False
     targets: frozenset[FoldedName] = frozenset()
     wanted: Mapping[FoldedName, str] = field(default_factory=dict)
+    trust_views: bool = False
     tables: dict[str, TableRead] = field(default_factory=dict)
     as_inserts: set[str] = field(default_factory=set)
     steps: list[Step] = field(default_factory=list)
@@ -153,7 +155,6 @@ class Reads:
     of_source: set[FoldedName] = field(default_factory=set)
     conditions: dict[FoldedName, list[RowCondition | None]] = field(default_factory=dict)
     _views: dict[FoldedName, str] = field(default_factory=dict)
-    _sizes: dict[FoldedName, int] = field(default_factory=dict)  # how many tables each view reads in all
     _within: list[QualifiedName] = field(default_factory=list)  # views whose queries are being read
     _macros: list[Macro] | None = None
 
@@ -230,27 +231,21 @@ class Reads:
             )
         nested = self.lake.opened.has(Feature.NESTED_SCHEMAS)
         text = found.sql
-        check_length(name, text)
+        if len(text) > _MOST_CHARACTERS:
+            raise UnsupportedFeatureError(
+                f"View {name}: its query has {len(text)} characters; {_MOST_CHARACTERS} can be checked."
+            )
         if may_call_macros(text):
             text = with_macros(text, self.macros(name.schema))
-        text = checked_text(name, text)
-        parsed = parse_query(text, name.schema, nested_schemas=nested)
+        try:
+            parsed = parse_query(text, name.schema, nested_schemas=nested)
+        except (InvalidStatementError, UnsupportedFeatureError) as error:
+            raise UnsupportedFeatureError(f"View {name}: {error}") from None
         text = self.query(parsed)
-        self._check_size(name, parsed)
         names = ", ".join(map(quoted, found.column_aliases))
         named = f"SELECT * FROM ({text}\n) AS v({names})"  # noqa: S608 - as the view's author wrote it
-        self.steps.append(Step(named if names else text, view=wanted))
-
-    def _check_size(self, name: QualifiedName, query: SparkQuery) -> None:
-        """Refuse a view whose views read tables over and over: each level may double what Spark plans."""
-        below = sum(one.times * self._sizes.get(one.name.folded, 1) for one in query.references)
-        self._sizes[name.folded] = size = below + query.commons
-        if size > _MOST_READS:
-            raise UnsupportedFeatureError(
-                f"View {name} reads tables {size} times in all, through the views and common table "
-                f"expressions that it names: {_MOST_READS} are possible. Write a result in between to a "
-                "table, and read that."
-            )
+        text = named if names else text
+        self.steps.append(Step(text, view=wanted, lake_view=str(name), is_trusted=self.trust_views))
 
     def _read(self, name: QualifiedName, view: str) -> TableRead:
         if self._is_incremental(name):

@@ -41,7 +41,6 @@ from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.sql.spark import conditions
 from airflow_provider_ducklake.lake.sql.spark import conditions as expressions
 from airflow_provider_ducklake.lake.sql.spark.conditions import column_lineage
-from airflow_provider_ducklake.lake.sql.spark.lake_views import checked_text
 from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, with_macros
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_query, parse_spark_sql
 from airflow_provider_ducklake.lake.writes.staged import uris_of, uris_of_ended
@@ -120,14 +119,12 @@ OF_EXPRESSIONS = {
     "an assignment": lambda text: expressions.check_expression(text, "x"),
     "an insert": lambda text: parse_spark_sql(f"INSERT INTO t SELECT {text}"),
     "a view": lambda text: parse_query(f"SELECT {text}"),
-    "a view of the lake": lambda text: checked_text(QualifiedName.of("v"), f"SELECT {text}"),
     "lineage": lambda text: column_lineage(f"SELECT {text} AS z FROM t", {"t": ["a", "s"]}),
     "columns of a view": lambda text: stored_name("v", ViewDefinition(f"SELECT {text} AS x", ()), "x"),
 }
 OF_QUERIES = {
     "an insert": lambda text: parse_spark_sql(f"INSERT INTO t {text}"),
     "a view": parse_query,
-    "a view of the lake": lambda text: checked_text(QualifiedName.of("v"), text),
     "DDL of a view": lambda text: parse_ddl(f"CREATE VIEW v AS {text}"),
     "DDL of a macro": lambda text: parse_ddl(f"CREATE MACRO m(a) AS TABLE {text}"),
     "a table macro": lambda text: with_macros("SELECT * FROM main.m(1, 's')", lake_of(text, is_table=True)),
@@ -182,7 +179,7 @@ READ_OVER_AND_OVER = {
     "an interval": lambda count: f"INTERVAL '{'9' * count * 1_000}' DAY",
 }
 # by sqlglot's parser alone
-PARSED = ("a filter", "columns of it", "an argument", "an insert", "a view", "a view of the lake", "lineage")
+PARSED = ("a filter", "columns of it", "an argument", "an insert", "a view", "lineage")
 
 
 @pytest.mark.parametrize("text", [shape(40) for shape in READ_OVER_AND_OVER.values()], ids=READ_OVER_AND_OVER)
@@ -278,7 +275,7 @@ def test_texts_of_statements_are_not_logged(log):
         with pytest.raises(DuckLakeError):
             parse_spark_sql(text)
         with pytest.raises(DuckLakeError):
-            checked_text(QualifiedName.of("v"), f"WITH x AS (SELECT 1) {text}")
+            parse_query(f"WITH x AS (SELECT 1) {text}")
         assert column_lineage(text, {}) == {}
 
     assert log == []

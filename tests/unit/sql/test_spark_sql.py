@@ -190,31 +190,7 @@ def test_columns_in_a_with_clause_before_an_insert_lose_their_schema_in_their_ow
     assert " ".join(with_views(text).split()) == written
 
 
-@pytest.mark.parametrize("name", ["orders", "s.orders", "`orders`"])
-def test_a_name_behind_lateral_is_refused_as_spark_would_read_a_table_of_its_own(name):
-    for source in (
-        f"LATERAL {name}",
-        f"LATERAL {name} AS o",
-        f"u JOIN LATERAL {name}",
-        f"u, LATERAL {name} o",
-    ):
-        with pytest.raises(UnsupportedFeatureError, match=r"LATERAL is for .*, and (s\.)?orders is neither"):
-            parse_spark_sql(f"INSERT INTO t SELECT * FROM {source}")
-
-    assert the_one("INSERT INTO t SELECT * FROM u, LATERAL (SELECT 1 AS x) AS o, LATERAL explode(u.a)")
-
-
 def test_a_recursive_expression_names_itself_and_earlier_ones():
     text = "WITH RECURSIVE a AS (SELECT * FROM a, b), b AS (SELECT * FROM a) SELECT * FROM b"
 
     assert [str(one) for one in parse_query(text).reads.values()] == ["main.b"]
-
-
-def test_a_query_says_how_often_spark_will_read_each_table():
-    query = parse_query(
-        "WITH a AS (SELECT * FROM t), b AS (WITH c AS (SELECT * FROM u) SELECT * FROM a x, a y, c) "
-        "SELECT * FROM b x, b y, b z, t"
-    )
-
-    assert [(one.name.name, one.times) for one in query.references] == [("t", 1), ("t", 6), ("u", 3)]
-    assert query.commons == 3 + 6 + 3

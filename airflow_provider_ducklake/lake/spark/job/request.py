@@ -183,13 +183,16 @@ class TransformSource:
 class Step:
     """A query of Spark SQL over views: its rows go to one of the job's plans, by its number, or into a view.
 
-    ``columns`` are the names of its columns in order; None: those that the query gives them.
+    ``columns`` are the names of its columns in order; None: those that the query gives them. ``lake_view`` is
+    the view of the lake whose query it is, None for the task's own; ``is_trusted``: it runs unchecked.
     """
 
     query: str
     plan: int | None = None
     view: str | None = None
     columns: tuple[str, ...] | None = None
+    lake_view: str | None = None
+    is_trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

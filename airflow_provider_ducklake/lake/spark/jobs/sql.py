@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -13,14 +12,14 @@ from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
 from airflow_provider_ducklake.lake.spark import sources
 from airflow_provider_ducklake.lake.spark.job.request import LakeSource
 from airflow_provider_ducklake.lake.spark.jobs.insert import write
+from airflow_provider_ducklake.lake.spark.jobs.lake_views import rows_of_view
 from airflow_provider_ducklake.lake.spark.read import read_changes, read_table, reading
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
-from airflow_provider_ducklake.lake.spark.sessions.settings import no_named_files, prepare_reading
+from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading
 from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan
     from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
@@ -45,7 +44,7 @@ def rows_of(spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...
     datasets = sources.read_all(spark, source.datasets)
     if source.function is None:
         return _of_steps(spark, source, plans, {**datasets, **tables})
-    lake_views = {step.view: df for step, df in _ran(spark, source.steps, tables) if step.view is not None}
+    lake_views = {step.view: df for step, df in _ran(spark, source, tables) if step.view is not None}
     rows = _of_function(spark, source.function, plans, {**tables, **lake_views}, datasets)
     prepare_reading(spark)  # the function may have set the session, and the tables are read from here on
     return rows
@@ -70,41 +69,31 @@ def _of_steps(
     spark: SparkSession, source: LakeSource, plans: tuple[WritePlan, ...], views: Mapping[str, DataFrame]
 ) -> list[DataFrame]:
     rows: dict[int, DataFrame] = {}
-    for step, df in _ran(spark, source.steps, views):
+    for step, df in _ran(spark, source, views):
         if step.plan is not None:
             rows[step.plan] = _named(df, step, plans[step.plan].table)
     return [rows[number] for number in range(len(plans))]
 
 
 def _ran(
-    spark: SparkSession, steps: Sequence[Step], views: Mapping[str, DataFrame]
+    spark: SparkSession, source: LakeSource, views: Mapping[str, DataFrame]
 ) -> Iterator[tuple[Step, DataFrame]]:
-    """Yield each step with the rows of its query, which sees ``views`` and those of earlier steps."""
+    """Yield each step with the rows of its query, which sees ``views`` and those of earlier steps.
+
+    A view of the lake sees the lake's tables and views only.
+    """
+    of_lake = set(source.tables)
     for name, df in views.items():
         sources.show_as(df, name)
-    for step in steps:
-        df = _queried(spark, step)
+    for step in source.steps:
+        if step.lake_view is None:
+            df = sources.query(spark, step.query)
+        else:
+            df = rows_of_view(spark, step, of_lake)
         if step.view is not None:
             sources.show_as(df, step.view)
+            of_lake |= {step.view} if step.lake_view else set()
         yield step, df
-
-
-def _queried(spark: SparkSession, step: Step) -> DataFrame:
-    """Run a step's query, unless Spark finds other relations in it than the views that the job made.
-
-    Another parser than Spark's decided which tables it names, and any client may write views of the lake.
-    """
-    with no_named_files(spark):
-        try:
-            foreign = kind_of(spark).foreign_relations(step.query)
-        except AnalysisException:
-            foreign = ()  # reported below
-        if foreign:
-            raise InvalidInputError(
-                f"sql, or a view of the lake that it reads, names {', '.join(sorted(foreign))} where Spark "
-                "would look for a table or file of its own. Name tables as schema.table, others in sources."
-            )
-        return sources.query(spark, step.query)
 
 
 def _named(df: DataFrame, step: Step, table: str) -> DataFrame:

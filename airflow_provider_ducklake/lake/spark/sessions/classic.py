@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 import zipfile
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -75,13 +74,16 @@ class Classic:
         """See ``Kind``: Spark's public way forgets what was cached."""
         self._spark._jsparkSession.sessionState().catalog().dropTempView(name)
 
-    def foreign_relations(self, sql: str) -> Collection[str]:
+    def parsed(self, sql: str) -> JavaObject:
         """See ``Kind``; common table expressions are put in place as Spark's analysis does it."""
-        state = self._spark._jsparkSession.sessionState()
         analysis = self._jvm.org.apache.spark.sql.catalyst.analysis
-        plan = analysis.CTESubstitution.apply(state.sqlParser().parsePlan(sql))
-        names = {one.removeprefix("[").removesuffix("]") for one in _relations(json.loads(plan.toJSON()))}
-        return {name for name in names if not state.catalog().getRawTempView(name).isDefined()}
+        parser = self._spark._jsparkSession.sessionState().sqlParser()
+        return analysis.CTESubstitution.apply(parser.parsePlan(sql))
+
+    def rows_of(self, parsed: JavaObject) -> DataFrame:
+        """See ``Kind``."""
+        of_jvm = self._jvm.org.apache.spark.sql.classic.Dataset
+        return DataFrame(of_jvm.ofRows(self._spark._jsparkSession, parsed), self._spark)
 
     def watched(self) -> AbstractContextManager[Callable[[], list[RunningStage]]]:
         """See ``Kind``."""
@@ -155,8 +157,7 @@ class Classic:
 
     def rebind(self, df: DataFrame) -> DataFrame:
         """See ``Kind``; what the DataFrame means was settled in its own session."""
-        of_jvm = self._jvm.org.apache.spark.sql.classic.Dataset
-        return DataFrame(of_jvm.ofRows(self._spark._jsparkSession, df._jdf.logicalPlan()), self._spark)
+        return self.rows_of(df._jdf.logicalPlan())
 
     def give_package(self) -> None:
         """See ``Kind``; executors in this process's own environment find it already."""
@@ -171,19 +172,6 @@ class Classic:
     def send_package(self) -> None:
         """See ``Kind``."""
         self.give_package()
-
-
-def _relations(plan: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
-    """Yield the names of relations in a plan, as in ``[schema, table]``."""
-    rest = [plan]
-    while rest:
-        node = rest.pop()
-        if isinstance(node, list):
-            rest.extend(node)
-        elif isinstance(node, dict):
-            rest.extend(node.values())
-            if str(node.get("class")).endswith(".UnresolvedRelation"):
-                yield str(node.get("multipartIdentifier"))
 
 
 def _share_observations(of_user: JavaObject, of_copy: JavaObject) -> None:

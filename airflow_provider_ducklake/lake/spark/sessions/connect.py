@@ -79,9 +79,12 @@ class Connect:
         """See ``Kind``; what was cached of the view is forgotten."""
         self._spark.catalog.dropTempView(name)
 
-    def foreign_relations(self, sql: str) -> Collection[str]:  # noqa: ARG002 - see Kind
-        """See ``Kind``: the protocol has no way to Spark's parser."""
-        return ()
+    def parsed(self, sql: str) -> None:
+        """See ``Kind``: the protocol has no way to Spark's parser that runs nothing (ADR 39)."""
+
+    def rows_of(self, parsed: object) -> DataFrame:
+        """See ``Kind``."""
+        raise AssertionError(f"{parsed!r} was parsed elsewhere")
 
     @contextmanager
     def watched(self) -> Iterator[Callable[[], list[RunningStage]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import functions as f
@@ -63,8 +63,11 @@ class SessionBackend(Protocol):
     def drop_view(self, name: str) -> None:
         """Drop a temporary view, if there is one of the name; what was cached of it stays."""
 
-    def foreign_relations(self, sql: str) -> Collection[str]:
-        """List the relations of a query, except temporary views, by Spark's parser, if it is reachable."""
+    def parsed(self, sql: str) -> Any | None:  # noqa: ANN401 - an object of the JVM
+        """Return a query as Spark's parser reads it, which looks up no name; None: it is out of reach."""
+
+    def rows_of(self, parsed: Any) -> DataFrame:  # noqa: ANN401 - likewise
+        """Return the rows of a query that ``parsed`` returned."""
 
     def watched(self) -> AbstractContextManager[Callable[[], Sequence[RunningStage]]]:
         """Yield a function that lists the running stages, as long as the context lasts."""

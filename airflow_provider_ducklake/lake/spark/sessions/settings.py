@@ -72,10 +72,11 @@ def prepare_sources(spark: SparkSession) -> None:
         spark.conf.set(_BATCH_BYTES, _NOT_MEASURED)
 
 
-_NAMED_FILES = "spark.sql.runSQLOnFiles"
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers give no positions of rows
 _PUSHDOWN = "spark.sql.parquet.filterPushdown"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
+_DOUBLE_QUOTED = "spark.sql.ansi.doubleQuotedIdentifiers"
+_ESCAPED = "spark.sql.parser.escapedStringLiterals"
 
 
 @contextmanager
@@ -93,9 +94,10 @@ def nanos_refused(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
-def no_named_files(spark: SparkSession) -> Iterator[None]:
-    """Keep Spark from reading files that SQL names, as ``text.`/path```, as long as this lasts."""
-    with _set(spark, _NAMED_FILES, "false"):
+def as_views_are_written(spark: SparkSession) -> Iterator[None]:
+    """Make Spark's parser read strings alike, and no variables in them, as long as this lasts."""
+    take_texts_as_written(spark)
+    with _set(spark, _DOUBLE_QUOTED, "false"), _set(spark, _ESCAPED, "false"):
         yield
 
 

@@ -197,7 +197,7 @@ class _Reader:
         tree = self._tree()
         if not isinstance(tree, exp.Query):
             raise self.error(0, "this is not a query.")
-        return replace(self._query(tree, self._sql, 0), commons=Scopes(tree).reads)
+        return self._query(tree, self._sql, 0)
 
     def error(self, position: int, problem: str) -> InvalidStatementError:
         """Return the error for what stands at a position of the statement."""
@@ -341,8 +341,7 @@ class _Reader:
 
     def _references(self, tree: exp.Expr, shift: int) -> Iterator[Reference]:
         """Yield the tables of the lake that a query names, at their places moved by ``shift``."""
-        self._check_laterals(tree)
-        names, scopes = _Names(tree), Scopes(tree.root())
+        names, scopes = _Names(tree), Scopes()
         conditions = ReadConditions(_tokens(self._sql, self._number), self._sql)
         for table in _tables(tree):
             if not _is_named(table) or self._is_local(table, scopes):
@@ -361,25 +360,13 @@ class _Reader:
                     "columns.",
                 )
             name, condition = self._name(table), conditions.of(table, end)
-            one = Reference(name, start, end, has_alias, in_columns, scopes.times(table), condition)
+            one = Reference(name, start, end, has_alias, in_columns, condition)
             yield _moved(one, shift)
-
-    def _check_laterals(self, tree: exp.Expr) -> None:
-        """Refuse a name behind LATERAL: sqlglot does not see a table in it, but Spark one of its own."""
-        for lateral in tree.find_all(exp.Lateral):
-            last = lateral.this.expression if isinstance(lateral.this, exp.Dot) else lateral.this
-            if isinstance(last, exp.Identifier):
-                name = ".".join(one.name for one in lateral.this.find_all(exp.Identifier, bfs=False))
-                raise self._unsupported(
-                    int(last.meta["start"]),
-                    f"LATERAL is for queries and functions, and {name} is neither. Leave LATERAL out to read "
-                    "a table of the lake.",
-                )
 
     def _is_local(self, table: exp.Table, scopes: Scopes) -> bool:
         """Return True if a name is that of a common table expression, or of a view that the user made."""
         is_view = not table.db and fold(table.name) in self._views
-        return is_view or scopes.common(table) is not None
+        return is_view or scopes.is_common(table)
 
 
 def _create_mode(tree: exp.Create) -> WriteMode:

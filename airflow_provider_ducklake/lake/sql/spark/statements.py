@@ -54,7 +54,6 @@ class Reference:
     """A table's name in a query, from ``start`` to before ``end``; without ``alias`` it is its own.
 
     ``in_columns`` are the places of the schema before a column, ``sales.`` in ``sales.orders.price``.
-    ``times`` is how often it is read there: once, or as often as the common table expression around it is.
     ``condition`` is what holds for its rows that count, None: all may.
     """
 
@@ -63,20 +62,15 @@ class Reference:
     end: int
     has_alias: bool
     in_columns: tuple[tuple[int, int], ...] = ()
-    times: int = 1
     condition: RowCondition | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SparkQuery:
-    """A query as written, and the tables of the lake that it names.
-
-    ``commons`` is how often it reads its common table expressions; only of a query alone.
-    """
+    """A query as written, and the tables of the lake that it names."""
 
     text: str
     references: tuple[Reference, ...] = ()
-    commons: int = 0
 
     @property
     def reads(self) -> dict[FoldedName, QualifiedName]:
@@ -248,32 +242,16 @@ def _is_read_as(text: str, node: exp.Expr) -> bool:
         return False
 
 
-# Which tables of a query are its own common table expressions, and how often each is read.
-#
-# Spark puts a common table expression in each place that names it: what it reads is read as often.
-
-
-_MOST = 10**9  # how exact a count needs to be
-
-
 class Scopes:
     """The common table expressions of a query, by the tables that name them."""
 
-    def __init__(self, tree: exp.Expr) -> None:
+    def __init__(self) -> None:
         self._places: dict[int, dict[str, int]] = {}  # in its clause, by name
-        self._times: dict[int, int] = {}
-        self._named_by: dict[int, list[exp.Table]] = {}
-        for table in tree.find_all(exp.Table):
-            common = self.common(table)
-            if common is not None and not _is_within(table, common):  # one that recurs is read once
-                self._named_by.setdefault(id(common), []).append(table)
-        for one in reversed(list(tree.find_all(exp.CTE, bfs=False))):
-            self._count(one)  # the later ones, which name earlier ones, first: the stack stays low
 
-    def common(self, table: exp.Table) -> exp.CTE | None:
-        """Return the common table expression that a table names: of those before the one it stands in."""
+    def is_common(self, table: exp.Table) -> bool:
+        """Return True if a table names a common table expression: of those before the one it stands in."""
         if table.db or not isinstance(table.this, exp.Identifier):
-            return None
+            return False
         name = fold(table.name)
         below: exp.Expr | None = None  # the common table expression in which the table stands
         for node in (table, *_ancestors(table)):
@@ -281,28 +259,10 @@ class Scopes:
             if clause is not None:
                 place = self._places_in(clause).get(name)
                 if place is not None and place < _end_of_visible(clause, below):
-                    found: exp.CTE = clause.expressions[place]
-                    return found
+                    return True
             if isinstance(node, exp.CTE):
                 below = node
-        return None
-
-    def times(self, table: exp.Table) -> int:
-        """Count how often a table is read at its place."""
-        around = table.find_ancestor(exp.CTE)
-        return 1 if around is None else self._count(around)
-
-    @property
-    def reads(self) -> int:
-        """The number of reads of each common table expression."""
-        return sum(self.times(table) for tables in self._named_by.values() for table in tables)
-
-    def _count(self, common: exp.CTE) -> int:
-        known = self._times.get(id(common))
-        if known is None:
-            known = sum(self.times(table) for table in self._named_by.get(id(common), ()))
-            known = self._times[id(common)] = min(known, _MOST)
-        return known
+        return False
 
     def _places_in(self, clause: exp.With) -> dict[str, int]:
         known = self._places.get(id(clause))
@@ -326,7 +286,3 @@ def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
     while node.parent is not None:
         node = node.parent
         yield node
-
-
-def _is_within(node: exp.Expr, outer: exp.Expr) -> bool:
-    return any(one is outer for one in _ancestors(node))
