@@ -116,11 +116,11 @@ VALUES = (
     ),
 )
 WORDS_BEFORE_CALLS = [word for word in WORDS if word.isalpha()]
-SEEDS = (*ORDINARY, *HOSTILE, *HARMLESS, *ATTACKS)
+SEEDS = (*ATTACKS, *ORDINARY, *HOSTILE, *HARMLESS)
 
 
 def texts(seed: int) -> Iterator[str]:
-    """Yield all known texts, then drawn ones without end."""
+    """Yield all known texts, the attacks first, then drawn ones without end."""
     yield from SEEDS
     draw = random.Random(seed)
     split = [text.replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split() for text in SEEDS]
@@ -264,7 +264,8 @@ class Report:
 
 
 def report(judge: Judge, seed: int, *, seconds: float = float("inf"), most: int = sys.maxsize) -> Report:
-    """Judge texts for so long, or so many of them."""
+    """Judge texts for so long, or so many of them; PySpark would log each that cannot be parsed."""
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     done, end = Report(), time.monotonic() + seconds
     for text in texts(seed):
         if done.drawn == most or time.monotonic() > end:
