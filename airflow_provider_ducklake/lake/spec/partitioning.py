@@ -421,14 +421,20 @@ def hash_input(type_: DuckLakeType, value: Physical) -> bytes:
 def hive_directory(
     fields: Sequence[PartitionField], schema: TableSchema, values: Sequence[str | None]
 ) -> str:
-    """Return a partition's folder below the table's, e.g. ``region=eu/year=2024/``; readers ignore it."""
+    """Return a partition's folder below the table's, e.g. ``region=eu/year=2024/``; readers ignore it.
+
+    The empty text: file systems have no names that long, and the files lie in the table's own folder.
+    """
     taken: set[str] = set()
     parts: list[str] = []
     for field, value in zip(fields, values, strict=True):
         key = _hive_key(field, schema.by_id(field.column_id).name, taken)
         taken.add(fold(key))
         parts.append(f"{escape(key)}={HIVE_NULL if value is None else escape(value)}/")
-    return "".join(parts)
+    return "".join(parts) if all(len(part) <= _LONGEST_FOLDER for part in parts) else ""
+
+
+_LONGEST_FOLDER = 200  # bytes of its name, which is ASCII
 
 
 def _hive_key(field: PartitionField, column: str, taken: set[str]) -> str:

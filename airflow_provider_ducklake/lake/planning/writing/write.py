@@ -156,12 +156,10 @@ class WritePlan:
         if not (self.partition_fields and self.settings.hive_file_pattern):
             return None
         folder = hive_directory(self.partition_fields, self.target, values)
-        longest = max(len(part.encode()) for part in folder.split("/"))
-        return self.root + folder if longest <= _LONGEST_FOLDER else None
+        return self.root + folder if folder else None
 
 
 _JOB_DIRECTORY = re.compile(r"(?<=/)ducklake-[0-9a-f-]{36}/.*\Z", re.DOTALL)
-_LONGEST_FOLDER = 200  # bytes of its name
 
 
 @dataclass(frozen=True, slots=True)
