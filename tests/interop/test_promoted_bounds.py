@@ -151,7 +151,7 @@ def problems(table: Promoted):
 def of_partition(table: Promoted, files, column, types, specs, value, one):
     field = PartitionField(column.id, Transform(TransformKind.IDENTITY))
     wanted = partition_value(field.transform, column.type, value)
-    replaced = Partitions((field,), frozenset({(wanted,)}), types, specs).replaced(files)
+    replaced = Partitions((field,), frozenset({(wanted,)}), types, specs, {}).replaced(files)
     equal = table.ids_where(f"c = (SELECT c FROM rows WHERE id = {one})")
     whole, partly = ({id_of(file) for file in found} for found in (replaced.whole, replaced.partly))
     if whole - equal:

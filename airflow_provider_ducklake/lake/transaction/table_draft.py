@@ -40,6 +40,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarKind,
     StructType,
     can_promote,
+    keeps_partition_values,
 )
 from airflow_provider_ducklake.lake.transaction.changes import (
     AppendFiles,
@@ -280,7 +281,7 @@ class TableDraft:
             )
         if self.files or self.inlined:
             raise InvalidInputError(f"Change the type of {path!r} before rows are added to {self.name}.")
-        if not _same_sign(column.type, type_):
+        if not keeps_partition_values(column.type, type_):
             self._refuse_partition_key(column, "change the type of")
         if column.type == type_:
             return self
@@ -477,9 +478,3 @@ _WITHOUT_BOUNDS = frozenset({ScalarKind.VARIANT, ScalarKind.GEOMETRY, ScalarKind
 
 def _last(words: tuple[str, ...], word: str) -> tuple[str, ...]:
     return (*(one for one in words if one != word), word)
-
-
-def _same_sign(old: DuckLakeType, new: DuckLakeType) -> bool:
-    """Return True if partition values, buckets too, are the same for both types."""
-    integers = old.facts.kind is new.facts.kind is ScalarKind.INTEGER
-    return integers and old.facts.signed == new.facts.signed

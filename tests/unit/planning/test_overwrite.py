@@ -34,7 +34,7 @@ def replaced(type_: str, now: str, wanted: str | None, file: LiveDataFile, older
     """Whether all rows of a file go, none of them (False), or perhaps some (None)."""
     specs = {1: PartitionSpec(keys(now), 1), 2: PartitionSpec(keys(*older.split()), 2)}
     found = Partitions(
-        keys(now), frozenset({(wanted,)}), {1: new_columns({"c": type_}).columns[0].type}, specs
+        keys(now), frozenset({(wanted,)}), {1: new_columns({"c": type_}).columns[0].type}, specs, {}
     )
     answer = found.replaced([file])
     return True if answer.whole else None if answer.partly else False

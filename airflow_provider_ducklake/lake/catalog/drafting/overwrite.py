@@ -18,6 +18,7 @@ from airflow_provider_ducklake.lake.catalog.drafting.rows import (
 from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files, read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_of, read_inlined
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import bare_table
+from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import which_columns
 from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table, partition_specs
 from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
@@ -26,7 +27,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.planning.reading.pruning import all_match
 from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions, RowScope
-from airflow_provider_ducklake.lake.spec.partitioning import describe, is_local
+from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, describe, is_local
 from airflow_provider_ducklake.lake.transaction.changes import AddDeletes, EndFiles, InlineDeletes, ReadRows
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
 
@@ -148,9 +149,11 @@ def changes_of_partitions(
     keys = frozenset(field.column_id for field in fields)
     with reading() as connection:
         specs = partition_specs(connection, catalog.tables, table.table_id)
+        columns = which_columns(catalog.tables, table.table_id).ask(connection)
         files = read_files.data_files(connection, catalog, table, stats_of=keys)
         rows = read_inlined(connection, catalog, table)
-    chosen = Partitions(fields, wanted, types, specs)
+    bucketed_since = {one: columns.bucketed_since(table.schema.by_id(one)) for one in keys}
+    chosen = Partitions(fields, wanted, types, specs, bucketed_since)
     found = chosen.replaced(files)
     if found.partly:
         raise _shared(table, found.partly)
@@ -189,6 +192,8 @@ def _why_shared(table: TableSnapshot, file: LiveDataFile) -> str:
                 f"because its {name} = {value!r} was computed in the time zone of the session that wrote "
                 f"it, and its rows, from {low} to {high}, may have several values in UTC"
             )
+        if field.transform.kind is TransformKind.BUCKET:
+            return f"because {name} gave other values for the type that its column had before"
     return "because its partition values cannot be read"
 
 

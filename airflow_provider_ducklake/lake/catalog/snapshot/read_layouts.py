@@ -21,7 +21,11 @@ from airflow_provider_ducklake.lake.errors import CatalogError
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.schema import Column, Default, TableSchema, assemble
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SnapshotId, TableId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    ScalarType,
+    keeps_partition_values,
+    parse_type,
+)
 from airflow_provider_ducklake.lake.transaction.changes import FlushedLayout
 
 if TYPE_CHECKING:
@@ -173,6 +177,16 @@ class ColumnVersions:
         """Return the snapshots that changed the columns."""
         bounds = {one for row in self.rows for one in (row.begin_snapshot, row.end_snapshot)}
         return frozenset(SnapshotId(one) for one in bounds if one is not None)
+
+    def bucketed_since(self, column: Column) -> SnapshotId:
+        """Return the snapshot from which on writers compute a column's buckets as for its current type."""
+        others = (
+            row.end_snapshot
+            for row in self.rows
+            if row.column_id == column.id
+            and not keeps_partition_values(parse_type(row.column_type), column.type)
+        )
+        return SnapshotId(max((one for one in others if one is not None), default=0))
 
     def since(self, at: int) -> dict[ColumnId, SnapshotId]:
         """Return the snapshot that gave each column and nested field the name and type it has at a snapshot.

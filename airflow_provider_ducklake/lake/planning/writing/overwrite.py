@@ -41,7 +41,12 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.reading.predicates import OrderKey, Predicate
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        ColumnId,
+        PartitionId,
+        SnapshotId,
+        TableSnapshot,
+    )
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
 
 
@@ -60,13 +65,15 @@ class Replaced:
 class Partitions:
     """Partitions of a table, by their values for the keys ``fields``.
 
-    ``types`` are those of the table's columns and fields, ``specs`` all partitionings that it ever had.
+    ``types`` are those of the table's columns and fields, ``specs`` all partitionings that it ever had. Files
+    from before ``bucketed_since`` have buckets of a column by another type.
     """
 
     fields: tuple[PartitionField, ...]
     wanted: frozenset[PartitionValues]
     types: Mapping[ColumnId, DuckLakeType]
     specs: Mapping[PartitionId, PartitionSpec]
+    bucketed_since: Mapping[ColumnId, SnapshotId]
 
     def replaced(self, files: Iterable[LiveDataFile]) -> Replaced:
         """Return the files that hold rows of these partitions, and those that may."""
@@ -83,7 +90,9 @@ class Partitions:
     def _holds(self, file: LiveDataFile) -> bool | None:
         """Return True if a file's rows are those of one of the partitions; None: some may be."""
         spec = None if file.partition_id is None else self.specs.get(file.partition_id)
-        if spec is not None and len(spec.fields) != len(file.partition_values):
+        if spec is not None and (
+            len(spec.fields) != len(file.partition_values) or self._has_other_buckets(file, spec)
+        ):
             spec = None
         own = self._own_values(file, spec)
         if own is not None:
@@ -96,6 +105,13 @@ class Partitions:
             return False
         answers = {self._holds_one(file, spec, values) for values in self.wanted}
         return True if True in answers else None if None in answers else False
+
+    def _has_other_buckets(self, file: LiveDataFile, spec: PartitionSpec) -> bool:
+        return any(
+            own.transform.kind is TransformKind.BUCKET
+            and file.begin_snapshot < self.bucketed_since.get(own.column_id, 0)
+            for own in spec.fields
+        )
 
     def _own_values(self, file: LiveDataFile, spec: PartitionSpec | None) -> PartitionValues | None:
         """Return the values that all rows of a file have, in UTC, where it was written by the same keys."""

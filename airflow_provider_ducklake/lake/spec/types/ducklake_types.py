@@ -535,6 +535,12 @@ def can_promote(old: DuckLakeType, new: DuckLakeType) -> bool:
             return False
 
 
+def keeps_partition_values(old: DuckLakeType, new: DuckLakeType) -> bool:
+    """Return True if partition values, buckets too, are the same for both types."""
+    integers = old.facts.kind is new.facts.kind is ScalarKind.INTEGER
+    return old == new or (integers and old.facts.signed == new.facts.signed)
+
+
 def keeps_bounds(old: DuckLakeType, new: DuckLakeType) -> bool:
     """Return True if bounds written for ``old`` hold for ``new``; DuckDB uses them in any case."""
     return str(new) != old.facts.loses_bounds_as
