@@ -1,13 +1,19 @@
 """Rows outside of what a query is found to read of its target do not change what Spark makes of it."""
 
+import math
+import random
 from datetime import date
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.schema import new_columns
+from airflow_provider_ducklake.lake.sql.predicate import read_predicate
+from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.lake.sql.spark.statements import WriteMode
 from airflow_provider_ducklake.lake.storage.rows.filter import matching
@@ -89,3 +95,26 @@ def test_rows_outside_of_the_scope_do_not_count(spark, lake, query):
 
     assert answer(inside) == answer(ROWS)
     assert (inside.num_rows < ROWS.num_rows) == (query in NARROWED)
+
+
+def test_a_filter_of_floats_is_true_wherever_spark_finds_the_condition_true(spark):
+    drawn = random.Random(56)
+    schema = new_columns({"f": "float32"})
+    numbers = ["0.1", "16777217", "0.5", "5", "340282346638528859811704183484516925440"]
+    numbers += [f"{drawn.uniform(0, 10 ** drawn.randint(-3, 9)):.{drawn.randint(0, 9)}f}" for _ in range(20)]
+    filters = 0
+    for number in numbers:
+        near = np.float32(float(number))
+        values = [float(one) for one in (near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf))]
+        rows = pa.table({"f": pa.array([one for one in values if math.isfinite(one)], pa.float32())})
+        spark.createDataFrame([(one,) for one in rows["f"].to_pylist()], "f float").createOrReplaceTempView(
+            "fs"
+        )
+        for operator in ("=", "<>", "<", "<=", ">", ">="):
+            condition = f"f {operator} {number}"
+            text = readable_filter(condition, schema, "t", alias="t")
+            if text is not None:
+                filters += 1
+                found = matching(rows, read_predicate(text, schema, "t"), schema)["f"].to_pylist()
+                assert {row.f for row in spark.sql(f"SELECT f FROM fs WHERE {condition}").collect()} <= set(found)
+    assert filters >= 18, "numbers that a FLOAT has are filters"

@@ -9,6 +9,7 @@ query, in a lambda, of a unit of time, and whatever sqlglot does not read, are l
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
@@ -30,6 +31,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold, quote
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, ScalarKind
+from airflow_provider_ducklake.lake.spec.types.values import as_float32
 from airflow_provider_ducklake.lake.sql import trees
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
@@ -141,12 +143,22 @@ def _means_the_same(values: Sequence[str], type_: DuckLakeType) -> bool:
     if not values:  # a test for NULL
         return True
     if row.kind in NUMBERS:
-        return all(_NUMBER.fullmatch(one) for one in values)
+        return all(_NUMBER.fullmatch(one) for one in values) and (
+            row.kind is not ScalarKind.FLOAT or row.bits != _FLOAT_BITS or all(map(_is_float32, values))
+        )
     if row.kind is ScalarKind.STRING:
         return all(_PLAIN_TEXT.fullmatch(one) for one in values)
     if row.kind is ScalarKind.DATE or row.is_local_microseconds:
         return all(one == "DATE" or _MOMENT.fullmatch(one) for one in values)
     return row.kind is ScalarKind.BOOLEAN and all(one in ("TRUE", "FALSE") for one in values)
+
+
+_FLOAT_BITS = 32
+
+
+def _is_float32(number: str) -> bool:
+    """Return True for a number that a FLOAT has: Spark compares others as DOUBLE, our filters as FLOAT."""
+    return Decimal(number) == Decimal(as_float32(float(number)))
 
 
 # Words that Spark takes for more than a column, where no column has the name.
