@@ -1,6 +1,5 @@
 """Rows outside of what a query is found to read of its target do not change what Spark makes of it."""
 
-import math
 import random
 from datetime import date
 
@@ -100,21 +99,17 @@ def test_rows_outside_of_the_scope_do_not_count(spark, lake, query):
 def test_a_filter_of_floats_is_true_wherever_spark_finds_the_condition_true(spark):
     drawn = random.Random(56)
     schema = new_columns({"f": "float32"})
-    numbers = ["0.1", "16777217", "0.5", "5", "340282346638528859811704183484516925440"]
-    numbers += [f"{drawn.uniform(0, 10 ** drawn.randint(-3, 9)):.{drawn.randint(0, 9)}f}" for _ in range(20)]
-    filters = 0
-    for number in numbers:
-        near = np.float32(float(number))
-        values = [float(one) for one in (near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf))]
-        rows = pa.table({"f": pa.array([one for one in values if math.isfinite(one)], pa.float32())})
-        spark.createDataFrame([(one,) for one in rows["f"].to_pylist()], "f float").createOrReplaceTempView(
-            "fs"
-        )
-        for operator in ("=", "<>", "<", "<=", ">", ">="):
-            condition = f"f {operator} {number}"
-            text = readable_filter(condition, schema, "t", alias="t")
-            if text is not None:
-                filters += 1
-                found = matching(rows, read_predicate(text, schema, "t"), schema)["f"].to_pylist()
-                assert {row.f for row in spark.sql(f"SELECT f FROM fs WHERE {condition}").collect()} <= set(found)
-    assert filters >= 18, "numbers that a FLOAT has are filters"
+    numbers = ["0.1", "16777217", "0.5", "5"]
+    numbers += [f"{drawn.uniform(0, 10 ** drawn.randint(-3, 9)):.{drawn.randint(0, 9)}f}" for _ in range(12)]
+    near = [np.float32(float(one)) for one in numbers]
+    values = [float(np.nextafter(one, way)) for one in near for way in (-np.inf, one, np.inf)]
+    rows = pa.table({"f": pa.array(values, pa.float32())})
+    spark.createDataFrame([(one,) for one in rows["f"].to_pylist()], "f float").createOrReplaceTempView("fs")
+    conditions = [f"f {operator} {one}" for one in numbers for operator in ("=", "<>", "<", "<=", ">", ">=")]
+    by_spark = spark.sql(f"SELECT f, {', '.join(conditions)} FROM fs").collect()
+    filters = [readable_filter(one, schema, "t", alias="t") for one in conditions]
+    for place, text in enumerate(filters, 1):
+        if text is not None:
+            found = matching(rows, read_predicate(text, schema, "t"), schema)["f"].to_pylist()
+            assert {row[0] for row in by_spark if row[place]} <= set(found), text
+    assert {text is not None for text in filters} == {True, False}
