@@ -5,15 +5,18 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from airflow_provider_ducklake.lake import spark as package
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule
 from airflow_provider_ducklake.lake.planning.writing.write import RowOrder
 from airflow_provider_ducklake.lake.spark.read import read_changes, read_table
-from airflow_provider_ducklake.lake.spark.types.names import MatchNames, ReadNames
+from airflow_provider_ducklake.lake.spark.types.names import MatchNames, ReadNames, refuse_equal_names
+from airflow_provider_ducklake.lake.spec.schema import new_columns
 from airflow_provider_ducklake.lake.writes.arguments import InsertChoice
+from airflow_provider_ducklake.lake.writes.session import LakeSession
 from tests.reference.duckdb_lake import open_lake
 from tests.spark.inserting import insert, rows_of
 from tests.spark.test_row_changes import Twins, delete, update
@@ -139,3 +142,46 @@ def test_files_are_compacted_in_the_order_of_such_columns(spark, sqlite_catalog)
         )
         assert lake.verify() == []
     assert rows_of(sqlite_catalog) == before
+
+
+@pytest.mark.parametrize("one", ["é", "\u212a", "ſ", "İ", "ı", "ß", "ǅ", "ﬁ", "Ω", "\u1e9e", "σ"])  # noqa: RUF001
+def test_names_that_are_the_same_for_spark_are_refused(spark, one):
+    for other in {one.upper(), one.lower(), one.casefold(), one.swapcase(), "k", "s", "i", "ß", "ς"} - {one}:
+        try:
+            refuse_equal_names(new_columns({one: "int64", other: "int64"}).columns, "t")
+            are_equal = False
+        except UnsupportedFeatureError:
+            are_equal = True
+        found = spark.range(1).toDF(other).selectExpr(f"struct(`{other}`) AS s")
+        try:
+            found.selectExpr(f"s.`{one}`").schema  # noqa: B018 - which Spark Connect makes on demand
+            are_equal_for_spark = True
+        except AnalysisException:
+            are_equal_for_spark = False
+
+        assert are_equal == are_equal_for_spark, (one, other)
+
+
+def test_a_table_with_such_names_is_refused_before_a_job_and_compacted(spark, sqlite_catalog):
+    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
+        reference.sql('CREATE TABLE t ("é" INT, "É" INT)')
+        for value in (1, 2):
+            reference.sql(f"INSERT INTO t VALUES ({value}, 9)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
+        session = LakeSession(spark, lake)
+        verbs = (
+            lambda: session.read("t"),
+            lambda: session.changes("t", 1, 2),
+            lambda: session.insert("t", sql="SELECT 1 AS a"),
+            lambda: session.update("t", {"é": "3"}, "true"),
+            lambda: session.delete("t", "true"),
+            lambda: session.merge("t", sql="SELECT 1 AS a", on="true", insert_all=True),
+            lambda: session.sql("INSERT INTO t SELECT * FROM t"),
+        )
+        for verb in verbs:
+            with pytest.raises(UnsupportedFeatureError, match="takes the columns 'é' and 'É' for the same"):
+                verb()
+        session.merge_adjacent_files("t")
+        assert not list(Path(lake.data_path).rglob("_ERROR.json")), "a job has begun"
+
+    assert rows_of(sqlite_catalog) == [(1, 9), (2, 9)]

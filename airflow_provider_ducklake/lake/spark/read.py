@@ -28,7 +28,7 @@ from airflow_provider_ducklake.lake.spark.reading.row_filter import condition_on
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading
 from airflow_provider_ducklake.lake.spark.types.frames import renamed, select
 from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import is_converted, read_type, to_insertable
+from airflow_provider_ducklake.lake.spark.types.spark_types import check_readable, is_converted, to_insertable
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.storage.parquet.readable import undecodable
 from airflow_provider_ducklake.lake.storage.parquet.reader import file_footer, unreadable
@@ -79,8 +79,7 @@ def read_table(  # noqa: PLR0913 - callers name them
     _check_free(plan, [prefix + name for name in added])
     prepare_reading(spark)
     columns = columns_to_read(plan)
-    for column in columns:
-        read_type(column)
+    check_readable(columns, plan.table.name)
     names = ReadNames.beside([*(column.name for column in columns), f"{prefix}row_id"])
     read = Read(
         spark, plan, columns, names, is_numbered=bool(added), storage_options=storage_options, keep=keep

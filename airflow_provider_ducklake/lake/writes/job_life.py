@@ -54,6 +54,8 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.spark.job import io as job_io
+from airflow_provider_ducklake.lake.spark.job.request import CompactionSource
+from airflow_provider_ducklake.lake.spark.types.names import refuse_equal_names
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.paths import job_directory
 
@@ -177,6 +179,9 @@ class JobLife:
         """Refuse a request whose job would fail, before it is registered."""
         for directory in self.request.directories:
             self.lake.opened.check_writable(directory)
+        if not isinstance(self.request.source, CompactionSource):  # which Spark does not look into
+            for plan in self.request.plans:
+                refuse_equal_names(() if plan.schema is None else plan.schema.columns, plan.table)
         self.submitter.check(self.request, self.lake.opened.storage_options)
 
     def register(self, target: JobTarget) -> None:

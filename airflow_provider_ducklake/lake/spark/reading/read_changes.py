@@ -20,7 +20,7 @@ from airflow_provider_ducklake.lake.spark.reading.read_files import Read, rows_o
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading
 from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import read_type, to_insertable
+from airflow_provider_ducklake.lake.spark.types.spark_types import check_readable, to_insertable
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.carriers import carrier_schema, in_carriers
 from airflow_provider_ducklake.lake.storage.rows.table_reader import lives_in_catalog, lives_of_file
@@ -51,8 +51,7 @@ def read_changes(
     """
     prepare_reading(spark)
     columns = plan.table.schema.columns
-    for column in columns:
-        read_type(column)
+    check_readable(columns, plan.table.name)
     names = ReadNames.beside(plan.table.schema.names)
     lives = _lives(spark, plan, names, storage_options)
     if only_seen:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
+from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from airflow_provider_ducklake.lake.spec.schema import Column
 
 
 def quoted(name: str) -> str:
@@ -16,6 +20,28 @@ def quoted(name: str) -> str:
     ('`a.b`', '`a``b`')
     """
     return f"`{name.replace('`', '``')}`"
+
+
+def refuse_equal_names(columns: Sequence[Column], table: object) -> None:
+    """Refuse columns, or fields of one struct, that are the same for Spark: it ignores case.
+
+    *Source:* Java's ``equalsIgnoreCase``, by which Spark finds columns.
+    """
+    seen: dict[str, str] = {}
+    for column in columns:
+        one = seen.setdefault("".join(map(_without_case, column.name)), column.name)
+        if one != column.name:
+            raise UnsupportedFeatureError(
+                f"{table}: Spark takes the columns {one!r} and {column.name!r} for the same: it ignores "
+                "the case of every letter, and DuckLake that of ASCII letters only. Rename one of them, or "
+                "use lake.read_arrow, lake.append_arrow or DuckDB."
+            )
+        refuse_equal_names(column.children, table)
+
+
+def _without_case(letter: str) -> str:
+    upper = letter.upper()
+    return (upper if len(upper) == 1 else letter).lower()[0]
 
 
 def free_prefix(names: Iterable[str]) -> str:

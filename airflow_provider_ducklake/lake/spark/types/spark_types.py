@@ -19,6 +19,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import InvalidTypeError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spark.types.frames import INFINITE, local_time
+from airflow_provider_ducklake.lake.spark.types.names import refuse_equal_names
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
@@ -35,6 +36,8 @@ from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL as PACKED_I
 from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, split_variant
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow_provider_ducklake.lake.spec.schema import Column
     from airflow_provider_ducklake.lake.spec.types.values import Physical
 
@@ -368,6 +371,13 @@ def is_geometry(type_: t.DataType) -> bool:
 def read_type(column: Column) -> t.DataType:
     """Return the carrier of a column that is read, nested ones with the table's names."""
     return _nested(column, scalar_read_type)
+
+
+def check_readable(columns: Sequence[Column], table: object) -> None:
+    """Refuse columns that Spark cannot have, by their types or names."""
+    for column in columns:
+        read_type(column)
+    refuse_equal_names(columns, table)
 
 
 def _nested(column: Column, scalar: Callable[[DuckLakeType, str], t.DataType]) -> t.DataType:
