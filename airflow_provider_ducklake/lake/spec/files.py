@@ -79,7 +79,7 @@ class DataFile:
     for NULL) for each key of the partition spec, in key order. ``mapping`` is that of a file whose columns
     are found by name; without one they are found by field id. ``has_row_ids``: its rows carry their former
     row ids. ``row_group_count``: None if it was not read. ``deletes``: rows of it that were
-    deleted elsewhere.
+    deleted elsewhere. ``narrower`` describes columns by whose types in the file DuckDB misreads conditions.
     """
 
     path: str
@@ -93,6 +93,7 @@ class DataFile:
     row_group_count: int | None = None
     encryption_key: FileKey | None = None
     deletes: FirstDeletes | None = None
+    narrower: tuple[str, ...] = ()
 
     @property
     def live_count(self) -> int:

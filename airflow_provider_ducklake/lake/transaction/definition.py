@@ -8,8 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.schema import parents
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType, ScalarType, keeps_bounds
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+    DuckLakeType,
+    ScalarType,
+    is_misread_by_filters,
+    keeps_bounds,
+)
 from airflow_provider_ducklake.lake.transaction.changes import (
     Change,
     ChangeColumns,
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, TableId, TableSnapshot
     from airflow_provider_ducklake.lake.spec.sorting import SortField
+
+log = logger(__name__)
 
 PARTITIONING, SORTING = "partitioning", "sorting"
 
@@ -105,6 +113,27 @@ def _column_changes(
         unbounded = () if outdated is not None else tuple(_unbounded(before.columns, after.columns))
         without_nulls = tuple(one for one in after.without_nulls if one in new)
         yield ChangeColumns(table_id, before.name, ended, begun, unbounded, without_nulls, after.undone)
+
+
+def warn_of_narrower(table: object, columns: Collection[str]) -> None:
+    """Warn of columns of which files of a table have values of a shorter type, by which DuckDB misreads."""
+    if columns:
+        log.warning(
+            "%s has rows in which column %s. DuckDB 1.5 casts values of conditions on such a column to that "
+            "type, and finds and deletes wrong rows, until these are written again: by an UPDATE that sets "
+            "the column to itself, or a merge of their files",
+            *(table, ", ".join(columns)),
+        )
+
+
+def narrower(old: TableSchema, new: TableSchema) -> list[str]:
+    """Describe the columns of a table by whose new types DuckDB misreads the rows of old files."""
+    before = {column.id: column.type for column in old.columns}
+    return [
+        f"{column.name} ({column.type} in the table) is {before[column.id]}"
+        for column in new.columns
+        if is_misread_by_filters(before.get(column.id, column.type), column.type)
+    ]
 
 
 def _unbounded(old: TableSchema, new: TableSchema) -> Iterator[ColumnId]:

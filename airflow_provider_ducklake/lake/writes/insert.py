@@ -43,6 +43,7 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, SnapshotId
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, ReadRows, Truncate
+from airflow_provider_ducklake.lake.transaction.definition import narrower, warn_of_narrower
 from airflow_provider_ducklake.lake.writes.arguments import (
     InsertChoice,
     InsertMode,
@@ -324,6 +325,8 @@ def changes_of(
         adding = append_to_existing(table, result)
     else:
         adding = evolve_and_append(table, result, lake.writes.next_column_id(table))
+        if lake.writes.has_live_rows(table):
+            warn_of_narrower(table.name, narrower(table.schema, result.schema))
     changes = (*_replacing(choice, lake, table, result, found), *adding)
     return () if all(isinstance(change, ReadRows) for change in changes) else changes
 

@@ -61,6 +61,7 @@ from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.duckdb.create import stored_name
 from airflow_provider_ducklake.lake.sql.duckdb.macros import check_macro, parse_macro
+from airflow_provider_ducklake.lake.transaction.definition import narrower, warn_of_narrower
 from airflow_provider_ducklake.lake.transaction.lake_draft import LakeDraft
 
 if TYPE_CHECKING:
@@ -360,10 +361,17 @@ class LakeTransaction:
     def set_column_type(self, table: TableName, column: str, type_: str | DuckLakeType) -> None:
         """Widen the type of a column or a field at any depth (``tags.element``).
 
+        A warning is logged where DuckDB misreads conditions on the column by the type of the rows that are
+        there.
+
         Raises:
             ColumnNotFoundError, InvalidTypeError: no such column, or a type that is not wider.
         """
-        self._draft.put(self._table(table).with_type(column, type_of(type_)))
+        draft = self._table(table)
+        changed = draft.with_type(column, type_of(type_))
+        if draft.base is not None and self._base.rows.has_live(draft.base):
+            warn_of_narrower(draft.name, narrower(draft.columns, changed.columns))
+        self._draft.put(changed)
 
     def set_default(self, table: TableName, column: str, default: SqlDefault | None) -> None:
         """Set the default of a column for new rows; existing rows do not change.
@@ -660,6 +668,7 @@ class LakeTransaction:
         draft = self._table(table)
         rules = add_files.FileRules(hive_partitioning, allow_missing, ignore_extra_columns)
         files = add_files.foreign_files(self._lake, draft, paths, rules, self._added_paths())
+        warn_of_narrower(draft.name, {one for file in files for one in file.narrower})
         self.append_files(draft.name, files)
         return files
 
@@ -716,6 +725,7 @@ class LakeTransaction:
         with self._draft.all_or_nothing():
             draft = draft or self._create_as(table, found)
             pairs = add_table.source_files(self._lake, draft, found, self._added_paths())
+            warn_of_narrower(draft.name, {one for file, _ in pairs for one in file.narrower})
             files = add_table.with_deletes(self._lake, draft, pairs, self._new_path(draft.root))
             of_table = tuple(placed(file, draft.root) for file in files)
             self._draft.put(self._table(draft.name).with_files(of_table))

@@ -14,6 +14,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
     mergeable_files,
 )
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import which_columns
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import partition_specs
 from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import (
     Bin,
@@ -21,7 +22,11 @@ from airflow_provider_ducklake.lake.planning.upkeep.compaction import (
     plan_bins,
     plan_rewrites,
 )
+from airflow_provider_ducklake.lake.planning.writing.overwrite import has_other_buckets
 from airflow_provider_ducklake.lake.spec.names.paths import relative_to
+from airflow_provider_ducklake.lake.spec.schema import TableSchema
+from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_misread_by_filters
 from airflow_provider_ducklake.lake.transaction.changes import (
     MergeAdjacent,
     MergedFile,
@@ -35,9 +40,16 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+    from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import ColumnVersions
     from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
     from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
-    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, DeleteFileId, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        DataFileId,
+        DeleteFileId,
+        PartitionId,
+        TableSnapshot,
+    )
     from airflow_provider_ducklake.lake.transaction.changes import RewriteSource
 
 
@@ -57,8 +69,12 @@ def find_merge(
     changed = columns.changes()
     touched = files_with_deletes(connection, catalog, table.table_id)
     schema_at = cache(columns.at)
+
+    def before(begun: SnapshotId) -> SnapshotId:
+        return max((one for one in changed if one <= begun), default=SnapshotId(0))
+
     bins = tuple(
-        Bin(schema_at(max((one for one in changed if one <= found[0].begin_snapshot), default=0)), found)
+        Bin(_in_types_of(table.schema, schema_at(before(found[0].begin_snapshot))), found)
         for found in plan_bins(files, rule, changed, touched)
     )
     _check_writable(table, bins)
@@ -70,11 +86,16 @@ def find_rewrite(
 ) -> Compaction:
     """Plan the rewrite of those files of a table that have lost many rows."""
     at = table.snapshot.id
+    columns = which_columns(catalog.tables, table.table_id).ask(connection)
+    specs = partition_specs(connection, catalog.tables, table.table_id)
     if rule.target_file_size is None:
         rule = replace(rule, target_file_size=table.options.integer("target_file_size"))
     if rule.delete_threshold is None:
         rule = replace(rule, delete_threshold=table.options.share("rewrite_delete_threshold"))
-    files = read_files.data_files(connection, catalog, table, stats_of=())
+    files = [
+        _without_other_buckets(file, columns, table, specs)
+        for file in read_files.data_files(connection, catalog, table, stats_of=())
+    ]
     found = inlined_delete_snapshots(connection, catalog, table.table_id, at)
     marks = {file_id: tuple(sorted(places)) for file_id, places in found.items()}
     bins = [Bin(table.schema, chosen) for chosen in plan_rewrites(files, rule, marks)]
@@ -82,6 +103,36 @@ def find_rewrite(
     touched = {file.id for one in bins for file in one.files}
     chosen_marks = {file_id: places for file_id, places in marks.items() if file_id in touched}
     return Compaction(table, tuple(bins), is_rewrite=True, marks=chosen_marks)
+
+
+def _in_types_of(now: TableSchema, old: TableSchema) -> TableSchema:
+    """Return old columns, with the current types of those whose old types DuckDB misreads."""
+    types = {column.id: column.type for column in now.columns}
+    return TableSchema(
+        tuple(
+            replace(one, type=types[one.id])
+            if one.id in types and is_misread_by_filters(one.type, types[one.id])
+            else one
+            for one in old.columns
+        )
+    )
+
+
+def _without_other_buckets(
+    file: LiveDataFile,
+    columns: ColumnVersions,
+    table: TableSnapshot,
+    specs: Mapping[PartitionId, PartitionSpec],
+) -> LiveDataFile:
+    """Return a file without partition values if its buckets are those of another type: it will look newer."""
+    spec = None if file.partition_id is None else specs.get(file.partition_id)
+    if spec is None:
+        return file
+    live = {column.id: column for column in table.schema.columns}
+    keys = [live[one.column_id] for one in spec.fields if one.column_id in live]
+    if not has_other_buckets(file, spec, {one.id: columns.bucketed_since(one) for one in keys}):
+        return file
+    return replace(file, partition_id=None, partition_values=())
 
 
 def _check_writable(table: TableSnapshot, bins: Iterable[Bin]) -> None:

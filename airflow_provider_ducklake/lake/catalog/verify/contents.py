@@ -178,6 +178,7 @@ def _of_table(
             contents.columns.at(table_id, row.begin_snapshot),
             types,
             contents.specs.get(row.partition_id),
+            is_live=row.end_snapshot is None,
         )
 
 

@@ -178,6 +178,10 @@ class FindingCode(StrEnum):
     FILE_STATS_INEXACT = "file-stats-inexact", _REPAIR
     FILE_STATS_COUNTS = "file-stats-counts", _REPAIR
     PARTITION_VALUE_DIFFERS = "partition-value-differs", _REWRITE
+    TYPE_NARROWER = (
+        "type-narrower",
+        "Write the rows again, with an UPDATE that sets the column to itself, or a merge of such files.",
+    )
     DELETE_COUNT_DIFFERS = "delete-count-differs", _REPAIR
     DELETES_UNORDERED = "deletes-unordered", "Write the delete file again, sorted, under a new name."
     VECTORS_TOO_NEW = (
@@ -192,6 +196,7 @@ NOTES = frozenset(
         FindingCode.OUTSIDE_DATA_PATH,
         FindingCode.BUCKET_VALUES_MISSING,
         FindingCode.PARTITION_FOLDERS_DIFFER,
+        FindingCode.TYPE_NARROWER,
     }
 )
 REPAIRABLE = frozenset(code for code in FindingCode if code.remedy.startswith(_REPAIR))

@@ -21,11 +21,11 @@ from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, numb
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
-    ScalarKind,
     StructType,
     can_promote,
     check_storable,
     children_of,
+    keeps_partition_values,
 )
 from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
 
@@ -96,9 +96,8 @@ class _Evolving:
         if not self._evolution.widens or column.id in self._evolution.fixed or self._fits(incoming, old):
             return old
         wider = _common_decimal(old, incoming) or incoming
-        if not can_promote(old, wider) or (column.id in self._keys and not _same_values(old, wider)):
-            return old
-        return wider
+        keeps = column.id not in self._keys or keeps_partition_values(old, wider)
+        return wider if keeps and can_promote(old, wider) else old
 
 
 def _common_decimal(old: DuckLakeType, new: DuckLakeType) -> DecimalType | None:
@@ -108,12 +107,6 @@ def _common_decimal(old: DuckLakeType, new: DuckLakeType) -> DecimalType | None:
     scale = max(old.scale, new.scale)
     precision = max(old.precision - old.scale, new.precision - new.scale) + scale
     return DecimalType(precision, scale) if precision <= _MOST_DIGITS else None
-
-
-def _same_values(old: DuckLakeType, new: DuckLakeType) -> bool:
-    """Return True if the partition values of a column, buckets too, are the same for both types."""
-    integers = old.facts.kind is new.facts.kind is ScalarKind.INTEGER
-    return integers and old.facts.signed == new.facts.signed
 
 
 def evolve_and_append(table: TableSnapshot, result: WriteResult, next_column_id: int) -> tuple[Change, ...]:

@@ -91,7 +91,8 @@ class Partitions:
         """Return True if a file's rows are those of one of the partitions; None: some may be."""
         spec = None if file.partition_id is None else self.specs.get(file.partition_id)
         if spec is not None and (
-            len(spec.fields) != len(file.partition_values) or self._has_other_buckets(file, spec)
+            len(spec.fields) != len(file.partition_values)
+            or has_other_buckets(file, spec, self.bucketed_since)
         ):
             spec = None
         own = self._own_values(file, spec)
@@ -105,13 +106,6 @@ class Partitions:
             return False
         answers = {self._holds_one(file, spec, values) for values in self.wanted}
         return True if True in answers else None if None in answers else False
-
-    def _has_other_buckets(self, file: LiveDataFile, spec: PartitionSpec) -> bool:
-        return any(
-            own.transform.kind is TransformKind.BUCKET
-            and file.begin_snapshot < self.bucketed_since.get(own.column_id, 0)
-            for own in spec.fields
-        )
 
     def _own_values(self, file: LiveDataFile, spec: PartitionSpec | None) -> PartitionValues | None:
         """Return the values that all rows of a file have, in UTC, where it was written by the same keys."""
@@ -180,6 +174,17 @@ class Partitions:
                 texts = {values[number] for values in self.wanted}
                 found = sorted((parse_scalar(type_, text) for text in texts if text is not None), key=order)
                 yield AnyOf((Membership(field.column_id, tuple(found)), NullTest(field.column_id)))
+
+
+def has_other_buckets(
+    file: LiveDataFile, spec: PartitionSpec, bucketed_since: Mapping[ColumnId, SnapshotId]
+) -> bool:
+    """Return True if a file has buckets of a column that are not those of its current type."""
+    return any(
+        own.transform.kind is TransformKind.BUCKET
+        and file.begin_snapshot < bucketed_since.get(own.column_id, 0)
+        for own in spec.fields
+    )
 
 
 def _calendar_values(

@@ -541,6 +541,17 @@ def keeps_partition_values(old: DuckLakeType, new: DuckLakeType) -> bool:
     return old == new or (integers and old.facts.signed == new.facts.signed)
 
 
+def is_misread_by_filters(old: DuckLakeType, new: DuckLakeType) -> bool:
+    """Return True if DuckDB casts a filter's value to ``old``, the type of a file, and so finds other rows.
+
+    It does so for a column that is ``new`` by now. Larger integers and longer decimals lose nothing.
+    """
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale < new.scale
+    is_shorter = old.facts.kind is ScalarKind.DATE or (is_float(old) and is_float(new))
+    return old != new and is_shorter and can_promote(old, new)
+
+
 def keeps_bounds(old: DuckLakeType, new: DuckLakeType) -> bool:
     """Return True if bounds written for ``old`` hold for ``new``; DuckDB uses them in any case."""
     return str(new) != old.facts.loses_bounds_as

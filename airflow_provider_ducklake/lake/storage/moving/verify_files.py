@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,15 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.errors import InvalidTypeError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.reading.pruning import TextBounds, covers, has_bounds
 from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, is_local, partition_value
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float, is_misread_by_filters
 from airflow_provider_ducklake.lake.spec.types.values import parse_physical
 from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows
 from airflow_provider_ducklake.lake.storage.deletes.vectors import footer_bytes
 from airflow_provider_ducklake.lake.storage.files.filesystem import read_whole, storage_errors
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type
 from airflow_provider_ducklake.lake.storage.parquet.footer import (
     NanRule,
     check_field_ids,
@@ -56,6 +59,7 @@ class FileToVerify:
     schema: TableSchema | None
     types: Mapping[ColumnId, tuple[DuckLakeType, ...]]
     spec: PartitionSpec | None
+    is_live: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,8 @@ def _columns(about: _About, metadata: pq.FileMetaData, asked: FileToVerify) -> I
     except (pa.ArrowException, NotImplementedError):
         return  # types that Arrow does not have
     yield from _own_columns(about, fields, asked.file)
+    if asked.is_live and asked.schema is not None:
+        yield from _narrower(about, fields, asked, asked.schema)
     if asked.file.mapping_id is not None or asked.schema is None:
         return
     try:
@@ -149,6 +155,27 @@ def _columns(about: _About, metadata: pq.FileMetaData, asked: FileToVerify) -> I
         return
     yield from _statistics(about, found, asked)
     yield from _partition(about, found, asked)
+
+
+def _narrower(
+    about: _About, fields: pa.Schema, asked: FileToVerify, schema: TableSchema
+) -> Iterator[Finding]:
+    """Note the columns that the file has in a type by which DuckDB misreads conditions on them."""
+    by_id = {found: one for one in fields if (found := field_id(one)) is not None}
+    by_name = {fold(one.name): one for one in fields}
+    for column in schema.columns:
+        field = by_id.get(column.id) if asked.file.mapping_id is None else by_name.get(fold(column.name))
+        types = asked.types.get(column.id)
+        with suppress(InvalidTypeError):
+            if field is None or not types:
+                continue
+            in_file = ducklake_type(field.type, field.name)
+            if is_misread_by_filters(in_file, types[-1]):
+                words = (
+                    f"has column {column.id} as {in_file}, which is {types[-1]} by now: DuckDB casts "
+                    "values of conditions on it to the former, and finds and deletes wrong rows"
+                )
+                yield about.finding(FindingCode.TYPE_NARROWER, words, column_id=column.id)
 
 
 def _own_columns(about: _About, fields: pa.Schema, file: LiveDataFile) -> Iterator[Finding]:

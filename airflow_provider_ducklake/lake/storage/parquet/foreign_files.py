@@ -39,6 +39,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     StructType,
     can_promote,
     is_float,
+    is_misread_by_filters,
 )
 from airflow_provider_ducklake.lake.spec.types.values import identity_text, is_infinite, parse_physical
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type
@@ -235,6 +236,7 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
         column_stats=reading.stats,
         mapping=tuple(reading.mapping),
         row_group_count=metadata.num_row_groups,
+        narrower=tuple(reading.narrower),
     )
 
 
@@ -276,6 +278,7 @@ class _Reading:
     mapping: list[MappedColumn] = field(default_factory=list)
     stats: dict[ColumnId, ColumnStats] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
+    narrower: list[str] = field(default_factory=list)
     groups: list[pq.RowGroupMetaData] = field(init=False)
     maps: int = 0  # around the field that is read
 
@@ -374,7 +377,10 @@ class _Reading:
             self.differences.append(f"column {where} is {column.type} in the table, {type_} in the file")
             return
         read_as = as_duckdb_reads(node, type_)
-        if _type_of_1_1(node, type_) == column.type or fits(type_of_leaf(node, type_, where), column.type):
+        found_type = type_of_leaf(node, type_, where)
+        if _type_of_1_1(node, type_) == column.type or fits(found_type, column.type):
+            if found_type is not None and is_misread_by_filters(found_type, column.type):
+                self.narrower.append(f"{where} ({column.type} in the table) is {found_type}")
             chunks = [group.column(node.leaf) for group in self.groups]
             found = self._file_stats(chunks, node, column, read_as, is_null=pa.types.is_null(type_))
             self.stats[column.id] = _safe(column, found)
