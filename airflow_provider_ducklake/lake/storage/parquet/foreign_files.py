@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
@@ -41,7 +42,14 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     is_float,
     is_misread_by_filters,
 )
-from airflow_provider_ducklake.lake.spec.types.values import identity_text, is_infinite, parse_physical
+from airflow_provider_ducklake.lake.spec.types.values import (
+    format_physical,
+    identity_text,
+    is_infinite,
+    order_key,
+    parse_physical,
+)
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_input
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type
 from airflow_provider_ducklake.lake.storage.parquet.footer import (
     FIRST_RESERVED_FIELD_ID,
@@ -54,12 +62,15 @@ from airflow_provider_ducklake.lake.storage.parquet.footer import (
 )
 from airflow_provider_ducklake.lake.storage.parquet.geometries import with_geometries
 from airflow_provider_ducklake.lake.storage.parquet.readable import (
+    has_wrong_flags,
+    is_in_old_calendar,
     list_element,
     unread_by_duckdb,
     unread_chunks,
 )
 from airflow_provider_ducklake.lake.storage.parquet.reshape import PHYSICAL_TYPES, field_id, is_list
 from airflow_provider_ducklake.lake.storage.parquet.string_checks import bad_bound
+from airflow_provider_ducklake.lake.storage.parquet.values import parquet_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
@@ -216,13 +227,19 @@ def inspect_file(  # noqa: PLR0913 - what the file may be is three of them
     _refuse_reserved(metadata, location.uri)
     if problem := unread_by_duckdb(footer.layout.root):
         raise UnsupportedFeatureError(f"{location.uri}: {problem}")
+    if has_wrong_flags(location, metadata):
+        raise UnsupportedFeatureError(
+            f"{location.uri}: its compressed pages say that they are not, as parquet-cpp 1 wrote "
+            "them, and DuckDB cannot read them. Rewrite the file, or insert its rows with lake.append_arrow."
+        )
     by_name = {fold(column.name): column.id for column in schema.columns}
     of_folders = {
         by_name[fold(one)]: (one, text) for one, text in hive_values.items() if fold(one) in by_name
     }
     of_folders |= folders or {}
     root = with_geometries(footer.layout.root, metadata, location.uri)
-    reading = _Reading(footer, root, of_folders, allow_missing, ignore_extra_columns, names or FieldNames())
+    names = names or FieldNames()
+    reading = _Reading(location, footer, root, of_folders, allow_missing, ignore_extra_columns, names)
     reading.read(schema)
     if not reading.mapping:
         reading.differences.append("no column of the table is in the file: its rows would be empty")
@@ -269,6 +286,7 @@ class FieldNames:
 class _Reading:
     """One pass over a file's schema: over Arrow's types, and over Parquet's own tree beside them."""
 
+    location: Location
     footer: OpenFooter
     root: SchemaNode
     folders: Mapping[ColumnId, tuple[str, str | None]]
@@ -384,6 +402,7 @@ class _Reading:
             chunks = [group.column(node.leaf) for group in self.groups]
             found = self._file_stats(chunks, node, column, read_as, is_null=pa.types.is_null(type_))
             self.stats[column.id] = _safe(column, found)
+            self.differences += self._old_dates(node, column, found, where)
             self.differences += _bad_bounds(chunks, column, type_, where)
             layout = self.footer.layout
             self.differences += unread_chunks(layout.leaves[node.leaf], layout.layouts[node.leaf], where)
@@ -391,6 +410,37 @@ class _Reading:
             self.differences.append(
                 f"column {where} is {column.type} in the table; {named(node, type_)} in the file does not fit"
             )
+
+    def _old_dates(self, node: SchemaNode, column: Column, stats: ColumnStats, where: str) -> Iterator[str]:
+        """Yield why a column is refused whose days are those of a calendar that only Spark reads."""
+        row, is_int96 = column.type.facts, PHYSICAL_TYPES[node.physical] == "INT96"
+        is_old = row.has_days and is_in_old_calendar(self.metadata, int96=is_int96, others=not is_int96)
+        if not is_old or stats.value_count == 0:
+            return
+        text = stats.min_value
+        if text is None and is_int96:  # of which writers keep no bounds
+            text = self._least_int96(node, column)
+            if text is None:
+                return
+        first = _FIRST_DATE if row.kind is ScalarKind.DATE else _FIRST_TIME
+        if text is None or order_key(column.type, text) < order_key(column.type, first):
+            yield (
+                f"column {where} may have values before {first} ({text or 'no bounds say'}) in the calendar "
+                "of Spark 2, which DuckDB reads as other days: insert the rows with Spark"
+            )
+
+    def _least_int96(self, node: SchemaNode, column: Column) -> str | None:
+        """Return the least time of a column, whose values are read."""
+        least: list[int] = []
+        with open_input(self.location) as source:
+            parquet = parquet_file(source, self.location)
+            for batch in parquet.iter_batches(columns=[self.metadata.schema.column(node.leaf).path]):
+                values = batch.column(0)
+                while children_of_field(values.type):
+                    values = values.flatten()[0] if pa.types.is_struct(values.type) else values.flatten()
+                if (found := pc.min(values).cast(pa.int64()).as_py()) is not None:
+                    least.append(found)
+        return format_physical(column.type, min(least)) if least else None
 
     def _file_stats(
         self,
@@ -452,6 +502,9 @@ class _Reading:
             )
         else:
             self.differences.append(f"column {column.name} is NOT NULL but has {counts[0]} null value(s)")
+
+
+_FIRST_DATE, _FIRST_TIME = "1582-10-15", "1900-01-01 00:00:00"  # from which on calendars, and zones, agree
 
 
 def _value_type(type_: pa.DataType) -> pa.DataType:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.lake.storage.files.filesystem import open_input
 from airflow_provider_ducklake.lake.storage.parquet.reshape import PHYSICAL_TYPES
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
+    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.storage.parquet.footer_scan import ChunkLayout
     from airflow_provider_ducklake.lake.storage.parquet.reshape import Leaf, SchemaNode
 
@@ -92,6 +94,23 @@ def unread_by_duckdb(root: SchemaNode) -> str | None:
                 f"file. To have its rows in a lake, {_WAY_OUT}."
             )
     return None
+
+
+def has_wrong_flags(location: Location, metadata: pq.FileMetaData) -> bool:
+    """Return True if pages of a file say that they are not compressed, and are, which DuckDB takes as said.
+
+    *Source:* Arrow's ``ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION``: pages of version 2.
+    """
+    if not (metadata.created_by or "").startswith("parquet-cpp version 1.") or not metadata.num_row_groups:
+        return False
+    group = metadata.row_group(0)
+    chunks = [group.column(place) for place in range(metadata.num_columns)]
+    offsets = [one.data_page_offset for one in chunks if one.compression != "UNCOMPRESSED"]
+    with open_input(location) as source:
+        return any(source.read_at(len(_PAGE_OF_VERSION_2), one) == _PAGE_OF_VERSION_2 for one in offsets)
+
+
+_PAGE_OF_VERSION_2 = b"\x15\x06"  # how the header of one begins: field 1, the type, is 3
 
 
 def _has_entries(node: SchemaNode) -> bool:
@@ -192,17 +211,18 @@ _DICTIONARIES = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 _OF_SPARK = b"org.apache.spark."  # these may have empty values, which pyarrow reads as none
 
 
-def is_in_old_calendar(metadata: pq.FileMetaData) -> bool:
+def is_in_old_calendar(metadata: pq.FileMetaData, *, int96: bool = True, others: bool = True) -> bool:
     """Return True if Spark shifts dates and times of a file, which no other reader does.
 
-    *Source:* Spark's ``DataSourceUtils.datetimeRebaseSpec``.
+    ``int96``: times of that type are asked about, ``others``: dates and other times. *Source:* Spark's
+    ``DataSourceUtils``, ``int96RebaseSpec`` and ``datetimeRebaseSpec``.
     """
     said = metadata.metadata or {}
     version = said.get(b"org.apache.spark.version")
-    return version is not None and (version < b"3.0.0" or any(key in said for key in _OLD_CALENDAR))
-
-
-_OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+    return version is not None and (
+        (int96 and (version < b"3.1.0" or b"org.apache.spark.legacyINT96" in said))
+        or (others and (version < b"3.0.0" or b"org.apache.spark.legacyDateTime" in said))
+    )
 
 
 def _is_unknown(column: pq.ColumnSchema) -> bool:
