@@ -6,6 +6,7 @@ Airflow shows the lines of an operator's own logger wherever it runs, and not th
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import logging
 import re
@@ -31,6 +32,7 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
     ZombieCommitError,
 )
+from airflow_provider_ducklake.lake.spec.arguments import given
 from airflow_provider_ducklake.lake.spec.log_lines import in_line
 from airflow_provider_ducklake.lake.spec.snapshots import FIRST_GENERATION, CommitKey, Consumer, OnClear
 
@@ -145,6 +147,22 @@ class ShownByName:
         if name is not None:  # else it is a user's own, and named as the one that it extends
             words = (one if one.isupper() else one.lower() for one in _WORD.findall(name[1]))
             cls.custom_operator_name = " ".join(["DuckLake", *words])
+
+    def pre_execute(self, context: Any) -> None:  # noqa: ANN401 - Airflow's
+        """Take rendered arguments by their annotations: templates may make objects that are no texts."""
+        super().pre_execute(context)  # type: ignore[misc] # Airflow's base class has it
+        annotations: dict[str, Any] = {}
+        for one in reversed(type(self).__mro__):
+            if "__init__" in vars(one):
+                annotations |= {
+                    name: parameter.annotation
+                    for name, parameter in inspect.signature(vars(one)["__init__"]).parameters.items()
+                }
+        with no_retry_on_user_errors():
+            for name in self.template_fields:  # type: ignore[attr-defined] # Airflow's
+                annotation = annotations.get(name)
+                if isinstance(annotation, str):
+                    setattr(self, name, given(name, annotation, getattr(self, name)))
 
 
 _WORD = re.compile("[A-Z]+(?![a-z])|[A-Z][a-z]+")

@@ -27,6 +27,7 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     NotADuckLakeError,
 )
+from airflow_provider_ducklake.lake.spec.arguments import methods_take_arguments
 from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute
 from airflow_provider_ducklake.lake.spec.versions import (
     DEFAULT,
@@ -80,6 +81,7 @@ def _of_maintenance(
     return _forwarded("maintenance", method)
 
 
+@methods_take_arguments
 class Lake:
     """An open lake. Open one with ``Lake.connect`` or ``Lake.create``.
 

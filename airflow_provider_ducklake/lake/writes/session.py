@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spark.job.request import check_view_names
+from airflow_provider_ducklake.lake.spec.arguments import methods_take_arguments
 from airflow_provider_ducklake.lake.spec.names.identifiers import DEFAULT_SCHEMA
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, Consumer, OnClear
 from airflow_provider_ducklake.lake.writes.arguments import (
@@ -95,6 +96,7 @@ class SessionSubmitter:
         """Do nothing: there are no documents; see ``Submitter``."""
 
 
+@methods_take_arguments
 class LakeSession:
     """A lake in your SparkSession.
 

@@ -36,6 +36,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
 from airflow_provider_ducklake.lake.planning.writing.source_table import matched, new_partitioning, new_schema
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
+from airflow_provider_ducklake.lake.spec.arguments import methods_take_arguments
 from airflow_provider_ducklake.lake.spec.defaults import SqlDefault, SqlExpression, default_of
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import (
@@ -87,6 +88,7 @@ log = logger(__name__)
 _DIALECTS = ("duckdb", "spark")
 
 
+@methods_take_arguments
 class LakeTransaction:
     """Collect changes and commit them when the ``with`` block ends; use ``Lake.transaction``.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_ducklake.lake.spec.arguments import takes_arguments
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, written
 from airflow_provider_ducklake.lake.spec.versions import DEFAULT, write_version
 from airflow_provider_ducklake.lake.sql.duckdb.create import (
@@ -51,6 +52,7 @@ class ParsedStatement:
     statement: Statement
 
 
+@takes_arguments
 def parse_ddl(
     statements: str | Sequence[str], writer: WriteVersion | None = None
 ) -> tuple[ParsedStatement, ...]:

@@ -97,7 +97,7 @@ def unread_by_duckdb(root: SchemaNode) -> str | None:
 
 
 def has_wrong_flags(location: Location, metadata: pq.FileMetaData) -> bool:
-    """Return True if pages of a file say that they are not compressed, and are, which DuckDB takes as said.
+    """Return True if pages of a file say that they are not compressed, and are, which DuckDB takes as keys.
 
     *Source:* Arrow's ``ApplicationVersion::PARQUET_CPP_10353_FIXED_VERSION``: pages of version 2.
     """
@@ -217,11 +217,11 @@ def is_in_old_calendar(metadata: pq.FileMetaData, *, int96: bool = True, others:
     ``int96``: times of that type are asked about, ``others``: dates and other times. *Source:* Spark's
     ``DataSourceUtils``, ``int96RebaseSpec`` and ``datetimeRebaseSpec``.
     """
-    said = metadata.metadata or {}
-    version = said.get(b"org.apache.spark.version")
+    keys = metadata.metadata or {}
+    version = keys.get(b"org.apache.spark.version")
     return version is not None and (
-        (int96 and (version < b"3.1.0" or b"org.apache.spark.legacyINT96" in said))
-        or (others and (version < b"3.0.0" or b"org.apache.spark.legacyDateTime" in said))
+        (int96 and (version < b"3.1.0" or b"org.apache.spark.legacyINT96" in keys))
+        or (others and (version < b"3.0.0" or b"org.apache.spark.legacyDateTime" in keys))
     )
 
 
