@@ -321,6 +321,8 @@ class ColumnNotFoundError(NotFoundError):
     def _text(self) -> str:
         of = f" of {self.expression!r}" if self.expression else ""
         hint = " Correct the name; put strings in single quotes." if self.expression else ""
+        if self.column.startswith("`"):
+            hint += ' Names are quoted with ", not with backticks, where they are no expression.'
         columns = ", ".join(self.columns)
         return f"Column {self.column!r}{of} is not in {self.table}; its columns are: {columns}.{hint}"
 
@@ -413,10 +415,13 @@ class SourceNotFoundError(DuckLakeError):
     name: str
     path: str
 
-    template = (
-        "{name}: {path} does not exist. Nothing was written. Correct the path, or let the "
-        "task's retries wait for the file."
-    )
+    def _text(self) -> str:
+        found = next((one for one in "*?[{\\" if one in self.path), "")
+        pattern = f" {found} is a pattern: write \\{found} for the character itself." if found else ""
+        return (
+            f"{self.name}: {self.path} does not exist. Nothing was written. Correct the path, or let the "
+            f"task's retries wait for the file.{pattern}"
+        )
 
 
 @dataclass(eq=False, repr=False)

@@ -30,6 +30,7 @@ from tests.corpora.outcomes import Outcome, of_error
 from tests.interop.test_int96 import without_logical_type
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
+from tests.spark.inserting import rows_of
 from tests.spark.test_codings import as_impala_s, edited
 
 MOMENT = dt.datetime(2024, 1, 1, 12, 30, 0, 123456)
@@ -621,3 +622,48 @@ def test_decimals_that_no_lake_has_are_refused(session, tmp_path):
 def test_a_missing_file_is_still_one_that_may_come(session, tmp_path):
     with pytest.raises(SourceNotFoundError):
         session.insert("t", {"path": f"{tmp_path}/no.parquet"}, create_table=True)
+
+
+FOLDERS = {
+    "VARCHAR": ("007", "2024-01-01", "1.50", "true", "NULL", "__HIVE_DEFAULT_PARTITION__", "c%20d"),
+    "INTEGER": ("7", "08", "-1", "NULL"),
+    "DECIMAL(9,2)": ("1.50", "2"),
+    "DATE": ("2024-01-01", "0001-01-01"),
+    "TIMESTAMP": ("2024-01-01 10%3A00%3A00", "2024-01-01"),
+    "DOUBLE": ("1e3", "2"),
+}
+
+
+@pytest.mark.parametrize("type_", FOLDERS)
+def test_values_of_folders_are_those_of_added_files(spark, sqlite_catalog, tmp_path, type_):
+    for place, text in enumerate(FOLDERS[type_]):
+        (tmp_path / f"k={text}").mkdir()
+        pq.write_table(pa.table({"v": [place]}), tmp_path / f"k={text}" / "a.parquet")
+    with open_lake(sqlite_catalog) as reference:
+        for name in ("t", "added"):
+            reference.sql(f"CREATE TABLE {name} (k {type_}, v BIGINT)")
+    with Lake.connect(sqlite_catalog.sqlalchemy_url, foreign_files=True) as lake:
+        LakeSession(spark, lake).insert("t", str(tmp_path))
+        with lake.transaction() as tx:
+            paths = [f"{tmp_path}/k={text}/a.parquet" for text in FOLDERS[type_]]
+            tx.add_data_files("added", paths, hive_partitioning=True)
+
+    assert rows_of(sqlite_catalog, "FROM t ORDER BY v") == rows_of(sqlite_catalog, "FROM added ORDER BY v")
+
+
+@pytest.mark.parametrize(
+    "folders", [("a=1/b=2", "b=2/a=1"), ("a=1", "a=1/b=2"), ("a=", "a=1"), ("a=x", "a=y")]
+)
+def test_folders_of_which_spark_makes_no_columns_are_refused_for_good(
+    spark, sqlite_catalog, tmp_path, folders
+):
+    for one in folders:
+        (tmp_path / one).mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"v": [1]}), tmp_path / one / "x.parquet")
+    with open_lake(sqlite_catalog) as reference:
+        reference.sql("CREATE TABLE t (a INTEGER, b INTEGER, v BIGINT)")
+    with (
+        Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
+        pytest.raises(InvalidInputError, match=r"cannot be read: the folder"),
+    ):
+        LakeSession(spark, lake).insert("t", str(tmp_path))

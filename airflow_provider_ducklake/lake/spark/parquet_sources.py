@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
@@ -30,7 +31,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.errors import is_of_spark
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
-from airflow_provider_ducklake.lake.spark.sessions.settings import nanos_refused
+from airflow_provider_ducklake.lake.spark.sessions.settings import as_texts, nanos_refused
 from airflow_provider_ducklake.lake.spark.types.frames import analysed
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
@@ -41,8 +42,9 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
 )
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.partitioning import hive_value, hive_values
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, ScalarKind, ScalarType
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, Field, ScalarKind, ScalarType
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
@@ -66,7 +68,7 @@ from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT, re
 from airflow_provider_ducklake.lake.storage.parquet.values import batches, parquet_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
@@ -231,15 +233,64 @@ def read_parquet(
 ) -> DataFrame:
     """Return the rows of the Parquet files at a path, which Spark lists; ``name`` is how errors call them.
 
-    Columns of ``target``, an existing table, decide what values become that pyarrow reads.
+    Columns of ``target``, an existing table, decide what values become that pyarrow reads, and those in the
+    names of folders; without one Spark finds types for the latter.
     """
+    if target is None:
+        return _read(spark, path, options, name, None)[0]
+    with as_texts(spark):
+        rows, texts = _read(spark, path, options, name, target)
+        wanted = {fold(column.name): column for column in target.columns}
+        columns = [
+            _of_folder(rows[quoted(one)], one, wanted.get(fold(one)), texts[one], name)
+            if one in texts
+            else rows[quoted(one)]
+            for one in rows.columns
+        ]
+        return analysed(rows.select(*columns)) if texts else rows
+
+
+_OF_NUMBERS_AND_DAYS = NUMBERS | {ScalarKind.BOOLEAN, ScalarKind.DATE}
+
+
+def _of_folder(
+    value: SparkColumn, name: str, column: Column | None, texts: Collection[str | None], source: str
+) -> SparkColumn:
+    """Return the values of folders in the type of a table's column, as added files have them."""
+    value = f.when(f.upper(value) != "NULL", value)
+    if column is None or not (
+        column.type.facts.kind in _OF_NUMBERS_AND_DAYS or column.type.facts.is_local_microseconds
+    ):
+        return value.alias(name)
+    for text in texts:
+        try:
+            if text is not None:
+                hive_value(column.type, text)
+        except (ValueError, ArithmeticError):
+            raise InvalidInputError(
+                f"{source} cannot be read: the folder {name}={text} is not a valid {column.type}, which the "
+                "table's column is. Rename the folder, or leave it out."
+            ) from None
+    cast = value.cast(carrier_type(column))
+    return to_insertable(cast, column).alias(name, metadata={TYPE_KEY: str(column.type)})
+
+
+def _read(
+    spark: SparkSession, path: str, options: Mapping[str, str], name: str, target: TableSchema | None
+) -> tuple[DataFrame, dict[str, set[str | None]]]:
+    """Return the rows of files, and the texts in the names of their folders by column."""
     given = {key.lower(): value.lower() == "true" for key, value in options.items()}
     options = {key: value for key, value in options.items() if key.lower() != TRUNCATES.lower()}
-    listed = spark.read.format("binaryFile").options(**options).load(path)
-    folders = [one for one in listed.columns if one not in _OF_LISTING]
+    try:
+        listed = spark.read.format("binaryFile").options(**options).load(path)
+        folders = [one for one in listed.columns if one not in _OF_LISTING]
+    except SparkRuntimeException as error:
+        raise _unlike_folders(error, path, name) from error
     paths = sorted(
         one for one in map(own_path, listed.inputFiles()) if one.rsplit("/", 1)[-1] not in _SUMMARIES
     )
+    by_path = [hive_values(one) for one in paths]
+    texts = {one: {values.get(one) for values in by_path} for one in folders}
     found = [_looked_at(one, name) for one in paths[:1]]
     if None not in found:  # else the others would wait for the same store
         found += in_threads(lambda one: _looked_at(one, name), paths[1:])
@@ -250,7 +301,7 @@ def read_parquet(
         try:
             with nanos_refused(spark):
                 rows = _by_spark(spark, path, options, _types_of_int96(files, name, target), files)
-            return _typed(rows, files)
+            return _typed(rows, files), texts
         except Exception as error:
             if not files or len(files) < len(paths) or not is_of_spark(error):
                 raise
@@ -259,7 +310,17 @@ def read_parquet(
     schema = _merged(files, name, {fold(one) for one in folders}, merges=merges)
     source = _Source(name, _columns(schema, name, files, target, truncates=truncates), truncates)
     documents = list(_documents(files, _values_of_folders(listed, folders)))
-    return _by_arrow(spark, documents, source, [listed.schema[one] for one in folders])
+    return _by_arrow(spark, documents, source, [listed.schema[one] for one in folders]), texts
+
+
+def _unlike_folders(error: SparkRuntimeException, path: str, name: str) -> InvalidInputError:
+    """Return the error for folders of which Spark makes no columns: no retry cures it."""
+    condition = error.getCondition() or type(error).__name__
+    return InvalidInputError(
+        f"{name} cannot be read: the folders of {path} do not all have the same names column=value in one "
+        f"order, each with a value ({condition}). Make those that are alike sources of their own, or add the "
+        "files with hive_partitioning."
+    )
 
 
 def own_path(uri: str) -> str:

@@ -94,6 +94,13 @@ def nanos_refused(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
+def as_texts(spark: SparkSession) -> Iterator[None]:
+    """Keep Spark from finding types for values in the names of folders, as long as this lasts."""
+    with _set(spark, "spark.sql.sources.partitionColumnTypeInference.enabled", "false"):
+        yield
+
+
+@contextmanager
 def as_views_are_written(spark: SparkSession) -> Iterator[None]:
     """Make Spark's parser read strings alike, and no variables in them, as long as this lasts."""
     take_texts_as_written(spark)

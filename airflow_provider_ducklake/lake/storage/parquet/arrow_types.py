@@ -144,9 +144,11 @@ def ducklake_type(type_: pa.DataType, where: str) -> DuckLakeType:
     name = "int32" if pa.types.is_null(type_) else name_of_arrow(type_)  # as the reference has it
     if name is not None:
         return ScalarType(name)
+    cure = "int64" if pa.types.is_duration(type_) else "another type"
+    if pa.types.is_decimal(type_):
+        cure = f"one of 1 to {MAX_DECIMAL_PRECISION} digits, 0 and more of them behind the point"
     raise InvalidTypeError(
-        f"Column {where} has Arrow type {type_}, which DuckLake cannot store; cast it to another type first "
-        "(a duration to int64)."
+        f"Column {where} has Arrow type {type_}, which DuckLake cannot store; cast it to {cure} first."
     )
 
 
