@@ -35,6 +35,7 @@ DuckLakeError
 │  ├─ SharedDataPathError
 │  ├─ SnapshotTaggedError
 │  ├─ SchemaMismatchError
+│  ├─ EmptySourceError
 │  └─ InvalidValueError
 ├─ UnsupportedFeatureError
 │  └─ FrozenLakeError
@@ -542,6 +543,20 @@ class SchemaMismatchError(InvalidInputError):
 
 
 _ADAPT = "Select and convert the columns in the query, or change the table (for inserts: schema_evolution)."
+
+
+@dataclass(eq=False, repr=False)
+class EmptySourceError(InvalidInputError):
+    """There are no rows for a table, and the task is to fail then (``if_empty``)."""
+
+    tables: Sequence[str]
+
+    def _text(self) -> str:
+        return (
+            f"There are no rows for {', '.join(self.tables)}, and if_empty is 'fail': nothing was committed. "
+            "Correct the source or the query, then clear the task; if_empty='replace' commits without rows, "
+            "'skip' leaves the lake as it is."
+        )
 
 
 @dataclass(eq=False, repr=False)

@@ -9,6 +9,7 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.lake.errors import FilesNotDeletedError
 from airflow_provider_ducklake.lake.planning.upkeep.files import MIN_RETENTION
+from airflow_provider_ducklake.lake.spec.log_lines import counts, size
 from airflow_provider_ducklake.lake.writes.arguments import parse_age, parse_flag, parse_span
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
 
@@ -69,11 +70,18 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
                 min_retention=parse_span("min_retention", self.min_retention),
                 dry_run=parse_flag("dry_run", self.is_dry_run),
             )
-        self.log.info(
-            "%s %d files; %d were already gone, %d stay because the lake uses them, %d failed",
-            "Dry run, would delete" if result.dry_run else "Deleted",
-            *map(len, (result.deleted, result.missing, result.named, result.failures)),
+        deleted, missing, named, failed = map(
+            len, (result.deleted, result.missing, result.named, result.failures)
         )
+        line = _said(
+            "clean-up",
+            "no file that was scheduled for deletion is old enough",
+            (deleted, "file", " would be deleted" if result.dry_run else " deleted"),
+            (missing, "file", " already gone"),
+            (named, "file", " kept, which the lake uses"),
+            (failed, "file", " not deleted: see the error"),
+        )
+        self.log.info("%s", line)
         _fail_for(len(result.deleted), result.failures)
         return {
             "files_deleted": len(result.deleted),
@@ -149,14 +157,17 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
                 sole_owner=parse_flag("sole_owner", self.sole_owner),
                 dry_run=parse_flag("dry_run", self.is_dry_run),
             )
-        self.log.info(
-            "%s %d orphaned files (%d bytes) and %d unfinished uploads; %d stay because of their age, %d "
-            "because of running jobs, %d failed",
-            "Dry run, would delete" if result.dry_run else "Deleted",
-            *(len(result.deleted), result.bytes, len(result.uploads)),
-            *(result.young, result.protected),
-            len(result.failures),
+        done = " would be deleted" if result.dry_run else " deleted"
+        line = _said(
+            "orphaned files",
+            "no file below the data path is unknown to the catalog",
+            (len(result.deleted), "orphaned file", f"{done} ({size(result.bytes)})"),
+            (len(result.uploads), "unfinished upload", done),
+            (result.young, "file", " too young"),
+            (result.protected, "file", " kept for running jobs"),
+            (len(result.failures), "file", " not deleted: see the error"),
         )
+        self.log.info("%s", line)
         if result.evidence is not None:
             self.log.warning("A run without dry_run would be refused: %s", result.evidence)
         _fail_for(len(result.deleted), result.failures)
@@ -170,6 +181,11 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
             **_listed(result.deleted, is_dry_run=result.dry_run),
             **({"refused": result.evidence} if result.dry_run else {}),
         }
+
+
+def _said(step: str, why_nothing: str, *parts: tuple[int, str, str]) -> str:
+    found = counts(*parts)
+    return f"{step}: {found}" if found != counts() else f"{step}: nothing to do – {why_nothing}"
 
 
 def _fail_for(deleted: int, failures: Sequence[tuple[str, str]]) -> None:

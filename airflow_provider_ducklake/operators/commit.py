@@ -37,9 +37,9 @@ class DuckLakeCommitOperator(DuckLakeOperator):
     :param message: the commit message of the snapshot; default: the ids of the DAG and the task.
         (templated)
     :return: ``{"tables": ["sales.orders", "sales.lines"], "snapshot_id": 43, "rows_added": 7,
-        "files_added": 2, "bytes_added": 1400, "already_committed": False}``; ``snapshot_id`` is None if there
-        were no rows. If an earlier try had committed, it is that try's snapshot, and files and bytes are
-        None.
+        "files_added": 2, "bytes_added": 1400, "rows_removed": 0, "already_committed": False}``;
+        ``snapshot_id`` is None if there were no rows. If an earlier try had committed, it is that try's
+        snapshot, and all but its rows is None.
     """
 
     template_fields: Sequence[str] = ("staged", "on_clear", *DuckLakeOperator.template_fields)

@@ -89,7 +89,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
 
     def _report(self, committed: CommittedSnapshot | None) -> None:
         if committed is None:
-            self.log.info("No snapshot was made: the lake already matches the statements. Options need none.")
+            self.log.info("No snapshot was made: the lake already matches the statements (options make none)")
         elif committed.is_earlier:
             self.log.info(
                 "This task has already committed snapshot %d, at %s: nothing was run.",

@@ -10,6 +10,7 @@ from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.planning.upkeep.files import MIN_RETENTION, NO_FLOOR
+from airflow_provider_ducklake.lake.spec.log_lines import counted, counts, size
 from airflow_provider_ducklake.lake.writes.arguments import parse_age, parse_flag, parse_span
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
 
@@ -109,18 +110,20 @@ class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):
         return MIN_RETENTION if by_age else NO_FLOOR
 
     def _report(self, result: ExpireResult) -> None:
+        freed = counts(
+            (result.data_files, "data file", " scheduled for deletion"),
+            (result.delete_files, "delete file", " scheduled for deletion"),
+            (result.tables, "dropped table", " forgotten"),
+        )
+        tagged = f"; {counted(result.kept_by_tags, 'snapshot')} kept by tags" if result.kept_by_tags else ""
+        if not result.snapshots:
+            self.log.info("expire: nothing to do – the age, ids or number given choose no snapshot%s", tagged)
+            return
         self.log.info(
-            "%s %d snapshots; %d data files and %d delete files (%d bytes) %s for deletion, %d tables "
-            "removed; %d more %s kept by their tags",
+            "%s %s: %s (%s)%s",
             "Dry run, would expire" if result.dry_run else "Expired",
-            len(result.snapshots),
-            result.data_files,
-            result.delete_files,
-            result.bytes,
-            "would be scheduled" if result.dry_run else "scheduled",
-            result.tables,
-            result.kept_by_tags,
-            "would be" if result.dry_run else "were",
+            counted(len(result.snapshots), "snapshot"),
+            *(freed, size(result.bytes), tagged),
         )
 
 

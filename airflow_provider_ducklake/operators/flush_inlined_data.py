@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.events import announce
 from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors, verbs_logged_by
+from airflow_provider_ducklake.lake.spec.log_lines import counts
 from airflow_provider_ducklake.lake.writes.arguments import parse_flag, parse_min_rows
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
 
@@ -92,14 +93,15 @@ class DuckLakeFlushInlinedDataOperator(DuckLakeOperator):
 
     def _report(self, found: Sequence[FlushResult], *, dry_run: bool) -> None:
         if not found:
-            self.log.info("There is nothing to flush.")
+            self.log.info("flush: nothing to do – no rows or deletes are in the catalog")
         for one in found:
+            deleted = f" ({one.ended_count:,} of them deleted)" if one.ended_count else ""
             self.log.info(
-                "%s: %s %d inlined rows, %d of them deleted, and %d inlined deletes; %d data files, %d "
-                "delete files",
+                "%s: %s %s from the catalog to %s",
                 one.table,
-                "would flush" if dry_run else f"snapshot {one.snapshot_id} flushed",
-                *(one.row_count, one.ended_count, one.delete_count, one.data_files, one.delete_files),
+                "would move" if dry_run else f"snapshot {one.snapshot_id} moved",
+                counts((one.row_count, "row", deleted), (one.delete_count, "delete")),
+                counts((one.data_files, "data file"), (one.delete_files, "delete file")),
             )
 
 

@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.writes.arguments import (
     is_template,
 )
 from airflow_provider_ducklake.operators.base import check_on_clear
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator, skipped_if_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,12 +58,15 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         are also widened if the rows' types do not fit. (templated)
     :param zorder_by: up to eight columns; rows that are close to each other in all of them go into the same
         files, instead of sorting by the table's sort keys; the job reads the source three times. (templated)
+    :param if_empty: if the source has no rows: ``replace`` goes on, so that an overwrite only removes rows;
+        ``skip`` commits nothing, and the task is skipped; ``fail`` fails it without a retry. (templated)
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :param stage_only: leave the commit to a ``DuckLakeCommitOperator``; see ``DuckLakeSparkOperator``.
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "rows_added": 3, "files_added": 1,
-        "bytes_added": 700, "already_committed": False}``; ``snapshot_id`` is None if nothing was committed.
-        If an earlier try had committed, it is that try's snapshot, and files and bytes are None. With
-        ``stage_only``, a different dict is returned; see ``DuckLakeSparkOperator``.
+        "bytes_added": 700, "rows_removed": 0, "columns_added": {"channel": "varchar"}, "columns_widened":
+        {"id": ["int32", "int64"]}, "already_committed": False}``; ``snapshot_id`` is None if nothing was
+        committed. If an earlier try had committed, it is that try's snapshot, and all but its rows is None.
+        With ``stage_only``, a different dict is returned; see ``DuckLakeSparkOperator``.
     """
 
     template_fields: Sequence[str] = (
@@ -77,6 +80,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         "overwrite_where",
         "schema_evolution",
         "zorder_by",
+        "if_empty",
         "on_clear",
         *DuckLakeSparkOperator.template_fields,
     )
@@ -97,6 +101,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         overwrite_where: str | None = None,
         schema_evolution: str = "strict",
         zorder_by: str | Sequence[str] = (),
+        if_empty: str = "replace",
         on_clear: str = "replace",
         stage_only: bool = False,
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
@@ -114,6 +119,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         self.overwrite_where = overwrite_where
         self.schema_evolution = schema_evolution
         self.zorder_by = zorder_by
+        self.if_empty = if_empty
         self.on_clear = on_clear
         self.stage_only = stage_only
         self._rows().check()
@@ -121,7 +127,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         refuse_secrets(source, sources)
         if not stage_only:
             declare(self, table)
-        if not any(is_template(word) for word in (mode, schema_evolution)):
+        if not any(is_template(word) for word in (mode, schema_evolution, if_empty)):
             self._choice()
 
     def _rows(self) -> GivenRows:
@@ -133,6 +139,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
             self.overwrite_where,
             self.schema_evolution,
             self.zorder_by,
+            self.if_empty,
             stage_only=self.stage_only,
         )
 
@@ -158,5 +165,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
         if self.stage_only:
             from airflow_provider_ducklake.lake.writes.insert import stage  # noqa: PLC0415 - heavy
 
-            return stage(self.verb(identity), lake, self.submitter(context), self.attempt(identity))
-        return self.run_once(self.verb, lake, identity, context, self.on_clear)
+            summary = stage(self.verb(identity), lake, self.submitter(context), self.attempt(identity))
+        else:
+            summary = self.run_once(self.verb, lake, identity, context, self.on_clear)
+        return skipped_if_empty(summary, self.if_empty)

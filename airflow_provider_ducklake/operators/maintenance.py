@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.spec.log_lines import counted, counts, size
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.writes.arguments import parse_flag, parse_min_rows, parse_word
 from airflow_provider_ducklake.operators.base import DuckLakeOperator
@@ -261,8 +262,17 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
                 self._flushable(lake) if self.step == MaintenanceStep.FLUSH else self._compactable(lake)
             )
         if not found:
-            self.log.info("No table needs this step.")
+            self.log.info("%s: nothing to do – %s", self.step, self._why_nothing())
         return [] if dry_run else found
+
+    def _why_nothing(self) -> str:
+        match self.step:
+            case MaintenanceStep.FLUSH:
+                return f"no table has {counted(self.least, 'row')} or as many deletes in the catalog"
+            case MaintenanceStep.MERGE:
+                return f"no table has {self.least} small files that share a partition with another"
+            case _:
+                return "no file has lost as many of its rows as delete_threshold says"
 
     def _flushable(self, lake: Lake) -> Iterator[str]:
         names = table_names(self.tables)
@@ -277,8 +287,8 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
                 yield name
                 continue
             for one in found:
-                counts = (one.row_count, one.delete_count)
-                self.log.info("%s has %d inlined rows and %d inlined deletes", one.table, *counts)
+                what = counts((one.row_count, "row"), (one.delete_count, "delete"))
+                self.log.info("%s has %s in the catalog", one.table, what)
                 yield str(one.table)
 
     def _compactable(self, lake: Lake) -> Iterator[str]:
@@ -309,11 +319,12 @@ class DuckLakeMaintenancePlanOperator(DuckLakeOperator):
             self.log.warning("%s cannot be inspected: %s", name, error)
             yield name
             return
-        if planned.bins and planned.file_count >= self.least:
-            self.log.info(
-                "%s: %d files, %d bytes, would become %d",
-                *(name, planned.file_count, planned.file_size_bytes, len(planned.bins)),
-            )
+        files = counted(planned.file_count, "file")
+        if planned.bins and planned.file_count < self.least:
+            self.log.info("%s: %s to merge, and min_files is %d", name, files, self.least)
+        elif planned.bins:
+            into = (size(planned.file_size_bytes), len(planned.bins))
+            self.log.info("%s: %s (%s) would become at most %d", name, files, *into)
             yield name
 
 

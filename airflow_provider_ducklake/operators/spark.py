@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowSkipException, TaskDeferred
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.events import announce
@@ -20,7 +20,7 @@ from airflow_provider_ducklake.hooks.task import (
 )
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, OnClear
-from airflow_provider_ducklake.lake.writes.arguments import parse_word
+from airflow_provider_ducklake.lake.writes.arguments import IfEmpty, parse_word
 from airflow_provider_ducklake.operators.base import LakeTask
 
 if TYPE_CHECKING:
@@ -285,6 +285,13 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
             keyed = once.keyed_commit(lake, wanted)
             commit = Commit(self.commit_info(once), keyed, attempt=self.attempt(identity))
             return run(verb_of(once), lake, self.submitter(context), commit).summary
+
+
+def skipped_if_empty(summary: dict[str, Any], if_empty: str) -> dict[str, Any]:
+    """Return the summary of a write, unless nothing was written and the user wants the task skipped then."""
+    if if_empty == IfEmpty.SKIP and summary.get("snapshot_id") is None and summary.get("staged") is None:
+        raise AirflowSkipException(f"No rows for {summary['table']}, and if_empty is 'skip'.")
+    return summary
 
 
 def _refuse_to_outlive(*, durable: bool | None, deferrable: bool | None, connects: bool) -> None:

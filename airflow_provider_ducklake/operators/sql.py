@@ -9,7 +9,7 @@ from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.names.identifiers import DEFAULT_SCHEMA
 from airflow_provider_ducklake.operators.base import check_on_clear
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator, skipped_if_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,10 +55,13 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         that it writes as empty; its results replace their rows. (templated)
     :param trust_views: True runs views of the lake unchecked: then all who can write the catalog can run code
         in Spark. With Spark Connect no view is read without it.
+    :param if_empty: if a table that is written gets no rows: ``replace`` goes on, so that an overwrite only
+        removes rows; ``skip`` commits nothing, consumes nothing, and the task is skipped; ``fail`` fails it
+        without a retry. (templated)
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: ``{"table": "sales.daily", "snapshot_id": 43, "read_snapshot_id": 42, "rows_added": 3,
-        "files_added": 1, "bytes_added": 700, "tables": {"sales.daily": {"rows_added": 3, …}}, "consumed":
-        {"sales.orders": [38, 42]}, "already_committed": False}``.
+        "files_added": 1, "bytes_added": 700, "rows_removed": 0, "tables": {"sales.daily": {"rows_added": 3,
+        …}}, "consumed": {"sales.orders": [38, 42]}, "already_committed": False}``.
     """
 
     commits_itself = True
@@ -73,6 +76,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         "incremental",
         "consumer",
         "full_refresh",
+        "if_empty",
         "on_clear",
         *DuckLakeSparkOperator.template_fields,
     )
@@ -93,6 +97,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         consumer: str | None = None,
         full_refresh: bool | str = False,
         trust_views: bool = False,
+        if_empty: str = "replace",
         on_clear: str = "replace",
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
@@ -119,6 +124,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
         self.consumer = consumer
         self.full_refresh = full_refresh
         self.trust_views = trust_views
+        self.if_empty = if_empty
         self.on_clear = on_clear
 
     def verb(self, identity: CommitIdentity) -> Sql:
@@ -138,6 +144,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
             starts_over=identity.starts_over,
             full_refresh=self.full_refresh,
             trust_views=self.trust_views,
+            if_empty=self.if_empty,
         )
 
     def flow(self) -> Flow:
@@ -153,4 +160,5 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Run the queries, exactly once."""
-        return self.run_once(self.verb, lake, identity, context, self.on_clear)
+        summary = self.run_once(self.verb, lake, identity, context, self.on_clear)
+        return skipped_if_empty(summary, self.if_empty)

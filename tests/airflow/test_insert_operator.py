@@ -6,8 +6,9 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ import pytest
 import structlog.testing
 from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
 from airflow_provider_ducklake.hooks.spark_installation import installation
@@ -93,11 +94,28 @@ def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
     return stand_in(tmp_path / "bin", monkeypatch)
 
 
+@dataclass(frozen=True)
+class TaskLog:
+    """What was logged so far."""
+
+    entries: Sequence[Mapping[str, Any]]
+
+    def __call__(self) -> list[str]:
+        return [_line(one) for one in self.entries]
+
+    def levels(self, line: str) -> list[str]:
+        return [one["log_level"] for one in self.entries if _line(one) == line]
+
+
+def _line(entry: Mapping[str, Any]) -> str:
+    return entry["event"] % entry.get("positional_args", ())
+
+
 @pytest.fixture
-def task_log() -> Iterator[Callable[[], list[str]]]:
+def task_log() -> Iterator[TaskLog]:
     """What the operator logged, line by line."""
     with structlog.testing.capture_logs() as entries:
-        yield lambda: [one["event"] % one.get("positional_args", ()) for one in entries]
+        yield TaskLog(entries)
 
 
 @pytest.fixture
@@ -146,6 +164,9 @@ def test_rows_go_into_a_table_as_one_snapshot(lake, rows):
         "rows_added": 3,
         "files_added": 1,
         "bytes_added": file.stat().st_size,
+        "rows_removed": 0,
+        "columns_added": {},
+        "columns_widened": {},
         "already_committed": False,
     }
     assert duckdb(lake, "FROM orders ORDER BY id") == [(1, "a"), (2, "b"), (3, None)]
@@ -209,7 +230,43 @@ def test_rows_of_a_condition_are_replaced(lake, rows):
     assert duckdb(lake, "FROM orders ORDER BY id") == [(1, "a"), (2, "b"), (3, None), (4, "stays")]
 
 
-@pytest.mark.parametrize("choice", [{"mode": "overwrite"}, {"overwrite_where": "id <= 3"}])
+OVERWRITES = [{"mode": "overwrite"}, {"overwrite_where": "id <= 3"}]
+
+
+@pytest.mark.parametrize("choice", OVERWRITES)
+def test_an_overwrite_says_how_many_rows_it_removed_and_warns_if_none_came(
+    lake, rows, no_rows, choice, task_log
+):
+    duckdb(lake, "INSERT INTO orders VALUES (2, 'old'), (3, 'old')")
+
+    replaced, emptied = insert(source=rows, **choice), insert(source=no_rows, **choice)
+
+    assert (replaced["rows_removed"], emptied["rows_removed"]) == (2, 3)
+    written = size(replaced["bytes_added"])
+    lines = [one for one in task_log() if one.startswith("Committed")]
+    assert lines == [
+        f"Committed snapshot 3 to main.orders: replaced 2 rows by 3 rows in 1 file ({written})",
+        "Committed snapshot 4 to main.orders: replaced 3 rows by 0",
+    ]
+    assert task_log.levels(lines[1]) == ["warning"]
+
+
+@pytest.mark.parametrize("choice", [*OVERWRITES, {}, {"stage_only": True}])
+def test_a_source_without_rows_skips_or_fails_the_task_that_asks_for_it(lake, rows, no_rows, choice):
+    duckdb(lake, "INSERT INTO orders VALUES (2, 'old'), (3, 'old')")
+
+    with pytest.raises(AirflowSkipException, match="No rows for main"):
+        insert(source=no_rows, if_empty="skip", **choice)
+    with pytest.raises(AirflowFailException, match="EmptySourceError: There are no rows for"):
+        insert(source=no_rows, if_empty="fail", **choice)
+
+    assert duckdb(lake, "FROM orders ORDER BY id") == [(2, "old"), (3, "old")]
+    assert snapshot_count(lake) == 3
+    assert len(files_below(lake)) == 1
+    assert insert(source=rows, if_empty="fail", **choice)["table"] == "main.orders"
+
+
+@pytest.mark.parametrize("choice", OVERWRITES)
 def test_rows_that_others_add_meanwhile_are_a_conflict_and_never_lost(lake, rows, submit, choice):
     submit.meanwhile(elsewhere(lake, "INSERT INTO orders VALUES (2, 'z')"))
 
@@ -233,6 +290,7 @@ def test_a_table_to_be_overwritten_is_created_where_there_is_none(lake, rows, su
     ("arguments", "message"),
     [
         ({"mode": "replace"}, "mode is 'replace'; choose one of append, overwrite, overwrite_partitions"),
+        ({"if_empty": "error"}, "if_empty is 'error'; choose one of replace, skip, fail"),
         ({"schema_evolution": "all"}, "choose one of strict, add_columns, add_and_widen"),
         ({"mode": "overwrite_partitions", "overwrite_where": "id = 1"}, "give one of them"),
         ({"mode": "overwrite_partitions"}, "main.orders is not partitioned"),
@@ -883,7 +941,7 @@ def test_a_dag_run_on_postgres_shows_its_results_and_no_secret(
 
 def check_results(run: DagRun) -> None:
     one = xcom(run, "one")
-    numbers = {"rows_added", "files_added", "bytes_added"}
+    numbers = {"rows_added", "files_added", "bytes_added", "rows_removed", "columns_added", "columns_widened"}
     assert set(one) == {"table", "snapshot_id", *numbers, "already_committed"}
     assert (one["table"], one["snapshot_id"], one["rows_added"]) == ("main.orders", 2, 3)
     assert [(r["snapshot_id"], r["rows_added"]) for r in mapped_xcoms(run, "mapped")] == [(3, 3), (None, 0)]

@@ -106,6 +106,26 @@ def test_rows_go_to_columns_by_position(lake):
     assert daily(lake)[-1] == ("2026-03-01", 8, 80)
 
 
+@pytest.mark.parametrize("statement", ["INSERT OVERWRITE daily", "CREATE OR REPLACE TABLE daily AS"])
+def test_a_query_without_rows_removes_skips_or_fails_as_the_task_says(lake, statement):
+    duckdb(lake, f"INSERT INTO daily {COUNT}")
+    nothing = [f"{statement} {COUNT.replace('GROUP', 'WHERE false GROUP')}", f"INSERT INTO flights {FLIGHT}"]
+    before = head(lake)
+
+    for if_empty, state in (("fail", "failed"), ("skip", "skipped")):
+        task = make_task(sql=nothing, if_empty=if_empty)
+        assert run_next_try(start_run(task.dag), task) == state
+    assert (head(lake), daily(lake)) == (before, COUNTED)
+
+    result = run(sql=nothing)
+    assert result["rows_removed"] == result["tables"]["main.daily"]["rows_removed"] == 2
+    assert result["tables"]["main.flights"]["rows_removed"] == 0
+    assert daily(lake) == []
+
+
+FLIGHT = "SELECT 9, DATE '2026-01-09', 1"
+
+
 def test_all_statements_become_one_snapshot(lake):
     before = head(lake)
 

@@ -164,6 +164,7 @@ def test_a_staged_write_is_invisible_until_its_commit(lake, rows, submit, tmp_pa
         "rows_added": 3,
         "files_added": 1,
         "bytes_added": data_file.stat().st_size,
+        "rows_removed": 0,
         "already_committed": False,
     }
     assert ids(lake) == [1, 2, 3]
@@ -310,6 +311,7 @@ def test_a_retry_finds_the_commit_and_removes_what_was_left(lake):
         "rows_added": 3,
         "files_added": None,
         "bytes_added": None,
+        "rows_removed": None,
         "already_committed": True,
     }
     assert (ids(lake), ids(lake, "lines"), head(lake)) == ([1, 2], [3], 3)

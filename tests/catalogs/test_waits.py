@@ -125,10 +125,12 @@ def test_a_read_of_a_duckdb_file_behind_a_writer_that_is_stopped_ends_as_well(du
         lake.read_arrow("t")
 
 
-def test_a_lock_that_another_client_has_on_a_sqlite_file_names_its_process(sqlite_catalog):
+@pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "BEGIN; SELECT * FROM sqlite_master"])
+def test_a_lock_that_another_client_has_on_a_sqlite_file_names_its_process(sqlite_catalog, lock, caplog):
     created(sqlite_catalog)
-    program = f"import sqlite3; c = sqlite3.connect({sqlite_catalog.location!r}); "
-    program += "c.execute('BEGIN IMMEDIATE'); print('held', flush=True); input()"
+    program = f"import sqlite3; c = sqlite3.connect({sqlite_catalog.location!r}, isolation_level=None); "
+    program += f"[c.execute(one).fetchone() for one in {lock.split('; ')}]; "
+    program += "print('held', flush=True); input()"
     command = [sys.executable, "-c", program]
     pipe = subprocess.PIPE
     with (
@@ -140,6 +142,8 @@ def test_a_lock_that_another_client_has_on_a_sqlite_file_names_its_process(sqlit
             lake.append_arrow("t", ROWS)
         holder.communicate("\n")
         lake.append_arrow("t", ROWS)
+    (logged,) = (one.getMessage() for one in caplog.records if one.levelno == logging.WARNING)
+    assert re.fullmatch(rf"Waiting for the lock of .*: it is held by the process {holder.pid}", logged)
 
 
 @pytest.mark.parametrize("database", ["postgresql+psycopg", "mysql+pymysql"])

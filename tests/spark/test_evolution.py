@@ -1,7 +1,10 @@
 """Columns that come in with rows: the catalog is that of ALTER TABLE and INSERT in one transaction."""
 
+import logging
+
 import pytest
 
+from airflow_provider_ducklake.hooks.task import verbs_logged_by
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.errors import (
     InvalidNameError,
@@ -75,6 +78,36 @@ def test_the_catalog_is_that_of_alter_and_insert(spark, sqlite_catalog, new_cata
         assert differences == []  # but for the file's name
         expected = twin.reference.sql("FROM t ORDER BY ALL")
     assert rows_of(sqlite_catalog) == expected
+
+
+SAID = {
+    "a column, in other letters, and defaults": "added column more int64",
+    "fields at every depth": (
+        "added column a.w varchar; added column a.s struct(z int64); added column l.element.v int64"
+    ),
+    "wider types": (
+        "i int32 → int64; f float32 → float64; d decimal(5,2) → decimal(11,2); t date → timestamp"
+    ),
+}
+
+
+class Lines(list[str]):
+    def log(self, level: int, line: str) -> None:
+        self.append(f"{logging.getLevelName(level)} {line}")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_log_names_the_columns_that_were_added_and_widened(spark, sqlite_catalog, case):
+    columns, incoming, *_ = CASES[case]
+    lines = Lines()
+    with new_lake(sqlite_catalog, f"CREATE TABLE t ({columns})") as lake, verbs_logged_by(lines):
+        insert(lake, spark.sql(f"SELECT {incoming} FROM range(0, {N}, 1, 1)"), WIDEN)
+        insert(lake, spark.sql(f"SELECT {incoming} FROM range(0, {N}, 1, 1)"), WIDEN)
+
+    first, second = (one for one in lines if "Committed" in one)
+    assert first.startswith("INFO Committed snapshot 2 to main.t: 20 rows in 1 file (")
+    assert first.endswith(f"); {SAID[case]}")
+    assert second.endswith(")")
 
 
 def test_what_would_narrow_is_listed_as_a_whole(spark, sqlite_catalog):

@@ -1,12 +1,16 @@
 """Which cause an error of Spark's is told by: its exceptions of Java, never the values in their messages."""
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from airflow_provider_ducklake.lake.errors import SparkJobError
+from airflow_provider_ducklake.lake.errors import SparkJobError, StorageError
 from airflow_provider_ducklake.lake.spark.job.errors import typed
+from airflow_provider_ducklake.lake.spark.sessions.kind import map_in_arrow
+from airflow_provider_ducklake.lake.storage.files.filesystem import storage_errors
 
 OUT_OF_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
 
@@ -40,6 +44,38 @@ def test_a_worker_of_python_that_died_is_told(spark):
     assert str(typed(caught.value)).startswith(
         "A process of the job was killed, most often because it ran out of memory."
     )
+
+
+def fills_the_disk(batches):
+    with storage_errors("/data/x", "write"), Path("/dev/full").open("wb", buffering=0) as file:
+        file.write(b"x")
+    yield from batches
+
+
+def fails_by_itself(batches):
+    with Path("/dev/full").open("wb", buffering=0) as file:
+        file.write(b"x")
+    yield from batches
+
+
+def test_a_full_disk_of_a_task_is_called_full(spark):
+    rows = spark.range(1)
+    with pytest.raises(Exception, match="the disk is full") as caught:
+        map_in_arrow(rows, fills_the_disk, rows.schema).collect()
+
+    found = typed(caught.value)
+    assert type(found) is StorageError
+    assert str(found).startswith("Cannot write /data/x: the disk is full. Make room there")
+
+
+def test_what_python_says_of_another_error_of_a_task_comes_first(spark):
+    rows = spark.range(1)
+    with pytest.raises(Exception, match="No space left") as caught:
+        map_in_arrow(rows, fails_by_itself, rows.schema).collect()
+
+    found = typed(caught.value)
+    assert type(found) is SparkJobError
+    assert re.match(r"\w+: OSError: \[Errno 28\] No space left on device\n", str(found))
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def counts(*parts: tuple[int, str] | tuple[int, str, str]) -> str:
+    """Format the numbers that are not zero with their nouns, and with what became of them.
+
+    >>> counts((2, "data file"), (0, "delete file"), (1, "row", " deleted")), counts((0, "file"))
+    ('2 data files, 1 row deleted', 'nothing')
+    """
+    found = (counted(number, noun) + "".join(did) for number, noun, *did in parts if number)
+    return ", ".join(found) or "nothing"
+
+
 def size(number: int) -> str:
     """Return a number of bytes in the unit that suits it.
 

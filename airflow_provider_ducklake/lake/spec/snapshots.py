@@ -78,12 +78,14 @@ class CommittedSnapshot:
     """A snapshot that we committed, and in how many attempts.
 
     ``records`` are those of an earlier commit under the same key, which then counts; this one wrote nothing.
+    ``removed`` are the rows that each table lost, by its id, an updated row among them.
     """
 
     id: SnapshotId
     time: datetime
     attempts: int
     records: tuple[CommitRecord, ...] = ()
+    removed: Mapping[TableId, int] = field(default_factory=dict, compare=False)
 
     @property
     def is_earlier(self) -> bool:

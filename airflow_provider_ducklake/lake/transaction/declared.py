@@ -53,6 +53,14 @@ class FlushedLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveTarget:
+    """A live data file: its live delete file, and its rows that this does not name."""
+
+    delete_file_id: DeleteFileId | None
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Needs:
     """The facts that changes need, each once; the field of ``LockedFacts`` with the answer follows each."""
 
@@ -62,7 +70,7 @@ class Needs:
     layouts: tuple[TableId, ...] = ()
     live_inlined: tuple[TableId, ...] = ()
     reshaped: tuple[TableId, ...] = ()  # live_inlined too, where the database cannot hold every column
-    live_files: tuple[TableId, ...] = ()  # with_live_files
+    live_files: tuple[TableId, ...] = ()
     targets: tuple[DataFileId, ...] = ()
     replaced: tuple[tuple[TableId, DeleteFileId], ...] = ()  # delete_file_paths
     sources: tuple[tuple[TableId, DataFileId], ...] = ()
@@ -107,12 +115,12 @@ class LockedFacts:
     unbounded: frozenset[tuple[TableId, ColumnId]] = frozenset()  # missing bounds mean unknown, not no value
     retyped: frozenset[tuple[TableId, ColumnId]] = frozenset()  # bounds may be of the type before
     layouts: Mapping[TableId, int] = field(default_factory=dict)  # schema version of the newest inlined table
-    live_inlined: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)  # tables with live rows
-    with_live_files: frozenset[TableId] = frozenset()  # tables with live data files
-    targets: Mapping[DataFileId, DeleteFileId | None] = field(default_factory=dict)  # live; with deletes
+    live_inlined: Mapping[TableId, Mapping[str, int]] = field(default_factory=dict)  # tables' live rows
+    live_files: Mapping[TableId, int] = field(default_factory=dict)  # rows of live data files, where any is
+    targets: Mapping[DataFileId, LiveTarget] = field(default_factory=dict)  # those that are live
     delete_file_paths: Mapping[DeleteFileId, str] = field(default_factory=dict)  # below the data path
     sources: Mapping[DataFileId, str] = field(default_factory=dict)  # live and never had deletes; path below
-    delete_counts: Mapping[DataFileId, int] = field(default_factory=dict)  # inlined deletes of data files
+    delete_counts: Mapping[TableId, Mapping[DataFileId, int]] = field(default_factory=dict)  # inlined ones
     with_inlined_deletes: frozenset[TableId] = frozenset()  # tables that have a catalog table for these
     flushed: Mapping[tuple[TableId, int], FlushedLayout] = field(default_factory=dict)  # by schema version
     emptied: frozenset[tuple[TableId, int]] = frozenset()  # those of them that have no newer row
@@ -120,6 +128,10 @@ class LockedFacts:
     registered: frozenset[str] = frozenset()  # paths that the lake has already
     snapshots: frozenset[SnapshotId] = frozenset()  # those that still exist
     names: Mapping[int, str] = field(default_factory=dict)  # current, by table or view id
+
+    def live_rows(self, table_id: TableId) -> int:
+        """Count the live rows of a table, but for inlined deletes of its files."""
+        return self.live_files.get(table_id, 0) + sum(self.live_inlined.get(table_id, {}).values())
 
     def conflict(self, ours: str, theirs: str, name: QualifiedName) -> TransactionConflictError:
         """Return the error that says that a table or view is not what it was."""
@@ -223,6 +235,10 @@ class OfTable(ChangeBase):
     def claim(self) -> Claim:
         return Claim(self.operation, self.name, self.table_id)
 
+    def rows_removed(self, facts: LockedFacts) -> int:  # noqa: ARG002 - most remove none
+        """Count the live rows that it removes; what repeats deletes counts those as negative."""
+        return 0
+
     def check(self, facts: LockedFacts) -> None:
         check_targets(self, facts)
 
@@ -255,17 +271,15 @@ def check_name(object_id: int, name: QualifiedName, facts: LockedFacts) -> None:
         raise facts.conflict("drop or rename it", f"renamed it to {found!r}", name)
 
 
-_GONE = -1
-
-
 def check_targets(change: OfTable, facts: LockedFacts) -> None:
     """Compare the data files that lose rows with what they were when we planned: the conflict of same file.
 
     The reference compares less, and loses deletes by it (docs/sources.md, commits).
     """
     for file_id, replaces in change.targets.items():
-        if facts.targets.get(file_id, _GONE) != replaces:
-            did = "deleted other rows of it" if file_id in facts.targets else "removed the file"
+        found = facts.targets.get(file_id)
+        if found is None or found.delete_file_id != replaces:
+            did = "removed the file" if found is None else "deleted other rows of it"
             raise facts.conflict(f"delete rows of data file {file_id}", f"{did}", change.name)
 
 

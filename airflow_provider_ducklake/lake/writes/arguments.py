@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.errors import EmptySourceError, InvalidInputError
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.options import parse_bytes
 from airflow_provider_ducklake.lake.spec.tags import is_tag, tag_name
@@ -193,6 +193,24 @@ class InsertMode(StrEnum):
     OVERWRITE_PARTITIONS = "overwrite_partitions"
 
 
+class IfEmpty(StrEnum):
+    """What becomes of a write without rows."""
+
+    REPLACE = "replace"
+    SKIP = "skip"
+    FAIL = "fail"
+
+    def keeps(self, *tables: str) -> bool:
+        """Return True if the lake stays as it is, since these tables get no rows.
+
+        Raises:
+            EmptySourceError: the user asked for it.
+        """
+        if tables and self is IfEmpty.FAIL:
+            raise EmptySourceError(tables)
+        return bool(tables) and self is IfEmpty.SKIP
+
+
 class SchemaEvolution(StrEnum):
     """What may become of a table's columns when rows with others come in."""
 
@@ -209,14 +227,16 @@ class InsertChoice:
     where: str | None = None
     evolution: SchemaEvolution = SchemaEvolution.STRICT
     zorder_by: tuple[str, ...] = ()
+    if_empty: IfEmpty = IfEmpty.REPLACE
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - the operator's
         cls,
         mode: str,
         where: str | None,
         evolution: str,
         zorder_by: str | Sequence[str],
+        if_empty: str = IfEmpty.REPLACE,
         *,
         stage_only: bool = False,
     ) -> InsertChoice:
@@ -226,6 +246,7 @@ class InsertChoice:
             where,
             parse_word("schema_evolution", evolution, SchemaEvolution),
             names_of(zorder_by),
+            parse_word("if_empty", if_empty, IfEmpty),
         )
         choice.check(stage_only=stage_only)
         return choice

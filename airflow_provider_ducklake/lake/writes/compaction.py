@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule,
 from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, plan_write, target_of_compaction
 from airflow_provider_ducklake.lake.spark.job import io as compaction_io
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, JobRequest, job_directory
-from airflow_provider_ducklake.lake.spec.log_lines import counted, logger
+from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.storage.files.listing import check_gone, delete_files
 from airflow_provider_ducklake.lake.writes.arguments import names_of, parse_at, parse_count, parse_size
@@ -100,13 +100,15 @@ class Compact:
         compaction = self.find(lake)
         table = lake.table_snapshot(self.table)
         if not compaction.bins:
-            log.info("No file of %s needs to be rewritten", table.name)
+            is_rewrite = isinstance(self.rule, RewriteRule)
+            why = "no file has lost so many rows" if is_rewrite else "no partition has 2 small files to merge"
+            log.info("%s: nothing to do – %s", table.name, why)
             return None
         verb = "rewrite" if isinstance(self.rule, RewriteRule) else "merge_adjacent"
         log.info(
-            "%s: %d files of %s with %d bytes become %d",
-            verb,
-            *(compaction.file_count, table.name, compaction.file_size_bytes, len(compaction.bins)),
+            "%s: compacting %s of %s (%s) into at most %d",
+            *(verb, counted(compaction.file_count, "file"), table.name),
+            *(size(compaction.file_size_bytes), len(compaction.bins)),
         )
         job_id = str(uuid7())
         partition_id = None if table.partition_spec is None else table.partition_spec.id
@@ -239,7 +241,7 @@ def _commit(
     for one in commit_compacted(lake, table, directory, info, verb.commit_every, job_id=job_id):
         log.info(
             "Committed snapshot %d to %s: %s in place of %d",
-            *(one.snapshot.id, table.name, counted(len(one.files), "file")),
+            *(one.snapshot.id, table.name, counted(sum(file.file is not None for file in one.files), "file")),
             sum(len(file.sources) for file in one.files),
         )
         yield one

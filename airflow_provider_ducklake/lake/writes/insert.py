@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.errors import (
     TableNotFoundError,
 )
 from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
-from airflow_provider_ducklake.lake.planning.writing.evolution import evolve_and_append
+from airflow_provider_ducklake.lake.planning.writing.evolution import changed_columns, evolve_and_append
 from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
 from airflow_provider_ducklake.lake.planning.writing.write import (
     Evolution,
@@ -52,10 +52,10 @@ from airflow_provider_ducklake.lake.writes.arguments import (
 )
 from airflow_provider_ducklake.lake.writes.job_life import State, begin
 from airflow_provider_ducklake.lake.writes.run import announce_replaced, replacing
-from airflow_provider_ducklake.lake.writes.verb import Commit, Write, added, numbers
+from airflow_provider_ducklake.lake.writes.verb import Commit, Write, added, announce_commit, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from airflow_provider_ducklake.lake.catalog.lake import Lake
     from airflow_provider_ducklake.lake.planning.writing.staged import Target
@@ -129,8 +129,8 @@ class Insert:
             "table": names[0] if names else str(QualifiedName.of(self.table)),
             "snapshot_id": int(records[0].snapshot_id),
             "rows_added": sum(record.row_count for record in records),
-            "files_added": None,
-            "bytes_added": None,
+            **dict.fromkeys(("rows_removed", "files_added", "bytes_added")),
+            **dict.fromkeys(("columns_added", "columns_widened")),
             "already_committed": True,
         }
 
@@ -143,9 +143,11 @@ class PlannedInsert:
     target: Target
     request: JobRequest
 
-    def write(self, lake: Lake, results: Results, seen: Replay) -> Write:
+    def write(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
         """Return the job's files as the table's, with the table itself where it is new; see ``Verb``."""
         *_, result = results.of_plans
+        if self.verb.choice.if_empty.keeps(*() if result.rows_written else (str(self.target.name),)):
+            return None
         if isinstance(self.target, NewTable):
             base = self.target.snapshot.id
             changes = (*replacing(lake, seen, base), *create_and_append(self.target, result))
@@ -201,6 +203,7 @@ class PlannedInsert:
         if newest.snapshot.id == planned.snapshot.id or not is_same:
             return None
         again = replace(self, target=newest).write(lake, results, seen)
+        assert again is not None  # else there was no conflict
         reads = [
             one for change_set in again.change_sets for one in change_set.changes if isinstance(one, ReadRows)
         ]
@@ -216,16 +219,27 @@ class PlannedInsert:
         committed: CommittedSnapshot | None,
     ) -> Summary:
         """Return the numbers of the insert."""
+        *_, result = results.of_plans
+        columns: tuple[Mapping[str, str], Mapping[str, tuple[str, str]]] = {}, {}
+        if committed is not None and not isinstance(self.target, NewTable) and result.data_files:
+            columns = changed_columns(self.target.schema, result.schema)
         summary = {
             "table": str(self.target.name),
             "snapshot_id": int(committed.id) if committed is not None else None,
             **results.numbers,
+            "rows_removed": 0 if committed is None else sum(committed.removed.values()),
+            "columns_added": dict(columns[0]),
+            "columns_widened": {name: list(types) for name, types in columns[1].items()},
             "already_committed": False,
         }
         if committed is None:
             log.info("The source has no rows: %s is unchanged, no snapshot was made.", self.target.name)
-        else:
-            log.info("Committed snapshot %d to %s: %s", committed.id, self.target.name, added(summary))
+            return summary
+        changed = [
+            *(f"added column {name} {type_}" for name, type_ in columns[0].items()),
+            *(f"{name} {' → '.join(types)}" for name, types in columns[1].items()),
+        ]
+        announce_commit(log, committed, str(self.target.name), summary, *changed)
         return summary
 
 
@@ -256,6 +270,11 @@ def stage(verb: Insert, lake: Lake, submitter: Submitter, attempt: Attempt | Non
         life.register(job_io.target_of_stage(planned.target))
     try:
         (result,) = life.run().of_plans
+        if verb.choice.if_empty.keeps(*() if result.rows_written else (str(planned.target.name),)):
+            life.end()
+            life.tidy_up(keeps_files=False)
+            log.info("The source has no rows: nothing is staged for %s.", planned.target.name)
+            return {"staged": None, "table": str(planned.target.name), "rows_staged": 0}
         job_io.complete_results(request, (result,), lake.opened.storage_options)
         staged = StagedWrite(request.job_id, request.directory, request.verb, planned.target, result)
         uri = job_io.write_stage(staged, lake.opened.storage_options)

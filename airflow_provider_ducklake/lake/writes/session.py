@@ -165,12 +165,13 @@ class LakeSession:
         overwrite_where: str | None = None,
         schema_evolution: str = "strict",
         zorder_by: str | Sequence[str] = (),
+        if_empty: str = "replace",
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
         """Insert the rows of a DataFrame, a path or a query; see ``DuckLakeSparkInsertOperator``."""
         check_partition_by(partition_by, create_table=create_table)
-        choice = InsertChoice.of(mode, overwrite_where, schema_evolution, zorder_by)
+        choice = InsertChoice.of(mode, overwrite_where, schema_evolution, zorder_by, if_empty)
         rows, frames = self._given(source, sql, sources)
         verb = Insert(table, rows, choice, create_table, partition_by)
         return self._run(verb, message, commit_key, frames)
@@ -249,6 +250,7 @@ class LakeSession:
         consumer: str | None = None,
         full_refresh: bool | str = False,
         trust_views: bool = False,
+        if_empty: str = "replace",
         message: str | None = None,
         commit_key: str | CommitKey | None = None,
     ) -> CommittedSnapshot | None:
@@ -273,6 +275,7 @@ class LakeSession:
             consumer=None if consumer is None else Consumer(consumer),
             full_refresh=full_refresh,
             trust_views=trust_views,
+            if_empty=if_empty,
         )
         key = commit_key or (None if consumer is None else CommitKey((str(uuid4()),)))
         return self._run(verb, message, key, frames)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,13 @@ from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.spark.macros import may_call_macros, with_macros
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql, split_texts
 from airflow_provider_ducklake.lake.sql.spark.statements import WriteMode, WriteStatement
-from airflow_provider_ducklake.lake.writes.arguments import names_of, parse_at, parse_flag
+from airflow_provider_ducklake.lake.writes.arguments import (
+    IfEmpty,
+    names_of,
+    parse_at,
+    parse_flag,
+    parse_word,
+)
 from airflow_provider_ducklake.lake.writes.run import announce_replaced
 from airflow_provider_ducklake.lake.writes.sql_plan import (
     Reads,
@@ -38,7 +45,7 @@ from airflow_provider_ducklake.lake.writes.sql_plan import (
     steps_of,
     table_changes,
 )
-from airflow_provider_ducklake.lake.writes.verb import Write, added, numbers
+from airflow_provider_ducklake.lake.writes.verb import Write, announce_commit, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,6 +60,7 @@ if TYPE_CHECKING:
         CommittedSnapshot,
         Consumer,
         Snapshot,
+        TableId,
     )
     from airflow_provider_ducklake.lake.sql.spark.statements import SparkStatement
     from airflow_provider_ducklake.lake.transaction.changes_made import Replay
@@ -83,6 +91,7 @@ class Sql:
     starts_over: bool = False
     full_refresh: bool | str = False
     trust_views: bool = False
+    if_empty: str = IfEmpty.REPLACE
 
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedSql:
         """Plan the reads at one snapshot, and the writes on the newest; see ``Verb``."""
@@ -247,17 +256,14 @@ class Sql:
         """Return the numbers that the catalog kept."""
         names = {row.id: str(row.qualified) for row in lake.reads.table_rows()}
         rows = {names.get(one.table_id, "?"): one.row_count for one in records if one.table_id is not None}
+        unknown = dict.fromkeys(("files_added", "bytes_added", "rows_removed"))
         return {
             "table": ", ".join(rows),
             "snapshot_id": int(records[0].snapshot_id),
             "read_snapshot_id": None,
+            **unknown,
             "rows_added": sum(rows.values()),
-            "files_added": None,
-            "bytes_added": None,
-            "tables": {
-                name: {"rows_added": count, "files_added": None, "bytes_added": None}
-                for name, count in rows.items()
-            },
+            "tables": {name: {**unknown, "rows_added": count} for name, count in rows.items()},
             "consumed": {},
             "already_committed": True,
         }
@@ -292,8 +298,12 @@ class PlannedSql:
             names = [one.table for one in writes if one.table.folded in known]
         return list(zip(names, results.of_plans, strict=True))
 
-    def write(self, lake: Lake, results: Results, seen: Replay) -> Write:
+    def write(self, lake: Lake, results: Results, seen: Replay) -> Write | None:
         """Return the results of all queries as one change of the lake; see ``Verb``."""
+        written = _grouped(self._named(results))
+        empty = [one for one in self.targets if not numbers(written[one.name.folded])["rows_added"]]
+        if parse_word("if_empty", self.verb.if_empty, IfEmpty).keeps(*(str(one.name) for one in empty)):
+            return None
         replaced = lake.writes.replaced_rows(seen, self.head.id) if self.replaces else ()
         changes = table_changes(self.targets, self._named(results), empties=self.reads.full_refresh)
         read = rows_read(self.targets, self.reads, self.head.id)
@@ -315,10 +325,15 @@ class PlannedSql:
         committed: CommittedSnapshot | None,
     ) -> Summary:
         """Return the numbers of what was read and written."""
-        tables = {str(target.name): numbers(()) for target in self.targets}
-        for name, of_table in _grouped(self._named(results)).items():
-            spelled = next(str(one.name) for one in self.targets if one.name.folded == name)
-            tables[spelled] = numbers(of_table)
+        written = _grouped(self._named(results))
+        removed: Mapping[TableId, int] = {} if committed is None else committed.removed
+        tables = {
+            str(one.name): {
+                **numbers(written[one.name.folded]),
+                "rows_removed": 0 if one.existing is None else removed.get(one.existing.table_id, 0),
+            }
+            for one in self.targets
+        }
         ranges = {
             self.reads.names_of[key]: [one.after, int(one.upto)] for key, one in self.reads.ranges.items()
         }
@@ -327,14 +342,16 @@ class PlannedSql:
             "snapshot_id": int(committed.id) if committed is not None else None,
             "read_snapshot_id": int(self.reads.at.id),
             **results.numbers,
+            "rows_removed": sum(removed.values()),
             "tables": tables,
             "consumed": ranges,
             "already_committed": False,
         }
         if committed is None:
             log.info("The statements produced no rows: no snapshot was made.")
-        else:
-            log.info("Committed snapshot %d to %s: %s", committed.id, summary["table"], added(summary))
+            return summary
+        for name, of_table in tables.items():
+            announce_commit(log, committed, name, of_table)
         return summary
 
 
@@ -366,7 +383,7 @@ def _mode(table: str, word: str) -> WriteMode:
 def _grouped(
     written: Sequence[tuple[QualifiedName, WriteResult]],
 ) -> dict[FoldedName, list[WriteResult]]:
-    groups: dict[FoldedName, list[WriteResult]] = {}
+    groups: dict[FoldedName, list[WriteResult]] = defaultdict(list)
     for name, result in written:
-        groups.setdefault(name.folded, []).append(result)
+        groups[name.folded].append(result)
     return groups

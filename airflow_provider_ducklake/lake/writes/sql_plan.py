@@ -99,7 +99,7 @@ class SqlTarget:
         """Yield what makes the results the table's; with ``empties`` in place of the rows it has."""
         if isinstance(self.base, NewTable):
             if self.drops is not None:
-                yield DropTable(self.drops.table_id, self.drops.name)
+                yield DropTable(self.drops.table_id, self.drops.name, is_replaced=True)
             yield from create_and_append(self.base, results[0], NewTableRef(number))
             return
         if empties or self.mode is WriteMode.OVERWRITE:

@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.storage.files.filesystem import exists
 from airflow_provider_ducklake.lake.writes.run import announce_earlier, announce_replaced
-from airflow_provider_ducklake.lake.writes.verb import added, numbers
+from airflow_provider_ducklake.lake.writes.verb import announce_commit, numbers
 
 if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.lake import Lake
@@ -271,8 +271,7 @@ def _earlier(lake: Lake, staged: Staged, records: Sequence[CommitRecord]) -> Sum
         "tables": [str(row.qualified) for row in lake.reads.table_rows() if row.id in ids],
         "snapshot_id": int(records[0].snapshot_id),
         "rows_added": sum(record.row_count for record in records),
-        "files_added": None,
-        "bytes_added": None,
+        **dict.fromkeys(("rows_removed", "files_added", "bytes_added")),
         "already_committed": True,
     }
 
@@ -283,12 +282,13 @@ def _summary(writes: Sequence[StagedWrite], committed: CommittedSnapshot | None)
         "tables": tables,
         "snapshot_id": int(committed.id) if committed is not None else None,
         **numbers([one.result for one in writes]),
+        "rows_removed": 0 if committed is None else sum(committed.removed.values()),
         "already_committed": False,
     }
     if committed is None:
         log.info("No rows were staged: the lake is unchanged, no snapshot was made.")
     else:
-        log.info("Committed snapshot %d to %s: %s", committed.id, ", ".join(tables), added(summary))
+        announce_commit(log, committed, ", ".join(tables), summary)
     return summary
 
 

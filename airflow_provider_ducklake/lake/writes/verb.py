@@ -6,6 +6,7 @@ value with the job's request and the meaning of its results; ``run.py`` carries 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -76,6 +77,17 @@ def added(numbers: Summary) -> str:
     """Return the rows, files and bytes of a summary as a person reads them."""
     files = f"{counted(numbers['files_added'], 'file')} ({size(numbers['bytes_added'])})"
     return f"{counted(numbers['rows_added'], 'row')} in {files}"
+
+
+def announce_commit(
+    log: logging.Logger, committed: CommittedSnapshot, table: str, numbers: Summary, *more: str
+) -> None:
+    """Log what a commit did to a table: rows that went and came, and ``more``; a warning if none came."""
+    what, removed = added(numbers), numbers["rows_removed"]
+    if removed:
+        what = f"replaced {counted(removed, 'row')} by {what if numbers['rows_added'] else 0}"
+    level = logging.WARNING if removed and not numbers["rows_added"] else logging.INFO
+    log.log(level, "Committed snapshot %d to %s: %s", committed.id, table, "; ".join([what, *more]))
 
 
 @dataclass(frozen=True, slots=True)

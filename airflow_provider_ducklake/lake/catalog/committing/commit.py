@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -54,7 +55,7 @@ from airflow_provider_ducklake.lake.transaction.changes import (
 from airflow_provider_ducklake.lake.transaction.changes_made import Replay, format_changes
 from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
 from airflow_provider_ducklake.lake.transaction.conflicts import check_conflicts
-from airflow_provider_ducklake.lake.transaction.declared import Needs
+from airflow_provider_ducklake.lake.transaction.declared import Needs, OfTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -67,7 +68,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
     from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
     from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import Progress, RecordedSnapshot
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, CommitRecord, JsonValue, Snapshot
+    from airflow_provider_ducklake.lake.spec.snapshots import (
+        CommitKey,
+        CommitRecord,
+        JsonValue,
+        Snapshot,
+        TableId,
+    )
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
     from airflow_provider_ducklake.lake.transaction.changes import Change
 
@@ -293,7 +300,11 @@ def _attempt_locked(
         writer.prepare()
         sent.append(state.snapshot_id)
         _finish(connection, dialect, writer, sent)
-    return CommittedSnapshot(state.snapshot_id, state.time, attempts=1)
+    removed: Counter[TableId] = Counter()
+    for change in planned.changes:
+        if isinstance(change, OfTable) and (count := change.rows_removed(state.facts)):
+            removed[change.table_id] += count
+    return CommittedSnapshot(state.snapshot_id, state.time, attempts=1, removed=removed)
 
 
 def check_change_set(catalog: Catalog, change_set: ChangeSet) -> None:

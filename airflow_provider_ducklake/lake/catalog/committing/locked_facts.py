@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import func, literal, select
+from sqlalchemy import func, select
 
 from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
 from airflow_provider_ducklake.lake.catalog.snapshot import (
@@ -91,11 +91,11 @@ def locked_facts(
         live_inlined={
             one: live_inlined_tables(connection, catalog, one) for one in {*needs.live_inlined, *reshaped}
         },
-        with_live_files=read_files.tables_with_live_files(connection, tables, needs.live_files),
+        live_files=read_files.rows_of_live_files(connection, tables, needs.live_files),
         targets=_joined(answers[one] for one in answers if one.startswith(_TARGETS)),
         delete_file_paths=_paths(answers[one] for one in answers if one.startswith(_REPLACED)),
         sources=_sources(connection, catalog, needs),
-        delete_counts=_joined(mark_counts(connection, catalog, one) for one in needs.delete_counts),
+        delete_counts={one: mark_counts(connection, catalog, one) for one in needs.delete_counts},
         with_inlined_deletes=_with_inlined_deletes(connection, catalog, needs),
         flushed=flushed,
         emptied=emptied,
@@ -190,12 +190,12 @@ def _columns_with_inlined_values(
     return found
 
 
-def live_inlined_tables(connection: Connection, catalog: Catalog, table_id: int) -> tuple[str, ...]:
-    """Return the catalog tables that hold live rows of a table."""
-    found: list[str] = []
+def live_inlined_tables(connection: Connection, catalog: Catalog, table_id: int) -> dict[str, int]:
+    """Return the catalog tables that hold live rows of a table, and how many."""
+    found: dict[str, int] = {}
     for layout in live_layouts(connection, catalog, table_id):
         rows = bare_table(layout.name, catalog.tables)
-        query = select(literal(1)).select_from(rows).where(rows.c.end_snapshot.is_(None)).limit(1)
-        if connection.execute(query).first():
-            found.append(layout.name)
-    return tuple(found)
+        query = select(func.count()).select_from(rows).where(rows.c.end_snapshot.is_(None))
+        if count := connection.execute(query).scalar_one():
+            found[layout.name] = count
+    return found

@@ -10,7 +10,7 @@ import secrets
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -34,6 +34,7 @@ from sqlalchemy.pool import NullPool
 
 from airflow_provider_ducklake.lake.catalog.database.file_connections import (
     OF_DUCKDB,
+    PatientSqlite,
     check_duckdb,
     check_sqlite,
     made_private,
@@ -398,7 +399,7 @@ def copy_of(connection: Connection) -> Path:
 
 
 def _sqlite_engine(url: URL, limits: Limits) -> Engine:
-    engine = _engine(url, pool_size=2, connect_args={"timeout": limits.lock_timeout_seconds})
+    engine = _engine(url, pool_size=2, connect_args={"factory": partial(PatientSqlite, limits=limits)})
     _check_first(engine, check_sqlite)
     _leave_connections_to_their_process(engine)
     _follow_the_file(engine, Path(url.database or ""))

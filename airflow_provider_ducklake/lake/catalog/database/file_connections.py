@@ -3,17 +3,80 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.lake.errors import UntrustedValueError
+from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.storage.files.durable import sync_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from airflow_provider_ducklake.lake.spec.limits import Limits
+
+log = logger(__name__)
+
+
+class PatientSqlite(sqlite3.Connection):
+    """A connection that logs who holds a lock for which it waits, as those to servers do."""
+
+    def __init__(self, path: str, *, limits: Limits, **named: Any) -> None:  # noqa: ANN401 - sqlite3's own
+        super().__init__(path, timeout=limits.logged_after_seconds, **named)
+        self._file, self._limits = Path(path), limits
+
+    def patiently(self, call: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - sqlite3's own
+        """Call again while another process has the file locked, and log once which one."""
+        started, is_logged = time.monotonic(), False
+        while True:
+            try:
+                return call(*arguments)
+            except sqlite3.OperationalError as error:
+                waited = time.monotonic() - started
+                has_waited = self._limits.logged_after_seconds * 0.9 <= waited  # else no wait helps
+                is_locked = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+                if not (is_locked and has_waited) or waited >= self._limits.lock_timeout_seconds:
+                    raise
+                if not is_logged:
+                    holder = processes_that_lock(self._file)
+                    log.warning("Waiting for the lock of %s: it is held by %s", self._file, holder)
+                is_logged = True
+
+    def commit(self) -> None:
+        """Commit, once no other process reads the file."""
+        self.patiently(super().commit)
+
+    def cursor(self, factory: Any = None) -> Any:  # noqa: ANN401 - sqlite3's own
+        return super().cursor(factory or _PatientCursor)
+
+
+class _PatientCursor(sqlite3.Cursor):
+    connection: PatientSqlite
+
+    def execute(self, *arguments: Any) -> Any:  # noqa: ANN401 - sqlite3's own
+        return self.connection.patiently(super().execute, *arguments)
+
+
+def processes_that_lock(file: Path) -> str:
+    """Describe who has locks on a file, by what Linux shows: processes of this machine, and container."""
+    try:
+        inode = file.stat().st_ino
+        rows = [line.split() for line in _LOCKS.read_text().splitlines()]
+    except OSError:
+        rows, inode = [], 0
+    found = {int(row[4]) for row in rows if "->" not in row and row[5].endswith(f":{inode}")}
+    found -= {os.getpid(), 0, -1}
+    if not found:
+        return "another process that has the file open"
+    return " and ".join(f"the process {pid}" for pid in sorted(found))
+
+
+_LOCKS = Path("/proc/locks")
 
 
 # The files beside a catalog file that are opened by their names: anyone who may write the directory can make

@@ -19,7 +19,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import String, and_, case, column, exists, func, select, table, type_coerce
 
 from airflow_provider_ducklake.lake.catalog.database.connect import WRITES, shown
-from airflow_provider_ducklake.lake.catalog.database.file_connections import check_plain, check_sqlite
+from airflow_provider_ducklake.lake.catalog.database.file_connections import (
+    check_plain,
+    check_sqlite,
+    processes_that_lock,
+)
 from airflow_provider_ducklake.lake.catalog.database.tables import OTHER_PREFIXES, format_names
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
 from airflow_provider_ducklake.lake.errors import (
@@ -55,7 +59,6 @@ _SHOWN = 200  # characters of it
 # A link is not followed, and a pipe is not waited for.
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _HELD = {errno.EAGAIN, errno.EACCES}
-_LOCKS = Path("/proc/locks")
 
 
 @contextmanager
@@ -165,20 +168,6 @@ def _written(file: int) -> str:
 def _holder(file: int) -> str:
     """Return the name that the holder wrote, with printable characters only."""
     return "".join(filter(str.isprintable, _written(file))) or "a process that left no name in its lock file"
-
-
-def processes_that_lock(file: Path) -> str:
-    """Describe who has locks on a file, by what Linux shows: processes of this machine, and container."""
-    try:
-        inode = file.stat().st_ino
-        rows = [line.split() for line in _LOCKS.read_text().splitlines()]
-    except OSError:
-        rows, inode = [], 0
-    found = {int(row[4]) for row in rows if "->" not in row and row[5].endswith(f":{inode}")}
-    found -= {os.getpid(), 0, -1}
-    if not found:
-        return "another process that has the file open"
-    return " and ".join(f"the process {pid}" for pid in sorted(found))
 
 
 _BUSY, _LOCKED, _FULL = 5, 6, 13

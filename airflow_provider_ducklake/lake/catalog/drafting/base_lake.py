@@ -246,7 +246,7 @@ class BaseRows:
         """Return True if a table has a live data file, or live rows in the catalog."""
         with self._reading() as connection:
             return bool(
-                read_files.tables_with_live_files(connection, self._catalog.tables, [table.table_id])
+                read_files.rows_of_live_files(connection, self._catalog.tables, [table.table_id])
                 or live_inlined_tables(connection, self._catalog, table.table_id)
             )
 

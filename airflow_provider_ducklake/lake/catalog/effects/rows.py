@@ -70,7 +70,7 @@ def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> It
 def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of all data files of a table, and of its rows in the catalog."""
     file = tables["data_file"]
-    if change.table_id in state.facts.with_live_files:
+    if change.table_id in state.facts.live_files:
         yield close(file, state, file.c.table_id == change.table_id)
         state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
     for name in state.facts.live_inlined.get(change.table_id, ()):

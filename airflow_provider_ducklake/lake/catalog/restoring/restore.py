@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.errors import CommitStateUnknownError
 from airflow_provider_ducklake.lake.planning.upkeep.restore import plan_bins, without_bounds
 from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, target_of_write
 from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.log_lines import counts, logger, size
 from airflow_provider_ducklake.lake.spec.names.paths import relative_to
 from airflow_provider_ducklake.lake.spec.partitioning import hive_folders
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
@@ -218,12 +218,15 @@ def _log(planned: Planned, request: RestoreRequest) -> None:
     log.info("%s %s to snapshot %d", verb, what, planned.target.id)
     result = planned.result()
     for one in result.tables:
-        log.info(
-            "%s is %s: %d files stay, %d end, %d lose rows, %d are copied (%d bytes), rows of %d are "
-            "rewritten (%d bytes read); %d inlined rows return, %d end; %s",
-            *(one.name, one.action, one.files_kept, one.files_ended, one.files_shortened, one.files_copied),
-            *(one.bytes_copied, one.files_rewritten, one.bytes_read, one.inlined_returned, one.inlined_ended),
-            ", ".join(one.definition) or "the same columns and keys",
+        files = counts(
+            (one.files_ended, "file", " removed"),
+            (one.files_shortened, "file", " shortened"),
+            (one.files_copied, "file", f" copied ({size(one.bytes_copied)})"),
+            (one.files_rewritten, "file", f" with rows that return ({size(one.bytes_read)} read)"),
+            (one.inlined_returned, "row", " returned to the catalog"),
+            (one.inlined_ended, "row", " removed from the catalog"),
+            (one.files_kept, "file", " kept"),
         )
+        log.info("%s is %s: %s", one.name, one.action, "; ".join([files, *one.definition]))
     for text in result.objects:
         log.info("%s", text)

@@ -32,12 +32,13 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
     SnapshotId,
     TableId,
 )
+from airflow_provider_ducklake.lake.transaction.declared import LiveTarget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Self
 
-    from sqlalchemy import ColumnElement, FromClause
+    from sqlalchemy import ColumnElement, FromClause, Table
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
@@ -293,12 +294,12 @@ def live_targets(
 ) -> dict[DataFileId, DeleteFileId | None]:
     """Return those of a table's data files that are live, with their live delete files."""
     asked = which_live_targets(tables, file_ids, tables["data_file"].c.table_id == table_id)
-    return {file_id: deletes for one in asked for file_id, deletes in one.ask(connection).items()}
+    return {file_id: found.delete_file_id for one in asked for file_id, found in one.ask(connection).items()}
 
 
 def which_live_targets(
     tables: CatalogTables, file_ids: Collection[int], condition: ColumnElement[bool] | None = None
-) -> Iterator[Question[dict[DataFileId, DeleteFileId | None]]]:
+) -> Iterator[Question[dict[DataFileId, LiveTarget]]]:
     """Ask for those of the data files that are live, with their live delete files, some in each question."""
     if not file_ids:  # most commits: the condition below takes longer than all else here
         return
@@ -306,7 +307,11 @@ def which_live_targets(
     of_file = and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
     for ids in in_parts(file_ids):
         query = (
-            select(file.c.data_file_id, maybe(deletes.c.delete_file_id).label("delete_file_id"))
+            select(
+                file.c.data_file_id,
+                maybe(deletes.c.delete_file_id).label("delete_file_id"),
+                _rows_left(file, deletes).label("row_count"),
+            )
             .outerjoin(deletes, of_file)
             .where(file.c.end_snapshot.is_(None), file.c.data_file_id.in_(ids))
             .where(true() if condition is None else condition)
@@ -314,11 +319,17 @@ def which_live_targets(
         yield Question(query, _live_targets)
 
 
-def _live_targets(rows: Sequence[Row[Any]]) -> dict[DataFileId, DeleteFileId | None]:
+def _live_targets(rows: Sequence[Row[Any]]) -> dict[DataFileId, LiveTarget]:
     return {
-        DataFileId(row.data_file_id): None if row.delete_file_id is None else DeleteFileId(row.delete_file_id)
+        DataFileId(row.data_file_id): LiveTarget(
+            None if row.delete_file_id is None else DeleteFileId(row.delete_file_id), int(row.row_count)
+        )
         for row in rows
     }
+
+
+def _rows_left(file: Table, deletes: Table) -> ColumnElement[int]:
+    return file.c.record_count - func.coalesce(deletes.c.delete_count, 0)
 
 
 def live_file_paths(
@@ -389,19 +400,21 @@ def _which_places(
         yield Question(query.where(id_column.in_(part)), partial(FilePlaces, table_id))
 
 
-def tables_with_live_files(
+def rows_of_live_files(
     connection: Connection, tables: CatalogTables, table_ids: Collection[int]
-) -> frozenset[TableId]:
-    """Return those of the tables that have a live data file."""
+) -> dict[TableId, int]:
+    """Count the rows that live data files and their delete files leave to tables that have such a file."""
     if not table_ids:
-        return frozenset()
-    file = tables["data_file"]
+        return {}
+    file, deletes = tables["data_file"], tables["delete_file"]
+    of_file = and_(deletes.c.data_file_id == file.c.data_file_id, deletes.c.end_snapshot.is_(None))
     rows = connection.execute(
-        select(file.c.table_id)
+        select(file.c.table_id, func.sum(_rows_left(file, deletes), type_=file.c.record_count.type))
+        .outerjoin(deletes, of_file)
         .where(file.c.table_id.in_(table_ids), file.c.end_snapshot.is_(None))
-        .distinct()
+        .group_by(file.c.table_id)
     )
-    return frozenset(TableId(table_id) for table_id in rows.scalars())
+    return {TableId(table_id): int(count) for table_id, count in rows}
 
 
 # The full paths of all files that a lake names, however its rows spell them.

@@ -366,10 +366,6 @@ class Flush:
                 if layout.rows.row_count:
                     files += self._write_layout(connection, plan, layout, job_id, paths)
         change_set = ChangeSet(plan.table.snapshot.id, tuple(_changes(plan, tuple(files))))
-        log.info(
-            "%s: flushed %d inlined rows and %d inlined deletes to %d data files",
-            *(name, plan.row_count, plan.mark_count, len(files)),
-        )
         return _Flushed(plan, job_id, change_set, tuple(files), paths)
 
     def _write_layout(

@@ -109,6 +109,28 @@ def _common_decimal(old: DuckLakeType, new: DuckLakeType) -> DecimalType | None:
     return DecimalType(precision, scale) if precision <= _MOST_DIGITS else None
 
 
+def changed_columns(
+    before: TableSchema, after: TableSchema
+) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """Return the columns and fields that were added, and those that were widened, with their types."""
+    old = {column.id: column for column in before.walk()}
+    added: dict[str, str] = {}
+    widened: dict[str, tuple[str, str]] = {}
+
+    def compare(columns: Sequence[Column], above: str) -> None:
+        for column in columns:
+            was, path = old.get(column.id), above + column.name
+            if was is None:
+                added[path] = str(column.type)
+            elif column.children:
+                compare(column.children, f"{path}.")
+            elif was.type != column.type:
+                widened[path] = str(was.type), str(column.type)
+
+    compare(after.columns, "")
+    return added, widened
+
+
 def evolve_and_append(table: TableSnapshot, result: WriteResult, next_column_id: int) -> tuple[Change, ...]:
     """Return the changes that give a table the columns of a result, and its rows.
 

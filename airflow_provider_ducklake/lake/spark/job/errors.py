@@ -144,9 +144,16 @@ def _made(class_: type[DuckLakeError], message: str) -> DuckLakeError:
         return SparkJobError.of_log(f"{class_.__name__}: {message}".replace("\n  ", "\n"))
 
 
+_FRAMES_OF_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*")
+
+
 def _shortened(text: str) -> str:
+    """Return an error's text without Java's frames; what Python says below its own comes first."""
     text = text.split("\n\nJVM stacktrace:", maxsplit=1)[0]
     text = "\n".join(line for line in text.splitlines() if not line.startswith("\tat ")).strip()
+    before, *raised = _FRAMES_OF_PYTHON.split(text)
+    if raised:
+        text = f"{raised[-1].strip()}\n{before}{text[len(before):]}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 

@@ -43,7 +43,7 @@ from airflow_provider_ducklake.lake.spark.row_changes.matching import (
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import exact_filters, prepare_reading
 from airflow_provider_ducklake.lake.spark.writing import write_deletes
-from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.log_lines import counted, logger
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
 from airflow_provider_ducklake.lake.storage.rows import table_reader
@@ -98,7 +98,7 @@ def _changed(
         source = kind_of(spark).checkpointed(numbered)
         changes, matching, found_by, keep, size = _narrowed(changes, source, names)
     plan = replace(changes.target, columns=condition_columns(changes))
-    log.info("Looking for rows of %s in %d data files", plan.table.name, len(plan.files))
+    log.info("Searching %s of %s", counted(len(plan.files), "file"), plan.table.name)
     target = read_table(spark, plan, row_ids=True, positions=True, prefix=names.prefix, keep=keep)
     found = find(target, found_by, changes, names)
     try:

@@ -139,6 +139,10 @@ OF_EXCEPTIONS: Sequence[Cause] = (
     ),
     TOO_WIDE,
     _cause(
+        r"java\.io\.IOException: (?:No space left on device|Disk quota exceeded)",
+        "A disk of Spark is full: that of spark.local.dir, most often. Make room there, or set another one.",
+    ),
+    _cause(
         r"java\.lang\.OutOfMemoryError\b(?!: unable to create)"
         r"|org\.apache\.spark\.memory\.SparkOutOfMemoryError\b"
         r"|ExecutorLostFailure \(executor [^)]*\) Reason: .*(?:exceeding|beyond) .*memory limits?",

@@ -129,8 +129,16 @@ def kind_of(spark: SparkSession) -> SessionBackend:
 
 
 def map_in_arrow(df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
-    """Apply a function to the rows' batches; see ``SessionBackend``."""
-    return kind_of(df.sparkSession).map_in_arrow(df, function, schema)
+    """Apply a function to the rows' batches; the driver finds the errors of ours that it raises."""
+    of_driver = secret()
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from function(batches)
+        except DuckLakeError as error:
+            raise RuntimeError(marked(str(error), type(error), of_driver)) from error
+
+    return kind_of(df.sparkSession).map_in_arrow(df, run, schema)
 
 
 def _narrow(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -155,16 +163,13 @@ def from_tasks(  # noqa: PLR0913 - the last has a default
     small: Spark puts a function above 1 MB into a file. ``have_keys``: the documents contain keys of files.
     ``size_bytes`` is what Spark takes the rows for when it plans a join: else it would broadcast them all.
     """
-    of_driver, key = secret(), writing.new_task_key() if have_keys else None
+    key = writing.new_task_key() if have_keys else None
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for content in batch.column(0).to_pylist():
-                try:
-                    for made in rows(_loaded(content, key)):
-                        yield from _narrow(made)
-                except DuckLakeError as error:
-                    raise RuntimeError(marked(str(error), type(error), of_driver)) from error
+                for made in rows(_loaded(content, key)):
+                    yield from _narrow(made)
 
     contents = pa.array((_dumped(one, key) for one in documents), pa.binary())
     listed = spark.createDataFrame(pa.table({"document": contents}), "document binary")

@@ -200,6 +200,9 @@ class EndFiles(OfTable):
     def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
         return dict(zip(self.file_ids, self.delete_files, strict=True))
 
+    def rows_removed(self, facts: LockedFacts) -> int:
+        return sum(facts.targets[file_id].row_count for file_id in self.file_ids)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadRows(OfTable):
@@ -363,6 +366,16 @@ class AddDeletes(OfTable):
     def repeats_deletes(self) -> bool:
         return all(isinstance(one, UnwrittenDeletes) and not one.positions.count for one in self.files)
 
+    def rows_removed(self, facts: LockedFacts) -> int:  # noqa: ARG002 - the files say it
+        if self.is_upkeep:
+            return 0
+        if self.repeats_deletes:  # of files that end, whose other rows are all counted
+            return -sum(len(one.marks) for one in self.files if isinstance(one, UnwrittenDeletes))
+        return sum(
+            one.positions.count if isinstance(one, UnwrittenDeletes) else one.delete_count
+            for one in self.files
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class InlineDeletes(OfTable):
@@ -394,6 +407,9 @@ class InlineDeletes(OfTable):
     def targets(self) -> Mapping[DataFileId, DeleteFileId | None]:
         return dict.fromkeys(self.positions)
 
+    def rows_removed(self, facts: LockedFacts) -> int:  # noqa: ARG002 - it names the rows
+        return sum(map(len, self.positions.values())) + len(self.row_ids)
+
 
 @dataclass(frozen=True, slots=True)
 class Truncate(OfTable):
@@ -405,3 +421,6 @@ class Truncate(OfTable):
     @property
     def needs(self) -> Needs:
         return Needs(live_inlined=(self.table_id,), live_files=(self.table_id,))
+
+    def rows_removed(self, facts: LockedFacts) -> int:
+        return facts.live_rows(self.table_id)

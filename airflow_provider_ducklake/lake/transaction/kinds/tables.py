@@ -86,7 +86,9 @@ class CreateTable(ChangeBase):
 
 @dataclass(frozen=True, slots=True)
 class DropTable(OfTable):
-    """The end of a table and all it holds."""
+    """The end of a table and all it holds; ``is_replaced``: its rows count as removed."""
+
+    is_replaced: bool = False
 
     phase: ClassVar[CommitPhase] = CommitPhase.DROP
     operation: ClassVar[Operation] = Operation.DROP
@@ -94,7 +96,13 @@ class DropTable(OfTable):
 
     @property
     def needs(self) -> Needs:
-        return Needs(table_names=(self.table_id,))
+        table = (self.table_id,)
+        counted = table if self.is_replaced else ()
+        return Needs(table_names=table, live_inlined=counted, live_files=counted, delete_counts=counted)
+
+    def rows_removed(self, facts: LockedFacts) -> int:
+        deleted = facts.delete_counts.get(self.table_id, {}).values()
+        return facts.live_rows(self.table_id) - sum(deleted) if self.is_replaced else 0
 
     def check(self, facts: LockedFacts) -> None:
         check_name(self.table_id, self.name, facts)

@@ -187,7 +187,7 @@ class RewriteDeletes(OfTable):
     def check(self, facts: LockedFacts) -> None:
         check_targets(self, facts)
         for one in self.origins:
-            if facts.delete_counts.get(one.file_id, 0) != one.mark_count:
+            if facts.delete_counts[self.table_id].get(one.file_id, 0) != one.mark_count:
                 raise facts.conflict(
                     f"compact data file {one.file_id}", "deleted or moved rows of it", self.name
                 )
