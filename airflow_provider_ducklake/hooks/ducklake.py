@@ -386,9 +386,17 @@ def _limited(url: URL, seconds: float) -> URL:
 
 
 def _missing_connection(conn_id: str) -> InvalidInputError:
+    from airflow.sdk.execution_time import task_runner  # noqa: PLC0415 - heavy
+
+    hidden = (
+        ""
+        if hasattr(task_runner, "SUPERVISOR_COMMS")
+        else " Outside of a task Airflow does not show the connections of its database: there set "
+        f"AIRFLOW_CONN_{conn_id.upper()}, as JSON or a URI, or open the lake with Lake.connect."
+    )
     return InvalidInputError(
         f"The lake's connection {conn_id!r} does not exist. Create it (type {CONNECTION_TYPE}), or name "
-        "another one as ducklake_conn_id."
+        f"another one as ducklake_conn_id.{hidden}"
     )
 
 
@@ -462,12 +470,11 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        from airflow_provider_ducklake.lake.catalog.database.connect import extra_of  # noqa: PLC0415
+        from airflow_provider_ducklake.lake.catalog.database.connect import packages_of  # noqa: PLC0415
 
-        package = f"airflow-provider-ducklake-spark[{extra_of(settings.url)}]".removesuffix("[]")
         raise CatalogUnavailableError(
             repr(settings.url),
-            f"its driver cannot be imported ({error}). Install it here: pip install '{package}'.",
+            f"its driver cannot be imported ({error}). Install it here: {packages_of(settings.url)}.",
         ) from error
 
 

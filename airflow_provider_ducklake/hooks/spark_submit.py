@@ -125,8 +125,7 @@ def mismatch() -> str | None:
         return None
     return (
         f"Where this task runs, pyspark is {full} and pyspark-client is {client}. They install the same "
-        "files, so one breaks the other. Install airflow-provider-ducklake-spark[pyspark], which pins both "
-        "to the tested version, or install both in the same version: pip install --force-reinstall "
+        "files, so one breaks the other. Install both in the same version: pip install --force-reinstall "
         f"pyspark=={client} pyspark-client=={client}."
     )
 
@@ -552,8 +551,9 @@ class SparkSubmitter:
                 SparkSubmitOperator.execute(self.operator, self.context)
             except FileNotFoundError as error:
                 raise SparkJobError(
-                    f"{error.filename} was not found. Install airflow-provider-ducklake-spark[pyspark] and "
-                    "put its bin folder on the PATH, or name the binary in the Spark connection."
+                    f"{error.filename} was not found. Install pyspark and pyspark-client, both in "
+                    "one version, and put the bin folder on the PATH, or name the binary in the Spark "
+                    "connection."
                 ) from error
             except (AirflowException, RuntimeError) as error:  # the latter by its own polling
                 if isinstance(error, RuntimeError):  # it may also not have reached the manager

@@ -34,6 +34,7 @@ DuckLakeError
 │  ├─ InvalidPredicateError
 │  ├─ SharedDataPathError
 │  ├─ SnapshotTaggedError
+│  ├─ QueryTableError
 │  ├─ SchemaMismatchError
 │  ├─ EmptySourceError
 │  └─ InvalidValueError
@@ -258,31 +259,38 @@ class NotFoundError(DuckLakeError):
 
 @dataclass(eq=False, repr=False)
 class SchemaNotFoundError(NotFoundError):
-    """The schema does not exist at that snapshot."""
+    """The schema does not exist at that snapshot; ``near`` are tables that a user may have meant."""
 
     schema: str
     snapshot_id: int
+    near: Sequence[str] = ()
 
     def _text(self) -> str:
         catalog, dot, _ = self.schema.partition(".")
         hint = f" If {catalog} is the name of a lake, leave it out: the connection names it." if dot else ""
         return (
             f"Schema {self.schema!r} does not exist at snapshot {self.snapshot_id}. Create it first; an "
-            f"insert with create_table=True does.{hint}"
+            f"insert with create_table=True does.{hint}{_did_you_mean(self.near)}"
         )
 
 
 @dataclass(eq=False, repr=False)
 class TableNotFoundError(NotFoundError):
-    """The table does not exist at that snapshot."""
+    """The table does not exist at that snapshot; ``near`` are those that a user may have meant."""
 
     table: str
     snapshot_id: int
+    near: Sequence[str] = ()
 
-    template = (
-        "Table {table} does not exist at snapshot {snapshot_id}. "
-        "Check the name; an insert with create_table=True creates it."
-    )
+    def _text(self) -> str:
+        return (
+            f"Table {self.table} does not exist at snapshot {self.snapshot_id}. Check the name (one without "
+            f"a schema is in main); an insert with create_table=True creates it.{_did_you_mean(self.near)}"
+        )
+
+
+def _did_you_mean(names: Sequence[str]) -> str:
+    return f" Did you mean {' or '.join(names)}?" if names else ""
 
 
 @dataclass(eq=False, repr=False)
@@ -527,6 +535,28 @@ class SnapshotTaggedError(InvalidInputError):
         return (
             f"versions names tagged snapshots, which do not expire: {'; '.join(self.snapshots)}. Leave them "
             "out, or remove the tags first, with DuckLakeTagOperator(action='untag') or lake.untag(...)."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class QueryTableError(InvalidInputError):
+    """The query of an insert or a merge reads what is neither a source nor a table of Spark's own catalog."""
+
+    table: str
+    sources: Sequence[str]
+    is_of_lake: bool = False
+
+    def _text(self) -> str:
+        sources = f"its sources ({', '.join(self.sources) or 'none are given'})"
+        if self.is_of_lake:
+            return (
+                f"sql reads {self.table}, a table of the lake, but sees only {sources} and tables of Spark's "
+                "own catalog. Use DuckLakeSparkSQLOperator, or LakeSession.sql: their statements read tables "
+                "of the lake."
+            )
+        return (
+            f"sql reads {self.table}, which is none of {sources}, and no table of Spark's own catalog or of "
+            "the lake. Check the name."
         )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import Done, LogsInLines, ShownByName
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.writes.arguments import is_template, parse_word
 
@@ -22,6 +25,21 @@ class LakeTask(ShownByName, LogsInLines):
 
     ducklake_conn_id: str
     done: Done
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's
+        try:
+            super().__init__(**kwargs)
+        except TypeError as error:  # of an argument that no class of the operator's has, or of another cause
+            inits = [vars(one)["__init__"] for one in type(self).__mro__ if "__init__" in vars(one)]
+            known = {name for init in inits for name in signature(init).parameters}
+            unknown = [name for name in kwargs if name not in known]
+            near = (get_close_matches(_MEANT.get(name, name), known, 1) for name in unknown)
+            if meant := [one for one, *_ in filter(None, near)]:
+                raise InvalidInputError(
+                    f"{type(self).__name__} has no argument {', '.join(unknown)}. Did you mean "
+                    f"{', '.join(meant)}?"
+                ) from error
+            raise
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
@@ -46,6 +64,9 @@ class LakeTask(ShownByName, LogsInLines):
         from airflow_provider_ducklake.hooks.lineage import lineage_at_failure  # noqa: PLC0415 - not always asked for
 
         return lineage_at_failure(self)
+
+
+_MEANT = {"path": "source", "query": "sql"}
 
 
 class DuckLakeOperator(LakeTask, BaseOperator):

@@ -73,7 +73,7 @@ class DuckLakeCleanupOldFilesOperator(DuckLakeOperator):
         deleted, missing, named, failed = map(
             len, (result.deleted, result.missing, result.named, result.failures)
         )
-        line = _said(
+        line = _line(
             "clean-up",
             "no file that was scheduled for deletion is old enough",
             (deleted, "file", " would be deleted" if result.dry_run else " deleted"),
@@ -158,7 +158,7 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
                 dry_run=parse_flag("dry_run", self.is_dry_run),
             )
         done = " would be deleted" if result.dry_run else " deleted"
-        line = _said(
+        line = _line(
             "orphaned files",
             "no file below the data path is unknown to the catalog",
             (len(result.deleted), "orphaned file", f"{done} ({size(result.bytes)})"),
@@ -183,7 +183,7 @@ class DuckLakeDeleteOrphanedFilesOperator(DuckLakeOperator):
         }
 
 
-def _said(step: str, why_nothing: str, *parts: tuple[int, str, str]) -> str:
+def _line(step: str, why_nothing: str, *parts: tuple[int, str, str]) -> str:
     found = counts(*parts)
     return f"{step}: {found}" if found != counts() else f"{step}: nothing to do – {why_nothing}"
 

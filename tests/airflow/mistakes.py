@@ -71,6 +71,13 @@ IN_THE_DAG_FILE = [
     insert(
         "partition keys without create_table", ("partition_by",), "create_table=True", partition_by=["id"]
     ),
+    insert(
+        "arguments by other names",
+        ("DuckLakeSparkInsertOperator has no argument path, partitions",),
+        "Did you mean source, partition_by?",
+        path="x",
+        partitions=["id"],
+    ),
     insert("an argument of the job", ("application_args",), "cannot be given", application_args=["x"]),
     Mistake(
         "staging a merge",
@@ -98,8 +105,8 @@ IN_THE_DAG_FILE = [
 
 # Found by the task, nearly all before anything is submitted.
 IN_A_TASK = [
-    insert("a wrong table name", ("main.oders",), "create_table=True", table="oders"),
-    insert("a wrong schema", ("'sales'",), "Create it first", table="sales.orders"),
+    insert("a wrong table name", ("main.oders",), "Did you mean main.orders?", table="oders"),
+    insert("a wrong schema", ("'sales'",), "Did you mean main.orders?", table="sales.orders"),
     insert("a name with the lake's", ("a.b.c", "name of a lake"), "leave it out", table="a.b.c.d"),
     insert("no lake in the database", ("no_lake.sqlite",), "create_lake=True", prepare="no_lake"),
     insert("no connection", ("'nowhere'",), "Create it", ducklake_conn_id="nowhere"),
@@ -126,7 +133,7 @@ IN_A_TASK = [
     insert(
         "a driver that is not installed",
         ("pymysql",),
-        "pip install 'airflow-provider-ducklake-spark[mysql]'",
+        "pip install 'pymysql>=1.1.1'",
         retried=True,
         prepare="no_driver",
     ),
@@ -141,7 +148,7 @@ IN_A_TASK = [
         prepare="unwritable",
     ),
     insert("no Spark connection", ("'spark_nowhere'",), "Create it", spark_conn_id="spark_nowhere"),
-    insert("no spark-submit", ("spark-submit",), "[pyspark]", retried=True, prepare="no_spark_submit"),
+    insert("no spark-submit", ("spark-submit",), "Install pyspark", retried=True, prepare="no_spark_submit"),
     insert(
         "a source that is not there",
         ("source", "gone.csv"),

@@ -115,7 +115,7 @@ def check(mistake: Mistake, answer: str, data: Path, record_property: Any) -> No
     for part in (*mistake.named, mistake.way_out):
         assert filled_in(part, data) in sentence, sentence
     assert "Traceback" not in answer
-    assert sentence.endswith((".", "'", ")")) or "Spark says" in sentence, sentence
+    assert sentence.endswith((".", "'", ")", "?")) or "Spark says" in sentence, sentence
     assert len(sentence) < 700
 
 

@@ -1,7 +1,9 @@
-"""A catalog whose driver is not installed says which extra brings it."""
+"""A catalog whose driver is not installed names the packages of the extra that brings it."""
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,12 @@ except Exception as error:
 """
 
 
+def installing(extra: str) -> str:
+    """Return the packages of an extra: those of ours are on no index."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    return " ".join(map(repr, project["optional-dependencies"][extra]))
+
+
 def test_a_lake_is_frozen_into_sqlite_without_duckdb_and_else_the_extra_is_named(tmp_path):
     arguments = [sys.executable, "-c", EXPORT, str(tmp_path)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
@@ -37,7 +45,7 @@ def test_a_lake_is_frozen_into_sqlite_without_duckdb_and_else_the_extra_is_named
     assert made == "sqlite"
     assert refused.startswith("CatalogUnavailableError")
     assert f"{tmp_path}/frozen.ducklake: its driver is not installed here" in refused
-    assert "airflow-provider-ducklake-spark[duckdb]" in refused
+    assert f"pip install {installing('duckdb')}" in refused
 
 
 @pytest.mark.parametrize(
@@ -57,4 +65,4 @@ def test_a_missing_driver_is_named_with_its_extra(url, module, extra, tmp_path):
 
     assert done.stdout.startswith("CatalogUnavailableError")
     assert f"missing: {module}" in done.stdout
-    assert f"airflow-provider-ducklake-spark[{extra}]" in done.stdout
+    assert f"pip install {installing(extra)}" in done.stdout

@@ -15,6 +15,7 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
+    QueryTableError,
     SchemaMismatchError,
     SourceNotFoundError,
     SparkJobError,
@@ -130,6 +131,15 @@ def test_a_write_without_rows_makes_no_snapshot(session, spark, lake):
     assert session.delete("main.t", "id = 77") is None
 
     assert lake.current_snapshot().id == before
+
+
+def test_a_query_of_an_insert_that_reads_a_table_of_the_lake_says_what_does(session, lake):
+    with lake.transaction() as tx:
+        tx.create_table("customers", {"id": "int64"})
+    with pytest.raises(QueryTableError, match="sql reads main.Customers, a table of the lake.*SQLOperator"):
+        session.insert("customers", sql="SELECT id FROM main.Customers")
+    with pytest.raises(QueryTableError, match="sql reads main.nobody, which is none of its sources"):
+        session.insert("customers", sql="SELECT id FROM main.nobody")
 
 
 def test_a_key_commits_once(session, spark, sqlite_catalog):

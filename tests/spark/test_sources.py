@@ -275,7 +275,7 @@ def test_a_transform_is_called_with_the_datasets(spark, tmp_path, monkeypatch):
     [
         ({"source": "s3://landing/in.csv"}, r'packages="org.apache.hadoop:hadoop-aws:3\.\d\.\d"'),
         ({"source": "abfss://c@a.dfs.core.windows.net/x"}, "hadoop-azure:3"),
-        ({"sql": "select * from nothing"}, "sql failed.*nothing"),
+        ({"sql": "select * from nothing"}, "sql reads nothing, which is none of its sources"),
         ({"sql": "select from"}, "sql failed"),
         ({"transform": "no_such_module:f"}, "no_such_module"),
         ({"transform": "json:no_function"}, "no_function"),

@@ -22,6 +22,7 @@ from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknownError,
     CounterBehindError,
     DuckLakeError,
+    EmptySourceError,
     ExportExistsError,
     FilesNotDeletedError,
     FilesReleasedError,
@@ -32,6 +33,7 @@ from airflow_provider_ducklake.lake.errors import (
     MacroNotFoundError,
     MigrationRefusedError,
     NotADuckLakeError,
+    QueryTableError,
     SchemaMismatchError,
     SchemaNotFoundError,
     SharedDataPathError,
@@ -80,6 +82,8 @@ WITH_FIELDS = [
     SourceNotFoundError("source", "/in/a.csv"),
     InvalidStatementError(2, 1, 14, "'FOO'", "expected a name."),
     InvalidPredicateError(1, 14, "'FOO'", "filters have no such operator."),
+    QueryTableError("s.t", ["orders"]),
+    EmptySourceError(["s.t"]),
     SchemaMismatchError("s.t", ["c is missing"]),
     InvalidValueError("s.t", ["column c: 1 value is not valid JSON, such as ''"], ["Make them JSON."]),
     FilesReleasedError("01a20243"),
@@ -171,7 +175,7 @@ def test_an_error_that_is_cut_says_so_and_keeps_its_end():
 
     assert "xxx…(98" in str(error)
     assert " more characters)…xxx" in str(error)
-    assert str(error).endswith("Check the name; an insert with create_table=True creates it.")
+    assert str(error).endswith("; an insert with create_table=True creates it.")
 
 
 def test_a_note_stays_on_one_line():

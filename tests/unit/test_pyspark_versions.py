@@ -25,7 +25,7 @@ def _install(folder: Path, **versions: str) -> None:
             {"pyspark": "3.5.7", "pyspark_client": "4.2.0"},  # nor one before 4.0
             "pip install --force-reinstall pyspark==4.2.0 pyspark-client==4.2.0",
         ),
-        ({"pyspark": "4.3.0", "pyspark_client": "4.2.0"}, "airflow-provider-ducklake-spark[pyspark]"),
+        ({"pyspark": "4.3.0", "pyspark_client": "4.2.0"}, "pip install --force-reinstall pyspark=="),
         ({"pyspark": "4.2.0", "pyspark_client": "4.2.0"}, None),
     ],
 )

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
     InvalidInputError,
+    QueryTableError,
     SourceNotFoundError,
     SparkJobError,
 )
@@ -69,7 +70,7 @@ def load(spark: SparkSession, source: Source, target: TableSchema | None, *, fil
         case SqlSource(sql, datasets):
             for name, df in read_all(spark, datasets).items():
                 show_as(df, name)
-            return query(spark, sql)
+            return query(spark, sql, sources=tuple(datasets))
         case TransformSource(name, datasets):
             return _transformed(spark, name, read_all(spark, datasets))
         case LakeSource() | StreamSource() | RowChangeSource() | OverwriteSource() | CompactionSource():
@@ -92,11 +93,16 @@ def show_as(df: DataFrame, name: str) -> None:
     df.createOrReplaceTempView(quoted(name))
 
 
-def query(spark: SparkSession, sql: str, name: str = "sql") -> DataFrame:
-    """Return the rows of a query; ``name`` is how errors call it."""
+def query(
+    spark: SparkSession, sql: str, name: str = "sql", sources: Sequence[str] | None = None
+) -> DataFrame:
+    """Return the rows of a query that errors call ``name``; that of an insert or a merge sees ``sources``."""
     try:
         return _pinned(analysed(spark.sql(sql)))
     except AnalysisException as error:
+        missing = (error.getMessageParameters() or {}).get("relationName")
+        if sources is not None and missing and error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+            raise QueryTableError(missing.replace("`", ""), sources) from error
         raise InvalidInputError(f"{name} failed: {message_of(error)}") from error
 
 

@@ -40,6 +40,7 @@ forgotten, and registered until its commit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -49,6 +50,7 @@ from airflow_provider_ducklake.lake.errors import (
     OUTAGES,
     ClusterUnavailableError,
     DuckLakeError,
+    QueryTableError,
     SparkJobError,
     StorageError,
     UntrustedValueError,
@@ -57,6 +59,7 @@ from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource
 from airflow_provider_ducklake.lake.spark.types.names import refuse_equal_names
 from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.names.paths import job_directory
 
 if TYPE_CHECKING:
@@ -212,9 +215,16 @@ class JobLife:
                 self._fail()
             if self.detached is None:  # no later try finds it, and no commit has begun
                 self.end()
+            if isinstance(error, QueryTableError) and self._has_table(error.table):
+                raise QueryTableError(error.table, error.sources, is_of_lake=True) from None
             raise
         self.ended()
         return results
+
+    def _has_table(self, name: str) -> bool:
+        with suppress(DuckLakeError):
+            return QualifiedName.of(name).folded in {one.folded for one in self.lake.tables()}
+        return False
 
     def outcome(self) -> Results:
         """Wait for the submitted job, as the try that it is left to now."""

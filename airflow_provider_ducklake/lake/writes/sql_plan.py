@@ -198,20 +198,20 @@ class Reads:
             self._views[name.folded] = wanted  # before its own query, in which it may not be named
             try:
                 self.tables[wanted] = self._read(name, wanted)
-            except TableNotFoundError:
-                self._enter_view(name, wanted)
+            except TableNotFoundError as missing:
+                self._enter_view(name, wanted, missing)
         elif any(name.folded == one.folded for one in self._within):
             raise InvalidInputError(f"View {name} reads itself{self._through(name)}.")
         return self._views[name.folded]
 
-    def _enter_view(self, name: QualifiedName, wanted: str) -> None:
+    def _enter_view(self, name: QualifiedName, wanted: str, missing: TableNotFoundError) -> None:
         if len(self._within) == _MOST_VIEWS:
             raise UnsupportedFeatureError(
                 f"View {name} is read{self._through(name)}: a query may have {_MOST_VIEWS} views that each "
                 "read the next, not more. Read a view further down, or its tables."
             )
         self._within.append(name)
-        self._add_view(name, wanted)
+        self._add_view(name, wanted, missing)
         self._within.pop()
 
     def _through(self, name: QualifiedName) -> str:
@@ -219,11 +219,11 @@ class Reads:
         others = dict.fromkeys(one for one in (self._within[0], self._within[-1]) if one != name)
         return f" through {' and '.join(map(str, others))}" if others else ""
 
-    def _add_view(self, name: QualifiedName, wanted: str) -> None:
+    def _add_view(self, name: QualifiedName, wanted: str, missing: TableNotFoundError) -> None:
         try:
             found = self.lake.reads.view(name, self.at.id)
         except ViewNotFoundError:
-            raise TableNotFoundError(str(name), self.at.id) from None
+            raise missing from None
         if found.dialect != "spark":
             raise UnsupportedFeatureError(
                 f"View {name} is written in the dialect {found.dialect!r}, which Spark cannot read. Create "

@@ -73,13 +73,13 @@ class _Database:
     """How catalogs in a database are opened.
 
     ``file``: what a file of it is called; None for a server. ``has_one_driver``: no other one will do.
-    ``modules`` are those that the driver needs, ``extra`` installs them.
+    ``modules`` are those that the driver needs, ``packages`` install them.
     """
 
     driver: str
     open: Callable[[URL, Limits], Engine]
     modules: tuple[str, ...] = ()
-    extra: str = ""
+    packages: tuple[str, ...] = ()
     file: str | None = None
     has_one_driver: bool = False
 
@@ -148,7 +148,7 @@ def _check_driver(url: URL) -> None:
         raise CatalogUnavailableError(
             shown(url),
             f"its driver is not installed here (missing: {', '.join(missing)}). Install it where the task "
-            f"runs: pip install 'airflow-provider-ducklake-spark[{extra_of(url)}]'.",
+            f"runs: {packages_of(url)}.",
         )
 
 
@@ -482,23 +482,24 @@ def make_private(url: URL) -> None:
         raise CatalogUnavailableError(shown(url), f"its file cannot be made: {error.strerror}") from error
 
 
-def extra_of(url: URL) -> str:
-    """Return the extra that installs a catalog's driver; none for SQLite."""
+def packages_of(url: URL) -> str:
+    """Return the command that installs a catalog's driver."""
     database = _needed(url)
-    return database.extra if database else ""
+    packages = database.packages if database and database.packages else (f"{url.drivername}'s driver",)
+    return f"pip install {' '.join(map(repr, packages))}"
 
 
-_POSTGRES = _Database("postgresql+psycopg", _postgres_engine, ("psycopg",), "postgres")
-_MYSQL = _Database("mysql+pymysql", _mysql_engine, ("pymysql",), "mysql", has_one_driver=True)
+# the packages are those of pyproject.toml's extras: this package is on no index
+_POSTGRES = _Database("postgresql+psycopg", _postgres_engine, ("psycopg",), ("psycopg[binary]>=3.2",))
+_MYSQL = _Database("mysql+pymysql", _mysql_engine, ("pymysql",), ("pymysql>=1.1.1",), has_one_driver=True)
+_DUCKDB = ("duckdb>=1.4.1", "duckdb-engine>=0.17", "pytz>=2024.1")
 _DATABASES = {
     "sqlite": _Database("sqlite", _sqlite_engine, file="SQLite"),
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
     "mysql": _MYSQL,
     "mariadb": _MYSQL,
-    "duckdb": _Database(
-        "duckdb", duckdb_engine, ("duckdb", "duckdb_engine", "pytz"), "duckdb", file="DuckDB"
-    ),
+    "duckdb": _Database("duckdb", duckdb_engine, ("duckdb", "duckdb_engine", "pytz"), _DUCKDB, file="DuckDB"),
 }
 
 

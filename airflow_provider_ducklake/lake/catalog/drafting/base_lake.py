@@ -17,10 +17,11 @@ from airflow_provider_ducklake.lake.catalog.snapshot import (
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import has_inlined_rows
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import why_not_inlined
 from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
+from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table, near_tables
 from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     InvalidOptionError,
+    TableNotFoundError,
     UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.lake.spec.names.identifiers import (
@@ -122,6 +123,12 @@ class CatalogBase(BaseLake):
         table, next_column_id = found
         options = self._options(table.schema_id, table.table_id)
         return TableDraft.of(replace(table, snapshot=self._snapshot, options=options), next_column_id)
+
+    def no_table(self, name: QualifiedName) -> TableNotFoundError:
+        """Return the error of a name that no table has, with those that a user may have meant."""
+        with self._reading() as connection:
+            like_it = near_tables(connection, self._catalog.tables, self.snapshot_id, name)
+        return TableNotFoundError(str(name), self.snapshot_id, like_it)
 
     def _read_table(self, name: QualifiedName) -> tuple[TableSnapshot, int] | None:
         tables = self._catalog.tables

@@ -299,7 +299,7 @@ class LakeTransaction:
         name = QualifiedName.of(table)
         found = self._draft.find_table(name)
         if found is None:
-            raise TableNotFoundError(str(name), self._base.snapshot_id)
+            raise self._base.no_table(name)
         return found
 
     # Columns

@@ -35,6 +35,7 @@ from airflow_provider_ducklake.lake.errors import (
 from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
 from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan, plan_scan
 from airflow_provider_ducklake.lake.planning.writing.staged import with_staged
+from airflow_provider_ducklake.lake.spec.names.identifiers import near
 from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
 from airflow_provider_ducklake.lake.spec.snapshots import (
     ColumnId,
@@ -77,9 +78,17 @@ def find_table(
 def _why_no_table(
     connection: Connection, tables: CatalogTables, snapshot: Snapshot, name: QualifiedName
 ) -> NotFoundError:
+    like_it = near_tables(connection, tables, snapshot.id, name)
     if read.find_schema(connection, tables, snapshot.id, name.schema) is None:
-        return SchemaNotFoundError(str(name.schema), snapshot.id)
-    return TableNotFoundError(str(name), snapshot.id)
+        return SchemaNotFoundError(str(name.schema), snapshot.id, like_it)
+    return TableNotFoundError(str(name), snapshot.id, like_it)
+
+
+def near_tables(
+    connection: Connection, tables: CatalogTables, at: int, name: QualifiedName
+) -> tuple[str, ...]:
+    """Return the tables that a user may have meant by a name that no table has."""
+    return near(name, (row.qualified for row in read.table_rows(connection, tables, at)))
 
 
 def find_table_snapshot(

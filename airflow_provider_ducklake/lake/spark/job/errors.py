@@ -153,7 +153,7 @@ def _shortened(text: str) -> str:
     text = "\n".join(line for line in text.splitlines() if not line.startswith("\tat ")).strip()
     before, *raised = _FRAMES_OF_PYTHON.split(text)
     if raised:
-        text = f"{raised[-1].strip()}\n{before}{text[len(before):]}"
+        text = f"{raised[-1].strip()}\n{before}{text[len(before) :]}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 

@@ -56,7 +56,7 @@ def create(url: str) -> SparkSession:
     except ImportError as error:
         raise InvalidInputError(
             f"Spark Connect needs more than is installed where the task runs: {error}. Install "
-            "airflow-provider-ducklake-spark[pyspark], or pyspark-client in the version of the server."
+            "pyspark-client in the version of the server."
         ) from error
     try:
         builder = DefaultChannelBuilder(url, _KEEPALIVE)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import CatalogError, InvalidNameError, one_line
@@ -215,6 +217,20 @@ class QualifiedName:
         return f"{self.schema}.{shown(self.name)}"
 
 
+def near(name: QualifiedName, names: Iterable[QualifiedName]) -> tuple[str, ...]:
+    """Return up to three names that a user may have meant: the same in another schema first.
+
+    >>> shop, sales = (QualifiedName.of(one) for one in ("shop.orders", "sales.oders"))
+    >>> near(QualifiedName.of("orders"), [shop, sales]), near(QualifiedName.of("shop.lines"), [shop, sales])
+    (('shop.orders', 'sales.oders'), ())
+    """
+    known = {".".join(one.folded): one for one in islice(names, _MOST_COMPARED)}
+    same = [text for text, one in known.items() if one.folded[-1] == name.folded[-1]]
+    close = get_close_matches(".".join(name.folded), known, cutoff=0.7)
+    return tuple(str(known[one]) for one in [*dict.fromkeys([*same, *close])][:3])
+
+
+_MOST_COMPARED = 10_000
 MAIN = SchemaPath((DEFAULT_SCHEMA,))
 SchemaName: TypeAlias = str | tuple[str, ...] | SchemaPath  # what a user may give
 TableName: TypeAlias = str | tuple[str, ...] | tuple[SchemaPath, str] | QualifiedName

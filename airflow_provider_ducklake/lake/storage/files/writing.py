@@ -418,8 +418,8 @@ def _aes(key: bytes) -> Any:  # noqa: ANN401 - of a package that an extra brings
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
     except ImportError:
         raise StorageError(
-            "The lake is encrypted, and the package cryptography is not installed where this runs. Install "
-            "airflow-provider-ducklake-spark[encryption] there."
+            "The lake is encrypted, and the package cryptography is not installed where this runs: pip "
+            "install cryptography."
         ) from None
     return AESGCM(key)
 

@@ -46,8 +46,8 @@ class Cipher:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra brings it
         except ImportError:
             raise StorageError(
-                f"{where} is encrypted, and the package cryptography is not installed where this runs. "
-                "Install airflow-provider-ducklake-spark[encryption] there."
+                f"{where} is encrypted, and the package cryptography is not installed where this runs: pip "
+                "install cryptography."
             ) from None
         try:
             self._aes: Any = AESGCM(key.raw)
