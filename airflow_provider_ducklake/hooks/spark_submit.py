@@ -697,6 +697,15 @@ class SparkApplicationLink(BaseOperatorLink):
         return getattr(getattr(operator, "done", None), "application_url", None) or ""
 
 
+def without_empty_link(operator: Any) -> None:  # noqa: ANN401 - Airflow's
+    """Leave the link out where no application has a page: Airflow would keep an empty XCom of it."""
+    if not operator.done.application_url:
+        links = operator.operator_extra_links
+        operator.operator_extra_links = tuple(
+            one for one in links if not isinstance(one, SparkApplicationLink)
+        )
+
+
 def application_id_in(line: str) -> str | None:
     """Return the id of the application where a line of the driver's log says it."""
     found = _SAID.search(line.rstrip())

@@ -7,6 +7,7 @@ DuckLakeError
 │  ├─ UnsupportedVersionError
 │  ├─ CatalogMigratedError
 │  ├─ MigrationRefusedError
+│  ├─ CatalogAddressError
 │  ├─ CatalogUnavailableError
 │  ├─ LockTimeoutError
 │  └─ CatalogRefusedError
@@ -215,6 +216,20 @@ class CatalogUnavailableError(CatalogError):
 
     def _text(self) -> str:
         return f"Cannot open the catalog database {self.catalog}: {self.reason.rstrip('. ')}."
+
+
+@dataclass(eq=False, repr=False)
+class CatalogAddressError(CatalogError):
+    """The catalog database refuses the login, or the database or the host does not exist: no retry helps."""
+
+    catalog: str
+    reason: str
+
+    def _text(self) -> str:
+        return (
+            f"Cannot open the catalog database {self.catalog}: {self.reason.rstrip('. ')}. Correct the "
+            "connection's login, password, host or database; the task is not retried."
+        )
 
 
 @dataclass(eq=False, repr=False)

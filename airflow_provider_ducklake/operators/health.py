@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -32,6 +33,7 @@ _OF_TABLE = (
     "inlined_row_count",
     "inlined_delete_count",
 )
+_AGE = "hours_since_change"  # only where it is asked for: all snapshots are read for it
 _BANDS = ("under_1_mib", "under_16_mib", "under_128_mib", "under_512_mib", "from_512_mib")
 
 
@@ -42,8 +44,9 @@ class DuckLakeTableHealthOperator(DuckLakeOperator):
     with the tags ``conn_id`` and ``table``, and all are returned.
 
     :param tables: names of the tables; default: all. (templated)
-    :param fail_above: upper bounds of numbers, such as ``{"delete_ratio": 0.3, "under_1_mib": 1000}``; the
-        task fails without retries if a table, or the lake, exceeds one. (templated)
+    :param fail_above: upper bounds of numbers, such as ``{"delete_ratio": 0.3, "hours_since_change": 26}``;
+        the task fails without retries if a table, or the lake, exceeds one. ``hours_since_change``, since
+        when the rows of a table are unchanged, is found only if it has a bound. (templated)
     :param ducklake_conn_id: the connection of the lake. (templated)
     :param message: accepted as by every operator, but unused. (templated)
     :return: ``{"snapshot_id": 43, "snapshot_count": 40, "oldest_snapshot_time": "2026-11-01T00:00:00+00:00",
@@ -72,6 +75,8 @@ class DuckLakeTableHealthOperator(DuckLakeOperator):
         limits = _limits(self.fail_above)
         with closing(DuckLakeHook(self.ducklake_conn_id, hook_lineage=False).lake()) as lake:
             health = lake.table_health(self._names(lake)).as_json()
+            if _AGE in limits:
+                _add_ages(lake, health["tables"])
         self._emit(health)
         exceeded = list(_exceeded(health, limits))
         if exceeded:
@@ -136,7 +141,19 @@ def health_lines(tables: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
-    return {**{name: table[name] for name in _OF_TABLE}, **table["files_by_size"]}
+    age = {_AGE: table[_AGE]} if _AGE in table else {}
+    return {**{name: table[name] for name in _OF_TABLE}, **table["files_by_size"], **age}
+
+
+def _add_ages(lake: Lake, tables: Sequence[dict[str, Any]]) -> None:
+    """Add since when the rows of each table are unchanged; at least, if older snapshots have expired."""
+    from airflow_provider_ducklake.triggers.snapshot import last_change  # noqa: PLC0415 - heavy
+
+    snapshots, now = lake.snapshots(), datetime.now(UTC)
+    for table in tables:
+        last = last_change(lake, table["name"], snapshots)
+        if last is not None:  # else it was dropped a moment ago
+            table[_AGE] = round((now - last.time).total_seconds() / 3600, 2)
 
 
 def _limits(given: Mapping[str, float | str] | str | None) -> dict[str, float]:
@@ -144,7 +161,7 @@ def _limits(given: Mapping[str, float | str] | str | None) -> dict[str, float]:
         return {}
     if isinstance(given, str):
         raise InvalidInputError(f"fail_above is {given!r}. Give a mapping, such as {{'delete_ratio': 0.3}}.")
-    known = (*_OF_LAKE, *_OF_TABLE, *_BANDS)
+    known = (*_OF_LAKE, *_OF_TABLE, _AGE, *_BANDS)
     limits: dict[str, float] = {}
     for name, most in given.items():
         if name not in known:
@@ -163,7 +180,11 @@ def _exceeded(health: Mapping[str, Any], limits: Mapping[str, float]) -> Iterato
         *((one["name"], _numbers(one)) for one in health["tables"]),
     ]:
         for name, most in limits.items():
-            if numbers.get(name, 0) > most:
+            if name not in numbers or numbers[name] <= most:
+                continue
+            if name == _AGE:
+                yield f"{owner} has not changed for {numbers[name]:g} hours, more than {most:g}"
+            else:
                 yield f"{owner} has a {name} of {numbers[name]:g}, more than {most:g}"
 
 

@@ -11,7 +11,12 @@ from airflow.providers.common.compat.sdk import AirflowSkipException, TaskDeferr
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.events import announce
 from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
-from airflow_provider_ducklake.hooks.spark_submit import SparkApplicationLink, SparkSubmitter, Submission
+from airflow_provider_ducklake.hooks.spark_submit import (
+    SparkApplicationLink,
+    SparkSubmitter,
+    Submission,
+    without_empty_link,
+)
 from airflow_provider_ducklake.hooks.task import (
     Done,
     commit_identity,
@@ -209,6 +214,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
                 summary = self.run(hook.lake(), identity, context)
             finally:
                 self.done.application_url = self._submission.url
+                without_empty_link(self)
             self.done.read_at = summary.get("read_snapshot_id")
             changed_in = self.changed_in(summary)
             if changed_in is not None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.hooks.compat import AdvanceItem
     from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
     from airflow_provider_ducklake.triggers.watcher import Polled
 
 
@@ -291,7 +292,8 @@ async def report_freshness(
         DuckLakeError: the lake cannot be opened.
     """
     connection = await connection_of(ducklake_conn_id)
-    text = described(table, await in_own_thread(_look, connection, table), context["dag_run"])
+    found = await in_own_thread(_look, connection, table)
+    text = described(table, found, context["dag_run"], context.get("deadline"))
     log.warning("%s", text)
     return text
 
@@ -301,13 +303,15 @@ def _look(connection: Connection, table: str) -> LastChange | None:
         return last_change(lake, table)
 
 
-def last_change(lake: Lake, table: str) -> LastChange | None:
-    """Return when a table's rows last changed; None: there is no such table."""
+def last_change(
+    lake: Lake, table: str, snapshots: Sequence[RecordedSnapshot] | None = None
+) -> LastChange | None:
+    """Return when a table's rows last changed, by the lake's snapshots; None: there is no such table."""
     try:
         lake.table_snapshot(table)
     except NotFoundError:
         return None
-    snapshots = lake.snapshots()
+    snapshots = snapshots or lake.snapshots()
     number = bisect_left(snapshots, 1, key=lambda one: int(_is_unchanged(lake, table, one.id)))
     found = snapshots[number]
     is_expired = number == 0 and _is_unchanged(lake, table, found.id - 1)
@@ -318,21 +322,29 @@ def _is_unchanged(lake: Lake, table: str, after: int) -> bool:
     return lake.table_changes(table, after, ("data",)) is None
 
 
-def described(table: str, last: LastChange | None, dag_run: Mapping[str, Any]) -> str:
-    """Return the report; ``dag_run`` is Airflow's, as its REST API shows it.
+def described(
+    table: str,
+    last: LastChange | None,
+    dag_run: Mapping[str, Any],
+    deadline: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the report; ``dag_run`` and ``deadline`` are Airflow's, as its REST API shows the first.
 
     >>> run = {"dag_run_id": "r1", "state": "running", "run_after": "2026-11-25T05:00:00Z"}
-    >>> described("orders", LastChange(7, datetime(2026, 11, 24, 5, 9, tzinfo=UTC), False), run)
-    'orders is not fresh: unchanged since snapshot 7 of 2026-11-24 05:09:00 UTC. The run r1, due at \
-2026-11-25 05:00:00 UTC, is running.'
+    >>> seven = {"deadline_time": "2026-11-25T07:00:00Z"}
+    >>> described("orders", LastChange(7, datetime(2026, 11, 24, 5, 9, tzinfo=UTC), False), run, seven)
+    'orders is not fresh: unchanged since snapshot 7 of 2026-11-24 05:09:00 UTC. The run r1, due by \
+2026-11-25 07:00:00 UTC, is running.'
     """
     due = datetime.fromisoformat(dag_run["run_after"])
-    run = f"The run {dag_run['dag_run_id']}, due at {_shown(due)}, is {dag_run['state']}."
+    until = str((deadline or {}).get("deadline_time") or "")
+    by = f"due by {_shown(datetime.fromisoformat(until))}" if until else f"of {_shown(due)}"
+    run = f"The run {dag_run['dag_run_id']}, {by}, is {dag_run['state']}."
     if last is None:
         return f"{table} is not fresh: it does not exist. {run}"
     changed = f"snapshot {last.snapshot_id} of {_shown(last.time)}"
     if last.is_expired:
-        return f"{table} is not fresh: unchanged since before {changed}. {run}"
+        return f"{table} is not fresh: not changed since {changed}, as far back as history goes. {run}"
     if last.time < due:
         return f"{table} is not fresh: unchanged since {changed}. {run}"
     return f"{table} is fresh: changed last by {changed}. But it is late: {run[0].lower()}{run[1:]}"

@@ -18,8 +18,10 @@ from airflow.models.connection import Connection as CoreConnection
 from sqlalchemy import NullPool, create_engine, inspect
 
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
+from airflow_provider_ducklake.hooks.task import is_incurable
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
 from airflow_provider_ducklake.lake.errors import (
+    CatalogAddressError,
     CatalogUnavailableError,
     InvalidInputError,
     InvalidOptionError,
@@ -297,10 +299,12 @@ def test_an_unreachable_catalog_says_so_without_the_password(postgres_catalog, s
     fields |= {"password": SECRET, **({"port": 1} if wrong == "port" else {"schema": "no_such_database"})}
     set_connection(**fields)
 
-    with pytest.raises(CatalogUnavailableError) as raised:
+    kind = CatalogUnavailableError if wrong == "port" else CatalogAddressError
+    with pytest.raises(kind) as raised:
         DuckLakeHook().lake()
     worked, message = DuckLakeHook().test_connection()
 
+    assert is_incurable(raised.value) == (wrong == "database")
     shown = (
         f"{''.join(traceback.format_exception(raised.value))} {raised.value!r} {raised.value.args} {message}"
     )

@@ -438,7 +438,7 @@ def test_an_error_that_no_retry_cures_fails_the_task_for_good(lake, rows, submit
 def test_a_missing_spark_submit_is_named(lake, rows, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(SparkJobError, match="spark-submit was not found.*Install pyspark"):
+    with pytest.raises(SparkJobError, match=r"spark-submit was not found.*Install pyspark"):
         insert(source=rows)
 
     assert files_below(lake) == []

@@ -10,11 +10,13 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from sqlalchemy import make_url
 from sqlalchemy.pool import QueuePool
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
+    CatalogAddressError,
     CatalogError,
     CatalogUnavailableError,
     InvalidInputError,
@@ -315,3 +317,22 @@ def test_a_lake_that_nobody_closes_leaves_no_connection(catalog):
     gc.collect()
 
     assert pool.checkedin() == 0
+
+
+@pytest.mark.databases
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        ("postgres", {"database": "nowhere"}),
+        ("postgres", {"username": "nobody"}),
+        ("postgres", {"query": {"host": "no-such-host.invalid"}}),
+        ("mariadb", {"password": "wrong"}),
+        ("mariadb", {"database": "nowhere"}),
+        ("mariadb", {"host": "no-such-host.invalid"}),
+    ],
+)
+def test_what_no_retry_cures_of_a_connection_is_an_error_of_its_own(new_catalog, kind, wrong):
+    url = make_url(new_catalog(kind).sqlalchemy_url).set(**wrong)
+
+    with pytest.raises(CatalogAddressError, match="the task is not retried"):
+        Lake.connect(url)

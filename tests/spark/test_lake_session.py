@@ -136,9 +136,9 @@ def test_a_write_without_rows_makes_no_snapshot(session, spark, lake):
 def test_a_query_of_an_insert_that_reads_a_table_of_the_lake_says_what_does(session, lake):
     with lake.transaction() as tx:
         tx.create_table("customers", {"id": "int64"})
-    with pytest.raises(QueryTableError, match="sql reads main.Customers, a table of the lake.*SQLOperator"):
+    with pytest.raises(QueryTableError, match=r"sql reads main.Customers, a table of the lake.*SQLOperator"):
         session.insert("customers", sql="SELECT id FROM main.Customers")
-    with pytest.raises(QueryTableError, match="sql reads main.nobody, which is none of its sources"):
+    with pytest.raises(QueryTableError, match=r"sql reads main.nobody, which is none of its sources"):
         session.insert("customers", sql="SELECT id FROM main.nobody")
 
 

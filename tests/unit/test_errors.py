@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_ducklake.lake import errors
 from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
+    CatalogAddressError,
     CatalogMigratedError,
     CatalogRefusedError,
     CatalogUnavailableError,
@@ -61,6 +62,7 @@ WITH_FIELDS = [
     UnsupportedVersionError("0.3", ["1.0"]),
     CatalogMigratedError("1.0", "1.1"),
     MigrationRefusedError("1.1", ["a view has no SQL"]),
+    CatalogAddressError("postgresql://u@h/d", "no such database"),
     CatalogUnavailableError("postgresql://h/d", "no route"),
     CatalogRefusedError("postgresql://h/d", "disk full", "INSERT INTO t"),
     SchemaNotFoundError("s", 3),
@@ -115,7 +117,7 @@ def test_an_error_pickles_with_its_text_and_fields(error):
 @pytest.mark.parametrize("error", WITH_FIELDS, ids=lambda error: type(error).__name__)
 def test_a_message_holds_every_field(error):
     for value in vars(error).values():
-        for part in value if isinstance(value, tuple) else [value]:
+        for part in value if isinstance(value, tuple) else [] if isinstance(value, bool) else [value]:
             assert str(part) in str(error)
 
 

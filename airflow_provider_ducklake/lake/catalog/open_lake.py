@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import key_length
 from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import possible
 from airflow_provider_ducklake.lake.errors import (
+    CatalogAddressError,
     CatalogError,
     CatalogRefusedError,
     CatalogUnavailableError,
@@ -297,6 +298,8 @@ def translated(dialect: CatalogDialect) -> Iterator[None]:
                 f"{catalog}: {reason}. Correct that row, or restore the catalog from a backup."
             ) from None
         if error.connection_invalidated or (_is_connection_error(error) and not dialect.is_refusal(error)):
+            if dialect.is_wrong_address(error):
+                raise CatalogAddressError(catalog, reason) from None
             hint = _GRANTS if dialect.is_missing_right(error) else _CHECK
             raise CatalogUnavailableError(catalog, f"{reason.rstrip('. ')}. {hint}") from None
         statement = (error.statement or "COMMIT")[:_SHOWN]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Executable, Insert, Table
+    from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
     from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted
@@ -249,6 +251,10 @@ class CatalogDialect(ABC):
         """Return True if an error of COMMIT proves that it did not happen."""
         return False
 
+    def is_wrong_address(self, error: DBAPIError) -> bool:  # noqa: ARG002 - a file has neither host nor login
+        """Return True if a connection failed for its login, database or host, which no retry cures."""
+        return False
+
     def is_missing_right(self, error: DBAPIError) -> bool:  # noqa: ARG002 - a file has no users
         """Return True if the database's user may not do this, by the driver's error code."""
         return False
@@ -393,6 +399,20 @@ class _LostRaceError(Exception):
     def __init__(self, error: DBAPIError) -> None:
         super().__init__()
         self.error = error
+
+
+def is_unknown_host(url: URL) -> bool:
+    """Return True if no name server has the one host of a URL; False if none answers."""
+    host = str(url.query.get("host") or url.host or "/")
+    if host.startswith("/") or "," in host:  # a socket's directory, several hosts
+        return False
+    try:
+        socket.getaddrinfo(host, None)
+    except socket.gaierror as error:
+        return error.errno == socket.EAI_NONAME
+    except (OSError, UnicodeError):
+        return False
+    return False
 
 
 def with_retries(dialect: CatalogDialect, policy: RetryPolicy, attempt: Callable[[], T]) -> tuple[T, int]:

@@ -16,7 +16,11 @@ from sqlalchemy import Connection, Engine, LargeBinary, case, cast, column, func
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTimestamp
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
+    ONLY_PLAIN,
+    CatalogDialect,
+    is_unknown_host,
+)
 from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted, mysql_grants
 from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.spec.log_lines import logger
@@ -82,6 +86,9 @@ def _gone_if_interrupted(connection: Connection) -> Iterator[None]:
     except BaseException:
         connection.invalidate()
         raise
+
+
+_WRONG_LOGIN = {1045, 1049}  # wrong password, no such database
 
 
 class MySqlDialect(CatalogDialect):
@@ -213,6 +220,10 @@ class MySqlDialect(CatalogDialect):
 
     def is_lock_timeout(self, error: DBAPIError) -> bool:
         return bool(error.orig and error.orig.args and error.orig.args[0] == _LOCK_WAIT_TIMEOUT)
+
+    def is_wrong_address(self, error: DBAPIError) -> bool:
+        code = error.orig.args[0] if error.orig and error.orig.args else None
+        return code in _WRONG_LOGIN or is_unknown_host(self.engine.url)
 
     def is_missing_right(self, error: DBAPIError) -> bool:
         return bool(error.orig and error.orig.args and error.orig.args[0] in _MISSING_RIGHT)

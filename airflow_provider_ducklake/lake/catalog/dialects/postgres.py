@@ -42,7 +42,11 @@ from airflow_provider_ducklake.lake.catalog.dialects.batches import (
     run,
     settings,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
+from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
+    ONLY_PLAIN,
+    CatalogDialect,
+    is_unknown_host,
+)
 from airflow_provider_ducklake.lake.catalog.dialects.grants import postgres_grants
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.files import InlinedForm
@@ -203,6 +207,11 @@ def _lock_of_version(metadata_schema: str) -> Select[Any]:
     """
     metadata = table("ducklake_metadata", column("key"), schema=metadata_schema)
     return select(metadata.c.key).where(metadata.c.key == "version").with_for_update(key_share=True)
+
+
+_WRONG_LOGIN = re.compile(
+    r'FATAL: +(?:password authentication failed for user "|(?:database|role) ".*" does not exist)'
+)
 
 
 class PostgresDialect(CatalogDialect):
@@ -370,6 +379,10 @@ class PostgresDialect(CatalogDialect):
 
     def is_lock_timeout(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) == _LOCK_TIMEOUT
+
+    def is_wrong_address(self, error: DBAPIError) -> bool:
+        """Return True for these; libpq has no code of what a server says that refuses a connection."""
+        return _WRONG_LOGIN.search(str(error.orig)) is not None or is_unknown_host(self.engine.url)
 
     def is_missing_right(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) == _MISSING_RIGHT
