@@ -272,9 +272,11 @@ class DuckLakeHook(LogsInLines, BaseHook):
         """Return the SQL that gives a user of the catalog database what a role of the lake needs.
 
         ``role`` is ``"reader"``, ``"writer"`` or ``"maintainer"``; the others are what the database calls
-        them. Nothing is run: an administrator of the database reads it and runs it.
+        them. Nothing is run: an administrator of the database reads it and runs it. Nothing is
+        logged: outside of a task, the lines would be among the statements.
         """
-        return self.lake().maintenance.grants(role, reader=reader, writer=writer, maintainer=maintainer)
+        with _open(self.settings()) as lake:
+            return lake.maintenance.grants(role, reader=reader, writer=writer, maintainer=maintainer)
 
     def get_df(
         self,
@@ -495,8 +497,10 @@ def _check(settings: ConnectionSettings, lake: Lake) -> None:
 
 def _create(settings: ConnectionSettings) -> Lake:
     from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.storage.files.filesystem import check_writable  # noqa: PLC0415
 
     data_path = _data_path(settings)
+    check_writable(data_path, settings.storage_options)  # a lake keeps its path, a mistyped one too
     with suppress(AlreadyExistsError):  # another task was faster
         Lake.create(
             settings.url,

@@ -548,7 +548,7 @@ class SnapshotTaggedError(InvalidInputError):
 
     def _text(self) -> str:
         return (
-            f"versions names tagged snapshots, which do not expire: {'; '.join(self.snapshots)}. Leave them "
+            f"snapshots names tagged ones, which do not expire: {'; '.join(self.snapshots)}. Leave them "
             "out, or remove the tags first, with DuckLakeTagOperator(action='untag') or lake.untag(...)."
         )
 

@@ -198,7 +198,7 @@ def test_an_expiry_says_how_many_snapshots_tags_keep(lake, task_log):
         result = DuckLakeExpireSnapshotsOperator(task_id="expire", keep_last=1, dry_run=dry_run).execute({})
         assert (result["snapshot_ids"], result["kept_by_tags"]) == ([0], 1)
         assert f"1 more {said}" in task_log()
-    with pytest.raises(AirflowFailException, match="SnapshotTaggedError: versions names tagged snapshots"):
+    with pytest.raises(AirflowFailException, match="SnapshotTaggedError: snapshots names tagged ones"):
         DuckLakeExpireSnapshotsOperator(task_id="expire", snapshots=[1]).execute({})
 
 
