@@ -7,8 +7,8 @@ DuckLakeError
 │  ├─ UnsupportedVersionError
 │  ├─ CatalogMigratedError
 │  ├─ MigrationRefusedError
-│  ├─ CatalogAddressError
 │  ├─ CatalogUnavailableError
+│  ├─ CatalogAddressError
 │  ├─ LockTimeoutError
 │  └─ CatalogRefusedError
 ├─ NotFoundError

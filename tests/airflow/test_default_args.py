@@ -76,6 +76,7 @@ VALUES: dict[str, Any] = {
     "schema_": "s",
     "partition_by": ["day"],
     "zorder_by": ["a"],
+    "if_empty": "skip",
     "overwrite_where": "i = 1",
     "deploy_mode": "cluster",
     "target_file_size": "3MB",

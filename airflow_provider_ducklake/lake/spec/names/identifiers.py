@@ -221,8 +221,8 @@ def near(name: QualifiedName, names: Iterable[QualifiedName]) -> tuple[str, ...]
     """Return up to three names that a user may have meant: the same in another schema first.
 
     >>> shop, sales = (QualifiedName.of(one) for one in ("shop.orders", "sales.oders"))
-    >>> near(QualifiedName.of("orders"), [shop, sales]), near(QualifiedName.of("shop.lines"), [shop, sales])
-    (('shop.orders', 'sales.oders'), ())
+    >>> near(QualifiedName.of("shop.oders"), [shop, sales]), near(QualifiedName.of("lines"), [shop, sales])
+    (('sales.oders', 'shop.orders'), ())
     """
     known = {".".join(one.folded): one for one in islice(names, _MOST_COMPARED)}
     same = [text for text, one in known.items() if one.folded[-1] == name.folded[-1]]
