@@ -192,7 +192,7 @@ def clock_in_utc(value: SparkColumn, given: t.DataType, wanted: t.DataType) -> S
 log = logger(__name__)
 
 _TASK_BYTES = 128 * 2**20  # of row groups that one task reads
-_OF_LISTING = ("path", "modificationTime", "length", "content")  # columns of Spark's format binaryFile
+OF_LISTING = ("path", "modificationTime", "length", "content")  # columns of Spark's format binaryFile
 TRUNCATES = "truncateNanoseconds"  # an option of ours
 _MERGES = "spark.sql.parquet.mergeSchema"
 _SUMMARIES = ("_metadata", "_common_metadata")  # of dask and Hadoop: files without rows
@@ -281,11 +281,8 @@ def _read(
     """Return the rows of files, and the texts in the names of their folders by column."""
     given = {key.lower(): value.lower() == "true" for key, value in options.items()}
     options = {key: value for key, value in options.items() if key.lower() != TRUNCATES.lower()}
-    try:
-        listed = spark.read.format("binaryFile").options(**options).load(path)
-        folders = [one for one in listed.columns if one not in _OF_LISTING]
-    except SparkRuntimeException as error:
-        raise _unlike_folders(error, path, name) from error
+    listed = listing_of(spark, path, options, name)
+    folders = [one for one in listed.columns if one not in OF_LISTING]
     paths = sorted(
         one for one in map(own_path, listed.inputFiles()) if one.rsplit("/", 1)[-1] not in _SUMMARIES
     )
@@ -313,14 +310,17 @@ def _read(
     return _by_arrow(spark, documents, source, [listed.schema[one] for one in folders]), texts
 
 
-def _unlike_folders(error: SparkRuntimeException, path: str, name: str) -> InvalidInputError:
-    """Return the error for folders of which Spark makes no columns: no retry cures it."""
-    condition = error.getCondition() or type(error).__name__
-    return InvalidInputError(
-        f"{name} cannot be read: the folders of {path} do not all have the same names column=value in one "
-        f"order, each with a value ({condition}). Make those that are alike sources of their own, or add the "
-        "files with hive_partitioning."
-    )
+def listing_of(spark: SparkSession, path: str, options: Mapping[str, str], name: str) -> DataFrame:
+    """Return the files at a path, as Spark lists them, with the values of their folders."""
+    try:
+        return analysed(spark.read.format("binaryFile").options(**options).load(path))
+    except SparkRuntimeException as error:  # no retry cures it
+        condition = error.getCondition() or type(error).__name__
+        raise InvalidInputError(
+            f"{name} cannot be read: the folders of {path} do not all have the same names column=value in "
+            f"one order, each with a value ({condition}). Make those that are alike sources of their own, or "
+            "add the files with hive_partitioning."
+        ) from error
 
 
 def own_path(uri: str) -> str:

@@ -24,7 +24,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.errors import message_of
-from airflow_provider_ducklake.lake.spark.parquet_sources import own_path
+from airflow_provider_ducklake.lake.spark.parquet_sources import OF_LISTING, listing_of, own_path
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.text_parts import (
     INFERRED,
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _HEAD_BYTES = 2**20
-_OF_LISTING = ("path", "modificationTime", "length", "content")  # columns of Spark's format binaryFile
 _LISTS = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
 _OF_BOTH = frozenset(_LISTS).union(
     ("schema", "encoding", "charset", "multiline", "mode", "dateformat", "timestampformat"),
@@ -127,8 +126,8 @@ def read_texts(  # noqa: PLR0913 - what a dataset is read for
     """
     given = _options(dataset, name)
     listing = {key: value for key, value in given.items() if key in _LISTS}
-    listed = spark.read.format("binaryFile").options(**listing).load(path)
-    folders = {one.name: one.dataType for one in listed.schema if one.name not in _OF_LISTING}
+    listed = listing_of(spark, path, listing, name)
+    folders = {one.name: one.dataType for one in listed.schema if one.name not in OF_LISTING}
     paths = sorted(map(own_path, listed.inputFiles()))
     source = _Dataset(spark, dataset, name, given, paths, folders, fills)
     if not source.paths:
