@@ -133,8 +133,7 @@ def _read(source: Source, storage_options: Mapping[str, Any]) -> SourceTable:
         if (error.name or "").partition(".")[0] != package:
             raise
         raise UnsupportedFeatureError(
-            f"{package} is not installed, by which {source.format} tables are read. Install "
-            f"airflow-provider-ducklake-spark[{source.format}]."
+            f"{package} is not installed, by which {source.format} tables are read: pip install {package}."
         ) from error
     return delta_table(source, storage_options)
 
