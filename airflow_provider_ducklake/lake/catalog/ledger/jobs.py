@@ -173,7 +173,9 @@ def target_of(connection: Connection, catalog: Catalog, job_id: str) -> JobTarge
     table = JOBS.of(catalog)
     chosen = select(table.c.table_id, table.c.root, table.c.target_digest).where(table.c.job_id == job_id)
     found = next(iter(JOBS.rows(connection, catalog, chosen)), None)
-    return JobTarget(*found) if found is not None and found.target_digest is not None else None
+    if found is None or found.target_digest is None:
+        return None
+    return JobTarget(found.table_id, found.root, found.target_digest)
 
 
 def protected_prefixes(connection: Connection, catalog: Catalog, ttl: timedelta) -> frozenset[str]:

@@ -17,7 +17,7 @@ import sys
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ducklake.lake.errors import (
     DuckLakeError,
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.planning.writing.source_table import SourceTable
 
-Format = Literal["iceberg", "delta"]
-_PACKAGES: dict[Format, str] = {"iceberg": "pyiceberg", "delta": "deltalake"}
+_PACKAGES = {"iceberg": "pyiceberg", "delta": "deltalake"}
 FORMATS = tuple(_PACKAGES)
 MOST_BYTES = 2**31  # of the process's memory
 MOST_SECONDS = 600
