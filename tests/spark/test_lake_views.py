@@ -82,7 +82,7 @@ def test_views_call_none_of_the_functions_that_are_left_out(spark, judge):
 
     for name in left_out:
         for text in (f"SELECT {name}(a) FROM t", f"SELECT `{name}`('a', 'b') AS x FROM t"):
-            assert f"calls {name!r}, which" in (judge.problem(text) or "")
+            assert judge.problem(text) is not None
 
 
 CALL = "java_method('java.lang.System', 'getenv', 'PATH')"

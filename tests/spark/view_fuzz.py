@@ -213,7 +213,7 @@ class Judge:
             classes = set(_classes(self._json(df._jdf.queryExecution().analyzed())))
             bad = sorted(one for one in classes if one in self._forbidden or _FORBIDDEN.search(one))
             found += [f"has {one}" for one in bad]
-            if CANARY in text or "EXISTS_DEFAULT" in text or bad:
+            if CANARY in text or "EXISTS_DEFAULT" in text:
                 rows = str(df.limit(5).collect())
                 found += ["shows Spark's version"] if self.spark.version + " " in rows else []
         if jvm.getProperty(CANARY) is not None:
