@@ -307,7 +307,6 @@ def test_a_view_takes_common_tables_and_other_views_of_the_lake(lake, spark):
 
 def test_strings_of_a_view_mean_the_same_whatever_the_session_has_set(lake, own, tmp_path):
     own.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
-    own.conf.set("spark.sql.parser.escapedStringLiterals", "true")
     own.conf.set("spark.sql.variable.substitute", "true")
     changed(tmp_path, "SELECT id, \"s\" || 'it\\'s ${env:PATH}' AS s FROM t")
 

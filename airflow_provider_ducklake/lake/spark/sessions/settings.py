@@ -76,7 +76,6 @@ _V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers give no p
 _PUSHDOWN = "spark.sql.parquet.filterPushdown"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _DOUBLE_QUOTED = "spark.sql.ansi.doubleQuotedIdentifiers"
-_ESCAPED = "spark.sql.parser.escapedStringLiterals"
 
 
 @contextmanager
@@ -104,7 +103,7 @@ def as_texts(spark: SparkSession) -> Iterator[None]:
 def as_views_are_written(spark: SparkSession) -> Iterator[None]:
     """Make Spark's parser read strings alike, and no variables in them, as long as this lasts."""
     take_texts_as_written(spark)
-    with _set(spark, _DOUBLE_QUOTED, "false"), _set(spark, _ESCAPED, "false"):
+    with _set(spark, _DOUBLE_QUOTED, "false"):
         yield
 
 
