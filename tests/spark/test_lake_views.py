@@ -242,11 +242,11 @@ def test_a_trusted_view_runs_in_any_session(lake, spark, tmp_path, read):
     session = LakeSession(spark, lake)
 
     session.sql(f"{COPY}{read}", trust_views=True)
-    session.merge("t", on=["id"], source_table=read, update_all=True, trust_views="True")
+    session.merge("t", on=["id"], source_table=read, update_all=True, trust_views=True)
 
     for table in ("out", "t"):
         assert lake.read_arrow(table).to_pylist() == [{"id": 1, "s": "7text"}]
-    with pytest.raises(InvalidInputError, match="trust_views is 'maybe'; give True or False"):
+    with pytest.raises(InvalidInputError, match="trust_views is 'maybe'"):
         session.sql(f"{COPY}{read}", trust_views="maybe")
 
 
