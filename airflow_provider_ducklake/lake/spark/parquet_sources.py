@@ -53,11 +53,11 @@ from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
     ducklake_type,
     type_differences,
 )
-from airflow_provider_ducklake.lake.storage.parquet.carriers import in_carriers
 from airflow_provider_ducklake.lake.storage.parquet.footer import children_of_field, is_without_zone
 from airflow_provider_ducklake.lake.storage.parquet.modules import refuse_encrypted_columns
-from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.lake.storage.parquet.opening import batches, open_parquet, parquet_file
 from airflow_provider_ducklake.lake.storage.parquet.readable import is_in_old_calendar, undecodable
+from airflow_provider_ducklake.lake.storage.parquet.reader import in_carriers
 from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
 from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     ARROW_INTERVAL,
@@ -65,7 +65,6 @@ from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     from_stored,
 )
 from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT, read_variants
-from airflow_provider_ducklake.lake.storage.parquet.values import batches, parquet_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

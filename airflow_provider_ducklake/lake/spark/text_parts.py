@@ -20,13 +20,14 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
+from airflow_provider_ducklake.lake.spark.types.spark_types import INFERRED
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.partitioning import hive_values
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, ScalarType, StructType
 from airflow_provider_ducklake.lake.spec.types.literals import parse_cast
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem, open_input
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import array_of, arrow_field
-from airflow_provider_ducklake.lake.storage.parquet.carriers import in_carriers
+from airflow_provider_ducklake.lake.storage.parquet.reader import in_carriers
 from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
 from airflow_provider_ducklake.lake.storage.rows.csv_rows import Block, Dialect
 from airflow_provider_ducklake.lake.storage.rows.json_rows import Shape
@@ -45,16 +46,6 @@ _PART_BYTES = 32 * 2**20  # of a large file, that one task reads
 
 
 _MOST_IN_MEMORY = 2**30  # bytes of a JSON file that is not a record a line
-
-
-INFERRED = (
-    "boolean",
-    "int64",
-    "float64",
-    "date",
-    "timestamp",
-    "timestamptz",
-)  # that inferSchema finds, in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +142,7 @@ def found_by_tasks(
     texts: Texts,
     function: Callable[[Json, Texts], Iterator[Json]],
 ) -> list[Json]:
-    """Return what tasks find in all parts of a dataset, in the order of these."""
+    """Return the documents that tasks make of all parts of a dataset, in the order of these."""
     encoded = encode(texts, Texts)
 
     def found(document: Json) -> Iterator[Json]:

@@ -27,7 +27,6 @@ from airflow_provider_ducklake.lake.spark.job.errors import message_of
 from airflow_provider_ducklake.lake.spark.parquet_sources import OF_LISTING, listing_of, own_path
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.text_parts import (
-    INFERRED,
     TextFile,
     Texts,
     codec_of,
@@ -41,10 +40,11 @@ from airflow_provider_ducklake.lake.spark.text_parts import (
 )
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
-    SPARK_SCALARS,
+    INFERRED,
     TYPE_KEY,
     fields_of_spark,
     read_type,
+    text_type,
     to_insertable,
 )
 from airflow_provider_ducklake.lake.spec.log_lines import logger
@@ -383,7 +383,7 @@ def _typed(
     has_format = bool(source.given.keys() & {"timestampformat", "timestampntzformat"})
     of_folders = {fold(one) for one in source.folders}
     fields = [
-        Field(name, _arrival(types.get(fold(name), ScalarType("varchar")), has_format=has_format))
+        Field(name, text_type(types.get(fold(name), ScalarType("varchar")), has_format=has_format))
         for name in names
         if fold(name) not in of_folders
     ]
@@ -401,40 +401,7 @@ def _fields_of_folders(source: _Dataset, target: TableSchema | None) -> Iterator
     types = {} if target is None else {fold(column.name): column.type for column in target.columns}
     for name, found in source.folders.items():
         (inferred,) = fields_of_spark(t.StructType([t.StructField(name, found)]))
-        yield Field(name, _arrival(types.get(fold(name), inferred.type), has_format=False))
-
-
-def _arrival(type_: DuckLakeType, *, has_format: bool) -> DuckLakeType:
-    """Return the type in which texts of a type arrive: as text where the write checks them."""
-
-    def below(inner: DuckLakeType) -> DuckLakeType:
-        return _arrival(inner, has_format=has_format)
-
-    match type_:
-        case ListType(element):
-            return ListType(below(element))
-        case MapType(key, item):
-            return MapType(below(key), below(item))
-        case StructType(fields):
-            return StructType(tuple(Field(one.name, below(one.type)) for one in fields))
-        case ScalarType(name):
-            row = SPARK_SCALARS[name]
-            spark = (row.from_format if has_format else None) or row.from_text
-            return _ARRIVALS.get(type(spark)) or _AS_TEXT.get(name, type_)
-        case _:
-            return type_
-
-
-_ARRIVALS: dict[type, DuckLakeType] = {
-    t.StringType: ScalarType("varchar"),
-    t.TimestampNTZType: ScalarType("timestamp"),
-    t.TimestampType: ScalarType("timestamptz"),
-}
-_AS_TEXT: dict[str, DuckLakeType] = {
-    "timestamp_s": ScalarType("timestamp"),
-    "variant": ScalarType("json"),
-    **dict.fromkeys(("interval", "geometry", "time_ns", "null", "unknown"), ScalarType("varchar")),
-}
+        yield Field(name, text_type(types.get(fold(name), inferred.type), has_format=False))
 
 
 def _inferred(
@@ -467,7 +434,7 @@ def _shape(source: _Dataset, files: Sequence[TextFile], texts: Texts) -> Shape:
 def _columns_of_json(source: _Dataset, shape: Shape, target: TableSchema | None) -> TableSchema:
     has_format = bool(source.given.keys() & {"timestampformat", "timestampntzformat"})
     if "schema" in source.given:
-        fields = [Field(one.name, _arrival(one.type, has_format=has_format)) for one in _schema(source)]
+        fields = [Field(one.name, text_type(one.type, has_format=has_format)) for one in _schema(source)]
         return _columns(source, fields)
     types = {} if target is None else {fold(column.name): column for column in target.columns}
     spellings = shape.by_name()
@@ -482,7 +449,7 @@ def _columns_of_json(source: _Dataset, shape: Shape, target: TableSchema | None)
     ]
     absent = [column for folded, column in types.items() if folded not in {*spellings, *of_folders}]
     if source.fills:
-        fields += [Field(column.name, _arrival(column.type, has_format=has_format)) for column in absent]
+        fields += [Field(column.name, text_type(column.type, has_format=has_format)) for column in absent]
     fields += _fields_of_folders(source, target)
     if not fields:
         raise source.error(
@@ -517,9 +484,9 @@ def _fit(shape: Shape, wanted: DuckLakeType | None, *, has_format: bool) -> Duck
             values = Shape()
             for one in shape.fields.values():
                 values.add(one)
-            return MapType(_arrival(key, has_format=has_format), _fit(values, item, has_format=has_format))
+            return MapType(text_type(key, has_format=has_format), _fit(values, item, has_format=has_format))
         case _:
-            return _arrival(wanted, has_format=has_format)
+            return text_type(wanted, has_format=has_format)
 
 
 # --- tasks

@@ -57,6 +57,11 @@ _NAMED = {
     "pa.Schema": "a pyarrow Schema",
     "pa.Table": "a pyarrow Table (pa.Table.from_pylist, pa.Table.from_pandas)",
 }
+_MEMBERS = {  # the names of classes where the annotation is no class of that name
+    "DuckLakeType": ("ScalarType", "DecimalType", "ListType", "StructType", "MapType"),
+    "pa.Schema": ("Schema",),
+    "pa.Table": ("Table",),
+}
 _SHOWN = {"str": "a text", "Sequence[str]": "a list of texts", "None": "None", "tuple": "(schema, name)"}
 
 
@@ -100,7 +105,7 @@ def _is_one(kinds: frozenset[str], value: object) -> bool:
     if isinstance(value, str):
         return "str" in kinds
     classes = tuple(one for kind in kinds if kind in _CLASSES for one in _CLASSES[kind])
-    names = {kind.rpartition(".")[2] for kind in kinds if kind in _NAMED}
+    names = {name for kind in kinds if kind in _NAMED for name in _MEMBERS.get(kind, (kind,))}
     return isinstance(value, classes) or any(one.__name__ in names for one in type(value).__mro__)
 
 

@@ -296,9 +296,7 @@ class LakeTransaction:
         return sum(positions.count for positions in chosen.values()) + len(row_ids)
 
     def _table(self, table: TableName) -> TableDraft:
-        name = QualifiedName.of(table)
-        found = self._draft.find_table(name)
-        if found is None:
+        if (found := self._draft.find_table(name := QualifiedName.of(table))) is None:
             raise self._base.no_table(name)
         return found
 
@@ -363,17 +361,13 @@ class LakeTransaction:
     def set_column_type(self, table: TableName, column: str, type_: str | DuckLakeType) -> None:
         """Widen the type of a column or a field at any depth (``tags.element``).
 
-        A warning is logged where DuckDB misreads conditions on the column by the type of the rows that are
-        there.
-
         Raises:
             ColumnNotFoundError, InvalidTypeError: no such column, or a type that is not wider.
         """
         draft = self._table(table)
-        changed = draft.with_type(column, type_of(type_))
+        self._draft.put(changed := draft.with_type(column, type_of(type_)))
         if draft.base is not None and self._base.rows.has_live(draft.base):
             warn_of_narrower(draft.name, narrower(draft.columns, changed.columns))
-        self._draft.put(changed)
 
     def set_default(self, table: TableName, column: str, default: SqlDefault | None) -> None:
         """Set the default of a column for new rows; existing rows do not change.

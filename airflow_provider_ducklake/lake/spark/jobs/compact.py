@@ -31,7 +31,7 @@ from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.storage.moving.compact import Rewriting, compactor, in_one_file
-from airflow_provider_ducklake.lake.storage.parquet.carriers import carrier_schema, in_carriers
+from airflow_provider_ducklake.lake.storage.parquet.reader import carrier_schema, in_carriers
 from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
 from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
 

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_readi
 from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import check_readable, to_insertable
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet.carriers import carrier_schema, in_carriers
+from airflow_provider_ducklake.lake.storage.parquet.reader import carrier_schema, in_carriers
 from airflow_provider_ducklake.lake.storage.rows.table_reader import lives_in_catalog, lives_of_file
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from airflow_provider_ducklake.lake.spec.files import LiveDataFile
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.parquet.carriers import carrier_schema, in_carriers
+from airflow_provider_ducklake.lake.storage.parquet.reader import carrier_schema, in_carriers
 from airflow_provider_ducklake.lake.storage.parquet.reshape import is_list, ordinals
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
 from airflow_provider_ducklake.lake.storage.rows.table_reader import gone_positions, visible_rows

@@ -112,7 +112,7 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 _MOST_TASKS = 1_000
-_MOST_ESTIMATED = 2**31  # more than anybody broadcasts
+_MOST_ESTIMATED = 2**31  # more than Spark broadcasts
 _ESTIMATED = 54  # bytes of a number from which a binary value is made
 _BATCH_BYTES = 64 * 2**20  # Spark's own buffers hold 2 GiB, and the memory of a small executor less
 

@@ -380,6 +380,46 @@ def check_readable(columns: Sequence[Column], table: object) -> None:
     refuse_equal_names(columns, table)
 
 
+def text_type(type_: DuckLakeType, *, has_format: bool) -> DuckLakeType:
+    """Return the type in which texts of a file arrive for a type: as text where the write checks them.
+
+    ``has_format``: the user gives a pattern for timestamps, which has microseconds at most.
+    """
+
+    def below(inner: DuckLakeType) -> DuckLakeType:
+        return text_type(inner, has_format=has_format)
+
+    match type_:
+        case ListType(element):
+            return ListType(below(element))
+        case MapType(key, item):
+            return MapType(below(key), below(item))
+        case StructType(fields):
+            return StructType(tuple(Field(one.name, below(one.type)) for one in fields))
+        case ScalarType(name):
+            row = SPARK_SCALARS[name]
+            spark = (row.from_format if has_format else None) or row.from_text
+            return _ARRIVALS.get(type(spark)) or _AS_TEXT.get(name, type_)
+        case _:
+            return type_
+
+
+_ARRIVALS: dict[type, DuckLakeType] = {
+    t.StringType: ScalarType("varchar"),
+    t.TimestampNTZType: ScalarType("timestamp"),
+    t.TimestampType: ScalarType("timestamptz"),
+}
+_AS_TEXT: dict[str, DuckLakeType] = {
+    "timestamp_s": ScalarType("timestamp"),
+    "variant": ScalarType("json"),
+    **dict.fromkeys(("interval", "geometry", "time_ns", "null", "unknown"), ScalarType("varchar")),
+}
+
+
+# The types that ``inferSchema`` looks for in a CSV: the first one that all texts of a column have.
+INFERRED = ("boolean", "int64", "float64", "date", "timestamp", "timestamptz")
+
+
 def _nested(column: Column, scalar: Callable[[DuckLakeType, str], t.DataType]) -> t.DataType:
     children = [_nested(child, scalar) for child in column.children]
     match column.type:

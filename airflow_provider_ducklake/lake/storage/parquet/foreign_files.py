@@ -61,6 +61,7 @@ from airflow_provider_ducklake.lake.storage.parquet.footer import (
     open_footer,
 )
 from airflow_provider_ducklake.lake.storage.parquet.geometries import with_geometries
+from airflow_provider_ducklake.lake.storage.parquet.opening import parquet_file
 from airflow_provider_ducklake.lake.storage.parquet.readable import (
     has_wrong_flags,
     is_in_old_calendar,
@@ -70,7 +71,6 @@ from airflow_provider_ducklake.lake.storage.parquet.readable import (
 )
 from airflow_provider_ducklake.lake.storage.parquet.reshape import PHYSICAL_TYPES, field_id, is_list
 from airflow_provider_ducklake.lake.storage.parquet.string_checks import bad_bound
-from airflow_provider_ducklake.lake.storage.parquet.values import parquet_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence

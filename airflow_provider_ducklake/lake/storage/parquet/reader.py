@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,28 +23,43 @@ from airflow_provider_ducklake.lake.spec.partitioning import hive_value, hive_va
 from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_filesystem
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
     arrow_field,
+    arrow_type,
     cast_leaf,
     from_physical,
     in_coarser_unit,
 )
 from airflow_provider_ducklake.lake.storage.parquet.footer import check_field_ids
 from airflow_provider_ducklake.lake.storage.parquet.modules import refuse_encrypted_columns
-from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
+from airflow_provider_ducklake.lake.storage.parquet.opening import (
+    limit_of,
+    open_parquet,
+    parquet_file,
+    read_columns,
+)
 from airflow_provider_ducklake.lake.storage.parquet.reshape import (
     FIELD_ID_KEY,
     Reshaping,
     by_field_id,
+    by_position,
     field_id,
     is_list,
+    nulls,
     reshape,
 )
 from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     ARROW_INTERVAL,
+    ARROW_SCALARS,
+    INTERVAL_PARTS,
     STORED_INTERVAL,
     from_stored,
+    parts_of_arrow,
 )
-from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT, read_variants
-from airflow_provider_ducklake.lake.storage.parquet.values import limit_of, parquet_file, read_columns
+from airflow_provider_ducklake.lake.storage.parquet.shredding import (
+    VARIANT,
+    VARIANT_OF_SPARK,
+    read_variants,
+    variant_parts,
+)
 from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import parts_at
 
 if TYPE_CHECKING:
@@ -52,6 +68,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile, NameMapping
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SnapshotId, TableSnapshot
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
     from airflow_provider_ducklake.lake.spec.types.values import Physical
 
     Paths: TypeAlias = Mapping[ColumnId, frozenset[tuple[str, ...]]]
@@ -405,3 +422,49 @@ _TEXTS = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary),
     pa.types.is_null,
 )
+
+
+# Arrow data of a table in the types that Spark takes from Arrow: the carriers of ``spark.types``.
+
+
+@cache
+def _carrier(type_: ScalarType) -> pa.DataType:
+    return ARROW_SCALARS[type_.name].carrier or arrow_type(type_)
+
+
+def carrier_schema(columns: Sequence[Column]) -> pa.Schema:
+    """Return the schema of rows in their carriers; everything may be NULL."""
+    fields = (arrow_field(column, field_ids=False, type_of=_carrier) for column in columns)
+    return pa.schema([field.with_nullable(nullable=True) for field in fields])
+
+
+def in_carriers(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    """Return rows, which have the Arrow types of ``columns``, in their carriers."""
+    schema = carrier_schema(columns)
+    arrays = [
+        _carried(values, column, field.type)
+        for values, column, field in zip(rows.columns, columns, schema, strict=True)
+    ]
+    if not columns:
+        return rows
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _carried(values: pa.ChunkedArray, column: Column, target: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return reshape(values, column, target, Reshaping(by_position, nulls, _cast_to_carrier))
+    except pa.ArrowInvalid as error:
+        raise UnsupportedFeatureError(
+            f"Column {column.name} has type {column.type}, and a value that Spark does not have: {error}. "
+            "Leave the column out of those to read, or read it without Spark."
+        ) from error
+
+
+def _cast_to_carrier(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if target == INTERVAL_PARTS:
+        return parts_of_arrow(array)
+    if target == VARIANT_OF_SPARK:
+        return variant_parts(array, target)
+    return cast_leaf(array, target)

@@ -208,7 +208,7 @@ def without_first(block: Block, dialect: Dialect) -> Block:
 
 
 def count_in(stream: pa.NativeFile, length: int, wanted: bytes) -> int:
-    """Return how often a character, a quote say, occurs in the next bytes of a file."""
+    """Count a character, a quote say, in the next bytes of a file."""
     count = 0
     while length and (read := stream.read(min(length, BLOCK_BYTES))):
         count, length = count + read.count(wanted), length - len(read)
@@ -216,7 +216,7 @@ def count_in(stream: pa.NativeFile, length: int, wanted: bytes) -> int:
 
 
 def first_record(stream: pa.NativeFile, offset: int, dialect: Dialect, *, is_quoted: bool) -> int:
-    """Return where the first record behind ``offset`` begins; ``is_quoted``: that lies in a quoted field."""
+    """Return the place of the first record behind ``offset``; ``is_quoted``: that lies in a quoted field."""
     stream.seek(offset)
     quote = re.escape(dialect.quote).encode()
     plain = rb"[^%s\n]*+(?:%s[^%s]*+%s[^%s\n]*+)*+\n" % ((quote,) * 5) if quote else rb"[^\n]*+\n"

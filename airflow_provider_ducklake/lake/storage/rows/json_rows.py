@@ -128,7 +128,7 @@ def _shape_of(found: Any) -> Shape:  # noqa: ANN401 - whatever JSON has
 
 
 def shape_of(block: bytes, lines: int, *, is_array: bool) -> Shape:
-    """Return what the records of a block have.
+    """Return the shape of the records of a block.
 
     Raises:
         InvalidInputError: a record is no object of JSON; the text names the line.
