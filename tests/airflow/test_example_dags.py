@@ -231,7 +231,7 @@ def test_a_missed_deadline_says_since_when_the_table_is_unchanged(
     assert needed_by_then == missing.logical_date + timedelta(hours=2)
     assert said.startswith(f"fresh_sales is fresh: changed last by snapshot {loaded} of ")
     assert said_then.startswith(f"fresh_sales is not fresh: unchanged since snapshot {loaded} of ")
-    assert f"The run {missing.run_id}, due at " in said_then
+    assert f"The run {missing.run_id}, due by " in said_then
     gc.collect()
 
 

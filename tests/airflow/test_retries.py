@@ -122,8 +122,11 @@ def test_a_task_through_retries_and_clears_has_its_rows_in_the_table_once(lake, 
         "table": "main.orders",
         "snapshot_id": 3,
         "rows_added": 2,
+        "rows_removed": None,
         "files_added": None,
         "bytes_added": None,
+        "columns_added": None,
+        "columns_widened": None,
         "already_committed": True,
     }
 

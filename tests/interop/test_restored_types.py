@@ -65,7 +65,8 @@ def test_rows_of_a_wider_type_that_a_restore_ended_are_flushed_to_files_that_end
         after = seen_by_the_reference(sqlite_catalog)
         assert {place: rows for place, rows in after.items() if place[1] <= at} == theirs
         assert len(lake.read_arrow("t")) == 2
-        assert lake.verify(with_notes=True) == []
+        notes = {one.code for one in lake.verify(with_notes=True)}
+        assert notes == ({"type-narrower"} if type_ == "float" else set())  # at the snapshots between
 
 
 def test_the_wide_rows_come_back_by_a_restore_and_expire_with_their_snapshots(sqlite_catalog):

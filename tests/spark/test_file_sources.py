@@ -636,16 +636,17 @@ FOLDERS = {
 
 @pytest.mark.parametrize("type_", FOLDERS)
 def test_values_of_folders_are_those_of_added_files(spark, sqlite_catalog, tmp_path, type_):
+    source = tmp_path / "in"
     for place, text in enumerate(FOLDERS[type_]):
-        (tmp_path / f"k={text}").mkdir()
-        pq.write_table(pa.table({"v": [place]}), tmp_path / f"k={text}" / "a.parquet")
+        (source / f"k={text}").mkdir(parents=True)
+        pq.write_table(pa.table({"v": [place]}), source / f"k={text}" / "a.parquet")
     with open_lake(sqlite_catalog) as reference:
         for name in ("t", "added"):
             reference.sql(f"CREATE TABLE {name} (k {type_}, v BIGINT)")
     with Lake.connect(sqlite_catalog.sqlalchemy_url, foreign_files=True) as lake:
-        LakeSession(spark, lake).insert("t", str(tmp_path))
+        LakeSession(spark, lake).insert("t", str(source))
         with lake.transaction() as tx:
-            paths = [f"{tmp_path}/k={text}/a.parquet" for text in FOLDERS[type_]]
+            paths = [f"{source}/k={text}/a.parquet" for text in FOLDERS[type_]]
             tx.add_data_files("added", paths, hive_partitioning=True)
 
     assert rows_of(sqlite_catalog, "FROM t ORDER BY v") == rows_of(sqlite_catalog, "FROM added ORDER BY v")
@@ -658,12 +659,12 @@ def test_folders_of_which_spark_makes_no_columns_are_refused_for_good(
     spark, sqlite_catalog, tmp_path, folders
 ):
     for one in folders:
-        (tmp_path / one).mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"v": [1]}), tmp_path / one / "x.parquet")
+        (tmp_path / "in" / one).mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"v": [1]}), tmp_path / "in" / one / "x.parquet")
     with open_lake(sqlite_catalog) as reference:
         reference.sql("CREATE TABLE t (a INTEGER, b INTEGER, v BIGINT)")
     with (
         Lake.connect(sqlite_catalog.sqlalchemy_url) as lake,
         pytest.raises(InvalidInputError, match=r"cannot be read: the folder"),
     ):
-        LakeSession(spark, lake).insert("t", str(tmp_path))
+        LakeSession(spark, lake).insert("t", str(tmp_path / "in"))

@@ -63,7 +63,9 @@ def test_a_text_file_is_read_as_it_is_or_refused_by_name(request, spark, seed, t
     for number in range(FILES[request.config.option.size]):
         drawn = KINDS[kind](Random(f"{seed} {kind} {number}"))
         path = drawn.write(tmp_path / str(number))
-        for door, (_, is_typed, _) in DOORS.items():
+        for door, (_, is_typed, fills) in DOORS.items():
+            if drawn.only_filled and is_typed and not fills:
+                continue  # a merge may have other columns than its table
             names, found = through(spark, drawn, path, door)
 
             said = (kind, number, door, drawn.files, drawn.options, found)

@@ -212,24 +212,3 @@ def test_a_limit_of_pyarrow_is_not_called_damage(sqlite_catalog):
             raise error
         assert file.path in str(raised.value)
         assert "backup" not in str(raised.value)
-
-
-@pytest.mark.parametrize("type_", ["TIMESTAMP_MICROS", "INT96"])
-def test_times_of_the_old_calendar_are_read_as_the_reference_reads_them(
-    new_session, sqlite_catalog, tmp_path, type_
-):
-    writer = new_session()
-    for key in ("datetime", "int96"):
-        writer.conf.set(f"spark.sql.parquet.{key}RebaseModeInWrite", "LEGACY")
-    writer.conf.set("spark.sql.parquet.outputTimestampType", type_)
-    old = writer.sql("SELECT DATE '1001-01-01' AS d, TIMESTAMP '1001-01-01 01:02:03 UTC' AS ts")
-    old.coalesce(1).write.parquet(str(tmp_path / "old"))
-    (file,) = (tmp_path / "old").glob("*.parquet")
-    zoned = "TIMESTAMP" if type_ == "INT96" else "TIMESTAMPTZ"
-    run(sqlite_catalog, f"CREATE TABLE t (d DATE, ts {zoned})")
-
-    with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake:
-        with lake.transaction() as tx:
-            tx.add_data_files("t", [str(file)])
-
-        assert same(LakeSession(new_session(), lake), lake, sqlite_catalog) == 1

@@ -43,6 +43,7 @@ class Drawn:
     options: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=lambda: COLUMNS)
     only_typed: bool = False  # bad only by the types of the table
+    only_filled: bool = False  # bad only where its rows go into the table
 
     def write(self, folder: Path) -> str:
         """Write the files into a folder of their own."""
@@ -387,7 +388,9 @@ def _bad_nested(draw: Random) -> Drawn:
         ]
     )
     good = '{"id":1,"who":{"name":"ann","age":3},"tags":[{"k":"x"}]}\n'
-    return Drawn("json", {"a.json": (good + bad).encode()}, None, columns=NESTED, only_typed=True)
+    return Drawn(
+        "json", {"a.json": (good + bad).encode()}, None, columns=NESTED, only_typed=True, only_filled=True
+    )
 
 
 KINDS: dict[str, Callable[[Random], Drawn]] = {
