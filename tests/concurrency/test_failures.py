@@ -167,7 +167,7 @@ def test_an_error_of_any_statement_sent_with_the_commit_leaves_nothing_behind(ne
                 break
 
         assert place > 15
-        assert "division by zero" in explained
+        assert "22012" in explained  # division by zero
         assert len(explained) < 500  # not all the statements, with the values in them
         assert lake.read_arrow("s.new").num_rows == 2
 

@@ -214,7 +214,6 @@ def test_a_name_stays_where_it_is_unless_it_is_to_be_moved(own):
         (" a", "begins or ends with a space"),
         ("a\u00a0", "begins or ends with a space"),
         ("tag:a", "leave out 'tag:'"),
-        (7, "give a string"),
     ],
 )
 def test_a_name_that_no_tag_can_have_is_refused(sqlite_catalog, name, said):

@@ -40,6 +40,7 @@ from airflow_provider_ducklake.lake.spec.versions import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
     from typing import Self
 
     from sqlalchemy.engine import URL
@@ -112,7 +113,7 @@ class Lake:
         """Return True if it was exported from another lake, to be read."""
         return self.opened.is_frozen
 
-    def as_of(self, at: SnapshotId | str) -> Lake:
+    def as_of(self, at: SnapshotId | datetime | str) -> Lake:
         """Return the lake as if a snapshot (id or tag) were its newest one: to read, or plan again, on it.
 
         An id is looked up when the lake is first used. ``snapshots``, ``tags``, ``clients``,
