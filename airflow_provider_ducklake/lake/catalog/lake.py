@@ -114,7 +114,7 @@ class Lake:
         return self.opened.is_frozen
 
     def as_of(self, at: SnapshotId | datetime | str) -> Lake:
-        """Return the lake as if a snapshot (id or tag) were its newest one: to read, or plan again, on it.
+        """Return the lake as if a snapshot (id, tag, time) were its newest one: to read, or plan again, on it.
 
         An id is looked up when the lake is first used. ``snapshots``, ``tags``, ``clients``,
         ``table_changes``, ``table_health`` and ``verify`` look at the whole lake; options are the current
@@ -123,7 +123,7 @@ class Lake:
         Raises:
             TagNotFoundError, TaggedSnapshotLostError: there is no such tag, or its snapshot has expired.
         """
-        snapshot_id = self.reads.snapshot_at(at).id if isinstance(at, str) else at
+        snapshot_id = at if isinstance(at, int) else self.reads.snapshot_at(at).id
         return Lake(self.opened.as_of(snapshot_id), self.committer)
 
     def locate(self, path: str) -> Location:

@@ -78,8 +78,9 @@ TAGS = {
     changes.RewrittenFile: "rewritten",
 }
 # a job gives its files no mapping, and a plan names its files itself
-LEFT_OUT = {(files.DataFile, name) for name in ("mapping", "deletes", "narrower")}
-LEFT_OUT |= {(snapshots.TableSnapshot, "files")}
+LEFT_OUT = {(files.DataFile, "mapping"), (files.DataFile, "deletes"), (snapshots.TableSnapshot, "files")} | {
+    (files.DataFile, "narrower")
+}
 SHARED = {(files.LiveDataFile, "mapping"), (compaction.Bin, "schema")}
 SHARES = {scan.ScanPlan, scan.ChangeFeedPlan, compaction.Compaction}
 
