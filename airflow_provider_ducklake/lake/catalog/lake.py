@@ -114,7 +114,7 @@ class Lake:
         return self.opened.is_frozen
 
     def as_of(self, at: SnapshotId | datetime | str) -> Lake:
-        """Return the lake as if a snapshot (id, tag, time) were its newest one: to read, or plan again, on it.
+        """Return the lake as if a snapshot (id, tag, time) were its newest: to read, or plan again, on it.
 
         An id is looked up when the lake is first used. ``snapshots``, ``tags``, ``clients``,
         ``table_changes``, ``table_health`` and ``verify`` look at the whole lake; options are the current
