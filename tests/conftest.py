@@ -3,6 +3,7 @@
 import argparse
 import gc
 import importlib.metadata
+import logging
 import os
 import sys
 import time
@@ -345,3 +346,15 @@ def reference_catalog(new_catalog: NewCatalog, catalog_kind: CatalogKind) -> Cat
     It stays at 1.0: a dump of `catalog` is in the words of 1.0 too.
     """
     return new_catalog(catalog_kind, "1.0")
+
+
+@pytest.fixture
+def warnings() -> Iterator[list[str]]:
+    """Return the messages of the package's warnings."""
+    found: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("airflow_provider_ducklake")
+    logger.addHandler(handler)
+    yield found
+    logger.removeHandler(handler)

@@ -1,7 +1,5 @@
 """Partitions by which DuckDB misses rows, or of which its compaction fails: avoided, warned of, noted."""
 
-import logging
-
 import duckdb
 import pyarrow as pa
 import pytest
@@ -52,7 +50,7 @@ BEFORE = {
 
 @pytest.mark.parametrize("keys", BEFORE.values(), ids=BEFORE)
 def test_a_bucket_key_over_rows_is_warned_of_and_noted_until_they_are_written_again(
-    lake, sqlite_catalog, records, keys
+    lake, sqlite_catalog, warnings, keys
 ):
     with lake.transaction() as tx:
         tx.create_table("t", {"a": "int64", "b": "int64"}, keys)
@@ -62,7 +60,7 @@ def test_a_bucket_key_over_rows_is_warned_of_and_noted_until_they_are_written_ag
     with lake.transaction() as tx:
         tx.set_partitioned_by("t", ["bucket(4, a)"])
 
-    assert [one for one in records if "partition key bucket(4) of column a" in one]
+    assert [one for one in warnings if "partition key bucket(4) of column a" in one]
     assert len(found_by_duckdb(sqlite_catalog, range(20))) < 20
     assert notes(lake) == {BUCKETS}
 
@@ -73,18 +71,6 @@ def test_a_bucket_key_over_rows_is_warned_of_and_noted_until_they_are_written_ag
 
     assert found_by_duckdb(sqlite_catalog, range(20)) == list(range(20))
     assert notes(lake) == set()
-
-
-@pytest.fixture
-def records():
-    """Return the messages of warnings."""
-    found: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: found.append(record.getMessage())
-    logger = logging.getLogger("airflow_provider_ducklake")
-    logger.addHandler(handler)
-    yield found
-    logger.removeHandler(handler)
 
 
 def test_duckdbs_own_buckets_over_rows_are_noted_and_its_update_writes_them_again(lake, sqlite_catalog):
@@ -99,7 +85,7 @@ def test_duckdbs_own_buckets_over_rows_are_noted_and_its_update_writes_them_agai
     assert (found_by_duckdb(sqlite_catalog, range(20)), notes(lake)) == (list(range(20)), set())
 
 
-def test_a_table_without_rows_or_with_the_same_key_is_not_warned_of(lake, sqlite_catalog, records):
+def test_a_table_without_rows_or_with_the_same_key_is_not_warned_of(lake, sqlite_catalog, warnings):
     with lake.transaction() as tx:
         tx.create_table("t", {"a": "int64", "b": "int64"}, ["b"])
     with lake.transaction() as tx:
@@ -108,7 +94,7 @@ def test_a_table_without_rows_or_with_the_same_key_is_not_warned_of(lake, sqlite
     with lake.transaction() as tx:
         tx.set_partitioned_by("t", ["bucket(4, a)", "b"])
 
-    assert not records
+    assert not warnings
     assert found_by_duckdb(sqlite_catalog, range(20)) == list(range(20))
     assert notes(lake) == set()
 

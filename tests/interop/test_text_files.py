@@ -38,7 +38,9 @@ def our_csv(data: bytes, names: list[str]) -> list[tuple[str | None, ...]] | Non
     rows = []
     try:
         is_old_mac = b"\r" in data and b"\n" not in data
-        for block in csv_rows.blocks(io.BytesIO(data), csv_rows.Dialect(), is_old_mac=is_old_mac):
+        for block in csv_rows.blocks(
+            csv_rows.Part(io.BytesIO(data)), csv_rows.Dialect(), is_old_mac=is_old_mac
+        ):
             if block.content.strip(b"\r\n") or len(names) == 1:
                 found = csv_rows.table_of(block, names, csv_rows.Dialect()).to_pylist()
                 rows += [tuple(row.values()) for row in found]

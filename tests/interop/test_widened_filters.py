@@ -1,7 +1,5 @@
 """Columns by whose older types DuckDB misreads conditions: warned of, noted, and cured by a merge."""
 
-import logging
-
 import duckdb
 import pyarrow.parquet as pq
 import pytest
@@ -34,17 +32,6 @@ def wrong_filters(catalog, old, new, values, value):
     with open_lake(catalog) as duck:
         counts = {one: f"SELECT count(*) FROM t WHERE c {one} {value}" for one in OPERATORS}
         return [one for one, query in counts.items() if duck.sql(query) != plain.sql(query).fetchall()]
-
-
-@pytest.fixture
-def warnings():
-    found: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: found.append(record.getMessage())
-    logger = logging.getLogger("airflow_provider_ducklake")
-    logger.addHandler(handler)
-    yield found
-    logger.removeHandler(handler)
 
 
 def notes(lake):

@@ -11,6 +11,7 @@ from airflow_provider_ducklake.lake.errors import (
     SchemaMismatchError,
     SourceNotFoundError,
     SparkJobError,
+    StorageError,
 )
 from airflow_provider_ducklake.lake.spark import text_parts, text_sources
 from airflow_provider_ducklake.lake.spark.job.errors import typed
@@ -174,7 +175,7 @@ def test_the_rows_of_a_large_csv_are_not_broadcast(spark, tmp_path):
 
 def test_an_option_that_is_not_read_is_refused_by_its_name(spark, tmp_path):
     path = file(tmp_path, "in.csv", "a\n1\n")
-    for name, value in (("mode", "DROPMALFORMED"), ("comment", "#"), ("seperator", ";")):
+    for name, value in (("mode", "DROPMALFORMED"), ("comment", "#"), ("seperator", ";"), ("lineSep", ";")):
         with pytest.raises(InvalidInputError, match=f"source: the option {name} = '{value}' is not among"):
             load(spark, source_of({"path": path, "options": {name: value}}), None)
 
@@ -217,11 +218,45 @@ def test_json_is_read_as_the_tables_types_and_absent_keys_are_null(spark, tmp_pa
     assert data_file.column_stats[schema.find("never").id].null_count == 2
 
 
-@pytest.mark.parametrize("text", ['{\n"id": 1\n}\n{"id":\n2}', '[{"id": 1},\n{"id": 2}]', '{"id":1}{"id":2}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n"id": 1\n}\n{"id":\n2}',
+        '[{"id": 1},\n{"id": 2}]',
+        '{"id":1}{"id":2}',
+        '{"id":1}\n{\n"id":2}',
+        '{"o": {}\n, "id":1}\n{"id": 2}',
+    ],
+)
 def test_records_of_json_are_read_however_they_are_laid_out(spark, tmp_path, text):
     rows = load(spark, source_of(file(tmp_path, "in.json", text)), None).collect()
 
-    assert sorted(map(tuple, rows)) == [(1,), (2,)]
+    assert sorted(row["id"] for row in rows) == [1, 2]
+
+
+def test_text_behind_an_array_is_refused_whatever_columns_are_chosen(spark, tmp_path):
+    path = file(tmp_path, "in.json", '[{"id":1}],"others":[{"id":2}]')
+
+    for options in ({}, {"schema": "id BIGINT"}):
+        with pytest.raises(Exception, match=r"in\.json, line 1: ',.* is no record of JSON"):
+            load(spark, source_of({"path": path, "options": options}), None)
+
+
+def test_spaces_go_on_the_side_that_is_named(spark, tmp_path):
+    path = file(tmp_path, "in.csv", "a,b\n x ,y\n")
+    rows = {
+        name: load(spark, source_of({"path": path, "options": {name: True}}), None).collect()[0]["a"]
+        for name in ("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace")
+    }
+
+    assert rows == {"ignoreLeadingWhiteSpace": "x ", "ignoreTrailingWhiteSpace": " x"}
+
+
+def test_a_store_that_does_not_answer_is_no_bad_file():
+    with pytest.raises(StorageError), text_parts.named("source", "s3://bucket/a.csv"):
+        raise OSError("connection reset")
+    with pytest.raises(InvalidInputError, match="is damaged"), text_parts.named("source", "/a.csv.gz"):
+        raise OSError("zlib inflate failed")
 
 
 def test_variants_maps_and_json_of_any_value_come_from_json(spark, tmp_path):

@@ -14,10 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, StorageError
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.types.spark_types import INFERRED
@@ -29,12 +28,12 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesys
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import array_of, arrow_field
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_carriers
 from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
-from airflow_provider_ducklake.lake.storage.rows.csv_rows import Block, Dialect
+from airflow_provider_ducklake.lake.storage.rows.csv_rows import Block, Dialect, Part
 from airflow_provider_ducklake.lake.storage.rows.json_rows import Shape
 from airflow_provider_ducklake.lake.storage.rows.text_values import Formats, values_of_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 
 _PART_BYTES = 32 * 2**20  # of a large file, that one task reads
-
-
 _MOST_IN_MEMORY = 2**30  # bytes of a JSON file that is not a record a line
 
 
@@ -70,7 +67,8 @@ class Texts:
 class TextFile:
     """A file's beginning: the names in its header, or the number of its fields.
 
-    ``is_whole``: only one task can read it, from its beginning. ``is_lines``: its first record is one line.
+    ``is_whole``: only one task can read it, from its beginning. ``is_lines``: JSON of which each line is read
+    by itself.
     """
 
     path: str
@@ -85,28 +83,21 @@ class TextFile:
 
 def documents(spark: SparkSession, files: Sequence[TextFile], texts: Texts) -> Iterator[Json]:
     """Yield what each task is to read: a file, or a part of one, from record to record."""
-    large = [one for one in files if _is_in_parts(one, texts)]
-    counts = _quotes(spark, large, texts)
+    counts = _quotes(spark, [one for one in files if _is_in_parts(one, texts)], texts)
     for file in files:
-        common = {
-            "path": file.path,
-            "names": list(file.names),
-            "is_array": file.is_array,
-            "is_lines": file.is_lines,
-            "is_old_mac": file.is_old_mac,
-            "folders": {name: hive_values(file.path).get(name) for name in texts.folders},
-        }
-        if file not in large:
-            yield {**common, "start": 0, "end": None, "quoted": [False, False]}
-            continue
         is_quoted = False
-        for start in range(0, file.size, _PART_BYTES):
+        step = _PART_BYTES if _is_in_parts(file, texts) else max(file.size, 1)
+        for start in range(0, max(file.size, 1), step):
             before, is_quoted = is_quoted, is_quoted ^ bool(counts.get((file.path, start), 0) % 2)
-            end = start + _PART_BYTES
             yield {
-                **common,
+                "path": file.path,
+                "names": list(file.names),
+                "is_array": file.is_array,
+                "is_lines": file.is_lines,
+                "is_old_mac": file.is_old_mac,
+                "folders": {name: hive_values(file.path).get(name) for name in texts.folders},
                 "start": start,
-                "end": end if end < file.size else None,
+                "end": start + step if start + step < file.size else None,
                 "quoted": [before, is_quoted],
             }
 
@@ -138,11 +129,11 @@ def _quotes_of_part(document: Json, *, dialect: Dialect) -> Iterator[Json]:
 
 def found_by_tasks(
     spark: SparkSession,
-    files: Sequence[TextFile],
+    parts: Sequence[Json],
     texts: Texts,
     function: Callable[[Json, Texts], Iterator[Json]],
 ) -> list[Json]:
-    """Return the documents that tasks make of all parts of a dataset, in the order of these."""
+    """Return the documents that tasks make of the parts of a dataset, in the order of these."""
     encoded = encode(texts, Texts)
 
     def found(document: Json) -> Iterator[Json]:
@@ -150,7 +141,7 @@ def found_by_tasks(
         with named(texts.name, document["path"]):
             yield from function(document, texts)
 
-    return _collected(spark, list(documents(spark, files, texts)), found)
+    return _collected(spark, parts, found)
 
 
 def _collected(
@@ -192,34 +183,40 @@ def _lines_before(document: Json, dialect: Dialect) -> int:
 def _tables(document: Json, texts: Texts, lines: int) -> Iterator[pa.Table]:
     columns = texts.columns.columns
     folders = {fold(name): text for name, text in document["folders"].items()}
-    if texts.dialect is None:
-        own = [one for one in columns if fold(one.name) not in folders]
-        shape = Shape.load(json.loads(texts.shape))
-        read = json_rows.arrow_of(shape, StructType(tuple(Field(one.name, one.type) for one in own)))
-        how = json_rows.Reading(own, read and pa.schema(list(read)), texts.formats, texts.selects)
-        for block in _json_blocks(document, texts, lines):
-            table = json_rows.table_of(block.content, block.lines, how, is_array=document["is_array"])
-            yield _with_folders(table, columns, folders, texts.formats)
-        return
+    own = [one for one in columns if fold(one.name) not in folders]
+    for table in (_of_json if texts.dialect is None else _of_csv)(document, texts, own, lines):
+        arrays = [
+            _of_folder(folders[name], column, table.num_rows, texts.formats)
+            if (name := fold(column.name)) in folders
+            else table.column(column.name)
+            for column in columns
+        ]
+        fields = [arrow_field(column, field_ids=False) for column in columns]
+        yield pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _of_folder(text: str | None, column: Column, count: int, formats: Formats) -> pa.Array:
+    try:
+        (value,) = _values(pa.array([text], pa.string()), column, formats)
+    except ValueError:
+        raise InvalidInputError(
+            f": the folder {column.name}={text} is not a valid {column.type}. Rename the folder, or leave it "
+            "out."
+        ) from None
+    return pa.repeat(value, count)
+
+
+def _of_json(document: Json, texts: Texts, columns: Sequence[Column], lines: int) -> Iterator[pa.Table]:
+    shape = Shape.load(json.loads(texts.shape))
+    read = json_rows.arrow_of(shape, StructType(tuple(Field(one.name, one.type) for one in columns)))
+    how = json_rows.Reading(columns, read and pa.schema(list(read)), texts.formats, texts.selects)
+    for block in _json_blocks(document, texts, lines):
+        yield json_rows.table_of(block.content, block.lines, how, is_array=document["is_array"])
+
+
+def _of_csv(document: Json, texts: Texts, columns: Sequence[Column], lines: int) -> Iterator[pa.Table]:
     for table, block in _fields_of_part(document, texts, lines):
-        yield _in_columns(table, block, columns, folders, texts)
-
-
-def _with_folders(
-    table: pa.Table, columns: Sequence[Column], folders: Mapping[str, str | None], formats: Formats
-) -> pa.Table:
-    """Return rows in the order of columns, those of folders among them."""
-    arrays = []
-    for column in columns:
-        name = fold(column.name)
-        if name in folders:
-            texts = pa.repeat(pa.scalar(folders[name], pa.string()), table.num_rows)
-            arrays.append(_values(texts, column, formats))
-        else:
-            arrays.append(table.column(column.name))
-    return pa.Table.from_arrays(
-        arrays, schema=pa.schema([arrow_field(one, field_ids=False) for one in columns])
-    )
+        yield _in_columns(table, block, columns, texts)
 
 
 def _fields_of_part(document: Json, texts: Texts, lines: int = 0) -> Iterator[tuple[pa.Table, Block]]:
@@ -235,62 +232,34 @@ def _fields_of_part(document: Json, texts: Texts, lines: int = 0) -> Iterator[tu
             block = csv_rows.without_first(read, dialect) if has_header else read
             has_header = False
             if block.content.strip(b"\r\n") or (block.content and len(names) == 1):
-                yield _trimmed(csv_rows.table_of(block, names, dialect), dialect), block
+                yield csv_rows.table_of(block, names, dialect), block
 
 
-def _part_of(stream: pa.NativeFile, document: Json, dialect: Dialect) -> pa.NativeFile | _Part:
+def _part_of(stream: pa.NativeFile, document: Json, dialect: Dialect) -> Part:
     start, end = document["start"], document["end"]
     if not start and end is None:
-        return stream
+        return Part(stream)
     before, behind = document["quoted"]
     first = csv_rows.first_record(stream, start, dialect, is_quoted=before) if start else 0
     last = None if end is None else csv_rows.first_record(stream, end, dialect, is_quoted=behind)
     stream.seek(first)
-    return _Part(stream, None if last is None else last - first)
-
-
-@dataclass
-class _Part:
-    """The next bytes of a file."""
-
-    stream: pa.NativeFile
-    left: int | None
-
-    def read(self, count: int) -> bytes:
-        """Read up to so many bytes."""
-        if self.left is None:
-            return bytes(self.stream.read(count))
-        read = bytes(self.stream.read(min(count, self.left)))
-        self.left -= len(read)
-        return read
-
-
-def _trimmed(table: pa.Table, dialect: Dialect) -> pa.Table:
-    if not dialect.trims:
-        return table
-    arrays = [pc.utf8_trim_whitespace(one) for one in table.columns]
-    quoted_too = next(
-        (one for one in arrays if pc.any(pc.starts_with(one, dialect.quote or "\0")).as_py()), None
-    )
-    if quoted_too is not None:
-        raise InvalidInputError(": a field has spaces before its quote. Write the file without them.")
-    return pa.Table.from_arrays(arrays, schema=table.schema)
+    return Part(stream, None if last is None else last - first, is_first=not start)
 
 
 def _json_blocks(document: Json, texts: Texts, lines: int = 0) -> Iterator[Block]:
     with opened(document["path"], texts.encoding) as stream:
+        part, rest = _part_of(stream, document, _LINES), b""
         if not document["is_lines"]:
-            content = stream.read(_MOST_IN_MEMORY + 1)
+            content = part.read(_MOST_IN_MEMORY + 1)
             if len(content) > _MOST_IN_MEMORY:
                 raise InvalidInputError(
                     f": it has more than {_MOST_IN_MEMORY} bytes, and its records are not one a line. Write "
                     "each record into a line of its own, so that tasks can read parts of the file."
                 )
-            yield Block(content.removeprefix(csv_rows.BOM), 0)
+            yield Block(content, 0)
             return
-        part, rest = _part_of(stream, document, _LINES), b""
         while read := part.read(csv_rows.BLOCK_BYTES):
-            content = rest + (read if lines or rest else read.removeprefix(csv_rows.BOM))
+            content = rest + read
             end = content.rfind(b"\n") + 1
             if end:
                 yield Block(content[:end], lines)
@@ -302,22 +271,15 @@ def _json_blocks(document: Json, texts: Texts, lines: int = 0) -> Iterator[Block
 _LINES = Dialect(quote="")
 
 
-def _in_columns(
-    table: pa.Table, block: Block, columns: Sequence[Column], folders: Mapping[str, str | None], texts: Texts
-) -> pa.Table:
-    """Return a CSV's fields as values of their columns."""
+def _in_columns(table: pa.Table, block: Block, columns: Sequence[Column], texts: Texts) -> pa.Table:
+    """Return a CSV's fields as values of their columns, NULL in those that the file lacks."""
     assert texts.dialect is not None
     places = {fold(name): place for place, name in enumerate(table.schema.names)}
-    fields = [arrow_field(column, field_ids=False) for column in columns]
     arrays = []
     for column in columns:
-        name = fold(column.name)
-        if name in folders:
-            found = pa.repeat(pa.scalar(folders[name], pa.string()), table.num_rows)
-        elif name in places:
-            found = table.column(places[name]).combine_chunks()
-        else:
-            found = pa.nulls(table.num_rows, pa.string())
+        place = places.get(fold(column.name))
+        nothing = pa.nulls(table.num_rows, pa.string())
+        found = nothing if place is None else table.column(place).combine_chunks()
         try:
             arrays.append(_values(found, column, texts.formats))
         except ValueError:
@@ -328,7 +290,7 @@ def _in_columns(
                 f"{column.type}. Correct the record, or give the column as string in the option schema and "
                 "convert it by sql."
             ) from None
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
 def _values(texts: pa.Array, column: Column, formats: Formats) -> pa.Array:
@@ -339,7 +301,7 @@ def _values(texts: pa.Array, column: Column, formats: Formats) -> pa.Array:
 
 
 def _first_refused(texts: pa.Array, column: Column, formats: Formats) -> int:
-    """Return the place of the first text that is no value."""
+    """Return the place of the first text that is not valid."""
     first, count = 0, len(texts)
     while count > 1:
         half = count // 2
@@ -353,6 +315,7 @@ def _first_refused(texts: pa.Array, column: Column, formats: Formats) -> int:
 
 
 def types_of_part(document: Json, texts: Texts) -> Iterator[Json]:
+    """Yield, for each column of a CSV with a value, those of ``INFERRED`` that all its values have."""
     candidates: dict[str, set[str]] = {}
     for table, _ in _fields_of_part(document, texts):
         for name, column in zip(table.schema.names, table.columns, strict=True):
@@ -374,6 +337,7 @@ def _is_of(values: pa.Array, type_: str, formats: Formats) -> bool:
 
 
 def shape_of_part(document: Json, texts: Texts) -> Iterator[Json]:
+    """Yield the shape of a JSON file's records."""
     shape = Shape()
     for block in _json_blocks(document, texts):
         shape.add(json_rows.shape_of(block.content, block.lines, is_array=document["is_array"]))
@@ -381,6 +345,7 @@ def shape_of_part(document: Json, texts: Texts) -> Iterator[Json]:
 
 
 def codec_of(path: str) -> str | None:
+    """Return the codec by which a file is compressed, which its suffix says."""
     suffixes = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4"}
     return next((codec for suffix, codec in suffixes.items() if path.lower().endswith(suffix)), None)
 
@@ -389,17 +354,28 @@ def codec_of(path: str) -> str | None:
 def opened(path: str, encoding: str) -> Iterator[pa.NativeFile]:
     """Yield a file's text as UTF-8; a plain one can be read from any place."""
     with open_input(open_filesystem(path)) as file:
-        codec = codec_of(path)
-        stream = file if codec is None else pa.CompressedInputStream(file, codec)
-        yield stream if encoding == "utf-8" else pa.transcoding_input_stream(stream, encoding, "utf-8")
+        yield as_utf8(file, path, encoding)
+
+
+def as_utf8(file: pa.NativeFile, path: str, encoding: str) -> pa.NativeFile:
+    """Return the text of an open file as UTF-8."""
+    codec = codec_of(path)
+    stream = file if codec is None else pa.CompressedInputStream(file, codec)
+    return stream if encoding == "utf-8" else pa.transcoding_input_stream(stream, encoding, "utf-8")
 
 
 @contextmanager
 def named(name: str, path: str) -> Iterator[None]:
-    """Let an error say of which source and file it is."""
+    """Let an error say of which source and file it is; that of a store, which may pass, stays one."""
     try:
         yield
+    except StorageError:
+        raise
     except InvalidInputError as error:
         raise type(error)(f"{name} cannot be read: {path}{error}") from error
-    except (DuckLakeError, OSError, pa.ArrowException, ValueError) as error:
+    except OSError as error:
+        if codec_of(path) is None:
+            raise StorageError(f"Cannot read {path}: {error}") from error
+        raise InvalidInputError(f"{name} cannot be read: {path} is damaged: {error}") from error
+    except (DuckLakeError, pa.ArrowException, ValueError) as error:
         raise InvalidInputError(f"{name} cannot be read: {path}: {error}") from error

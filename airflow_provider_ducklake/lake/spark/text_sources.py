@@ -29,11 +29,10 @@ from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.text_parts import (
     TextFile,
     Texts,
-    codec_of,
+    as_utf8,
     documents,
     found_by_tasks,
     named,
-    opened,
     rows_of_part,
     shape_of_part,
     types_of_part,
@@ -90,7 +89,15 @@ _OPTIONS = {
     ),
     "json": _OF_BOTH,
 }
-_ONLY = {"mode": "failfast", "emptyvalue": ""}  # options with one value that is read here
+_FLAGS = frozenset(("header", "inferschema", "mergeschema", "multiline", "recursivefilelookup")).union(
+    ("ignoreleadingwhitespace", "ignoretrailingwhitespace")
+)
+_ONLY = {  # the values of options that have no others here
+    "mode": ("failfast",),
+    "emptyvalue": ("",),
+    "linesep": ("\n", "\r\n", "\r"),
+    **dict.fromkeys(_FLAGS, ("true", "false")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,38 +143,36 @@ def read_texts(  # noqa: PLR0913 - what a dataset is read for
     dialect = _dialect(source) if dataset.format == "csv" else None
     looked = Texts(name, TableSchema(()), _formats(source), encoding, dialect, folders=tuple(folders))
     files = _looked_at(source, looked)
-    if dialect is not None:
-        names = _names(source, files, target)
-        texts = replace(looked, columns=_typed(source, files, looked, names, target))
+    names = None if dialect is None else _names(source, files, target)
+    parts = list(documents(spark, files, looked))
+    if names is not None:
+        texts = replace(looked, columns=_typed(source, parts, looked, names, target))
     else:
-        shape = _shape(source, files, looked)
+        shape = _shape(source, parts, looked)
         columns = _columns_of_json(source, shape, target)
-        texts = replace(
-            looked, columns=columns, shape=json.dumps(shape.dump()), selects="schema" in source.given
-        )
-    return _frame(source, files, texts, target)
+        texts = replace(looked, columns=columns, shape=json.dumps(shape.dump()), selects="schema" in given)
+    rows = _frame(source, parts, texts, sum(file.size for file in files))
+    return rows if dialect is not None else _with_variants(source, rows, target)
 
 
 # --- options
 
 
 def _options(dataset: Dataset, name: str) -> dict[str, str]:
-    given = {key.lower(): value for key, value in dataset.options.items()}
+    known = _OPTIONS[dataset.format]
     for key, value in dataset.options.items():
         only = _ONLY.get(key.lower())
-        if key.lower() not in _OPTIONS[dataset.format] or (only is not None and value.lower() != only):
+        if key.lower() not in known or (only is not None and value.lower() not in only):
             ways = (
-                f"{key} {only.upper()!r} is" if only is not None else f"{_shown_options(dataset.format)} are"
+                f"it may be {' or '.join(map(repr, only))}"
+                if only
+                else f"those are {', '.join(sorted(known))}"
             )
             raise InvalidOptionError(
                 f"{name}: the option {key} = {value!r} is not among those of {dataset.format} files: {ways}. "
                 "Read the files by spark.read in a transform to have Spark's own reader."
             )
-    return given
-
-
-def _shown_options(format_: str) -> str:
-    return ", ".join(sorted(_OPTIONS[format_]))
+    return {key.lower(): value for key, value in dataset.options.items()}
 
 
 def _encoding(source: _Dataset) -> str:
@@ -195,7 +200,7 @@ def _dialect(source: _Dataset) -> Dialect:
     given = source.given
     separator = given.get("sep", given.get("delimiter", ","))
     separator = {"\\t": "\t", "tab": "\t"}.get(separator, separator)
-    quote, trims = given.get("quote", '"'), source.is_set("ignoreleadingwhitespace")
+    quote = given.get("quote", '"')
     escape = given.get("escape", quote)
     if len(separator.encode()) != 1 or len(quote.encode()) > 1 or len(escape.encode()) > 1:
         raise source.error("the options sep, quote and escape are one character of ASCII each.")
@@ -204,7 +209,8 @@ def _dialect(source: _Dataset) -> Dialect:
         quote,
         escape or quote,
         given.get("nullvalue", ""),
-        trims or source.is_set("ignoretrailingwhitespace"),
+        source.is_set("ignoreleadingwhitespace"),
+        source.is_set("ignoretrailingwhitespace"),
     )
 
 
@@ -231,46 +237,34 @@ def _looked_at(source: _Dataset, texts: Texts) -> list[TextFile]:
 
 
 def _look(path: str, *, texts: Texts, has_header: bool, is_whole: bool) -> TextFile:
-    codec = codec_of(path)
-    location = open_filesystem(path)
-    with open_input(location) as file:
-        size = file.size()
-    with opened(path, texts.encoding) as stream:
-        head = stream.read(_HEAD_BYTES).removeprefix(csv_rows.BOM)
-    is_whole = is_whole or codec is not None or texts.encoding != "utf-8"
-    is_old_mac = b"\r" in head and b"\n" not in head
-    found = TextFile(path, size, is_whole=is_whole or is_old_mac, is_old_mac=is_old_mac)
-    dialect = texts.dialect
-    if dialect is None:
-        start = head.lstrip()
-        is_array = start.startswith(b"[")
-        return replace(found, is_array=is_array, is_lines=not is_array and _is_a_line(start))
-    head = (head.replace(b"\r", b"\n") if is_old_mac else head).lstrip(b"\r\n")
+    with named(texts.name, path), open_input(open_filesystem(path)) as file:
+        size, stream = file.size(), as_utf8(file, path, texts.encoding)
+        head = csv_rows.Part(stream).read(_HEAD_BYTES)
+        is_old_mac = b"\r" in head and b"\n" not in head
+        is_whole = is_whole or stream is not file or is_old_mac
+        found = TextFile(path, size, is_whole=is_whole, is_old_mac=is_old_mac)
+        if texts.dialect is None:
+            is_large = size > csv_rows.BLOCK_BYTES
+            is_lines = is_large and not is_whole and json_rows.ends_in_a_line(head.lstrip())
+            return replace(found, is_array=head.lstrip().startswith(b"["), is_lines=is_lines)
+        return _with_header(found, head, texts.dialect, has_header=has_header)
+
+
+def _with_header(file: TextFile, head: bytes, dialect: Dialect, *, has_header: bool) -> TextFile:
+    head = (head.replace(b"\r", b"\n") if file.is_old_mac else head).lstrip(b"\r\n")
     if not head:
-        return found
+        return file
     record = dialect.record.match(head)
     if record is None or not record[0]:
         raise InvalidInputError(
-            f"{texts.name} cannot be read: {path}, line 1: {head[:200].decode(errors='replace')!r} is no "
-            "record: a quoted field has no end, or goes on behind its quote. Set the options sep, quote and "
-            "escape to what the file has."
+            f", line 1: {head[:200].decode(errors='replace')!r} is no record: a quoted field has no end, or "
+            "goes on behind its quote. Set the options sep, quote and escape to what the file has."
         )
-    with named(texts.name, path):
-        if not has_header:
-            return replace(found, count=dialect.fields_of(record[0]))
-        names = [str(number) for number in range(dialect.fields_of(record[0]))]
-        row = csv_rows.table_of(Block(record[0], 0), names, dialect)
-    titles = tuple(str(column[0].as_py() or "") for column in row.columns)
-    return replace(found, names=tuple(one.strip() if dialect.trims else one for one in titles))
-
-
-def _is_a_line(start: bytes) -> bool:
-    """Return True if a file's first record ends with its first line."""
-    line = start.split(b"\n", 1)[0].rstrip()
-    try:
-        return not line or bool(json.loads(line)) or True
-    except ValueError:
-        return not line.startswith(b"{") or line.endswith(b"}")
+    count = dialect.fields_of(record[0])
+    if not has_header:
+        return replace(file, count=count)
+    row = csv_rows.table_of(Block(record[0], 0), [str(number) for number in range(count)], dialect)
+    return replace(file, names=tuple(str(column[0].as_py() or "") for column in row.columns))
 
 
 # --- columns of CSV files
@@ -354,7 +348,7 @@ def _names_by_position(source: _Dataset, files: Sequence[TextFile], target: Tabl
 
 def _typed(
     source: _Dataset,
-    files: Sequence[TextFile],
+    parts: Sequence[Json],
     texts: Texts,
     names: Sequence[str],
     target: TableSchema | None,
@@ -370,7 +364,7 @@ def _typed(
             )
         types = {fold(one.name): one.type for one in wanted}
     elif source.is_set("inferschema"):
-        types = _inferred(source, files, texts, names)
+        types = _inferred(source, parts, texts, names)
     elif target is not None:
         types = {fold(column.name): column.type for column in target.columns}
     elif source.name == "source" and names:
@@ -405,28 +399,26 @@ def _fields_of_folders(source: _Dataset, target: TableSchema | None) -> Iterator
 
 
 def _inferred(
-    source: _Dataset, files: Sequence[TextFile], texts: Texts, names: Sequence[str]
+    source: _Dataset, parts: Sequence[Json], texts: Texts, names: Sequence[str]
 ) -> dict[str, DuckLakeType]:
     """Return the types that all fields of a column have, of those that ``inferSchema`` looks for."""
     columns = new_columns([Field(name, ScalarType("varchar")) for name in names])
     found: dict[str, set[str]] = {}
-    for document in found_by_tasks(source.spark, files, replace(texts, columns=columns), types_of_part):
+    for document in found_by_tasks(source.spark, parts, replace(texts, columns=columns), types_of_part):
         for name, types in document.items():
-            found[name] = (
-                found.get(name, set(INFERRED)) & set(types) if types is not None else found.get(name, set())
-            )
-    fitting = {
-        name: next((one for one in INFERRED if one in types), "varchar") for name, types in found.items()
+            found[fold(name)] = found.get(fold(name), set(INFERRED)) & set(types)
+    return {
+        name: ScalarType(next((one for one in INFERRED if one in types), "varchar"))
+        for name, types in found.items()
     }
-    return {fold(name): ScalarType(type_) for name, type_ in fitting.items()}
 
 
 # --- columns of JSON files
 
 
-def _shape(source: _Dataset, files: Sequence[TextFile], texts: Texts) -> Shape:
+def _shape(source: _Dataset, parts: Sequence[Json], texts: Texts) -> Shape:
     shape = Shape({"object"})
-    for document in found_by_tasks(source.spark, files, texts, shape_of_part):
+    for document in found_by_tasks(source.spark, parts, texts, shape_of_part):
         shape.add(Shape.load(document))
     return shape
 
@@ -492,28 +484,35 @@ def _fit(shape: Shape, wanted: DuckLakeType | None, *, has_format: bool) -> Duck
 # --- tasks
 
 
-def _frame(
-    source: _Dataset, files: Sequence[TextFile], texts: Texts, target: TableSchema | None
-) -> DataFrame:
+def _frame(source: _Dataset, parts: Sequence[Json], texts: Texts, size_bytes: int) -> DataFrame:
     encoded = encode(texts, Texts)
     columns = texts.columns.columns
 
     def rows(document: Json) -> Iterator[pa.RecordBatch]:
         return rows_of_part(document, decode(encoded, Texts))
 
-    parts = list(documents(source.spark, files, texts))
     schema = t.StructType([t.StructField(column.name, read_type(column)) for column in columns])
-    size = sum(file.size for file in files)
-    read = from_tasks(source.spark, parts, rows, schema, have_keys=False, size_bytes=size)
-    wanted = _schema(source) if "schema" in source.given else () if target is None else target.columns
-    variants = {fold(one.name) for one in wanted if one.type == _VARIANT} if texts.dialect is None else set()
-    selected = []
-    for column in columns:
-        value, type_ = to_insertable(f.col(quoted(column.name)), column), column.type
-        if fold(column.name) in variants:
-            value, type_ = f.parse_json(value), _VARIANT
-        selected.append(value.alias(column.name, metadata={TYPE_KEY: str(type_)}))
-    return read.select(*selected)
+    read = from_tasks(source.spark, parts, rows, schema, have_keys=False, size_bytes=size_bytes)
+    return read.select(
+        *(
+            to_insertable(f.col(quoted(one.name)), one).alias(one.name, metadata={TYPE_KEY: str(one.type)})
+            for one in columns
+        )
+    )
 
 
 _VARIANT = ScalarType("variant")
+
+
+def _with_variants(source: _Dataset, rows: DataFrame, target: TableSchema | None) -> DataFrame:
+    """Return rows of JSON with variants in the columns that are to hold some: they arrive as JSON."""
+    wanted = _schema(source) if "schema" in source.given else () if target is None else target.columns
+    variants = {fold(one.name) for one in wanted if one.type == _VARIANT}
+    return rows.select(
+        *(
+            f.parse_json(f.col(quoted(name))).alias(name, metadata={TYPE_KEY: str(_VARIANT)})
+            if fold(name) in variants
+            else f.col(quoted(name))
+            for name in rows.columns
+        )
+    )

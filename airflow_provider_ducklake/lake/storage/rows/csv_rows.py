@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 8 * 2**20
 _LONGEST = 256 * 2**20  # bytes of a record
 _SHOWN = 200  # characters of a record in an error
-BOM = b"\xef\xbb\xbf"
+_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class Dialect:
     quote: str = '"'
     escape: str = '"'
     null: str = ""
-    trims: bool = False
+    trims_left: bool = False
+    trims_right: bool = False
 
     @property
     def has_parity(self) -> bool:
@@ -79,7 +81,23 @@ class Dialect:
         return 1 + len(re.findall(self._field + re.escape(self.separator).encode(), record))
 
 
-def blocks(stream: pa.NativeFile, dialect: Dialect, *, is_old_mac: bool, lines: int = 0) -> Iterator[Block]:
+class Part:
+    """The next bytes of a file, up to so many of them, without the mark at the beginning of a file."""
+
+    def __init__(self, stream: pa.NativeFile, length: int | None = None, *, is_first: bool = True) -> None:
+        self._stream, self._left, self._is_first = stream, length, is_first
+
+    def read(self, count: int) -> bytes:
+        """Read up to so many bytes."""
+        read = bytes(self._stream.read(count if self._left is None else min(count, self._left)))
+        if self._left is not None:
+            self._left -= len(read)
+        if self._is_first:
+            read, self._is_first = read.removeprefix(_BOM), False
+        return read
+
+
+def blocks(part: Part, dialect: Dialect, *, is_old_mac: bool, lines: int = 0) -> Iterator[Block]:
     """Yield the records of a file, or of a part that begins and ends with one.
 
     ``is_old_mac``: a carriage return alone ends a line.
@@ -87,14 +105,12 @@ def blocks(stream: pa.NativeFile, dialect: Dialect, *, is_old_mac: bool, lines: 
     Raises:
         InvalidInputError: a quoted field does not end where it should; the text names the line.
     """
-    rest, is_first = b"", lines == 0
+    rest = b""
     while True:
-        read = stream.read(BLOCK_BYTES)
+        read = part.read(BLOCK_BYTES)
         if is_old_mac and dialect.quote.encode() not in read:  # else they may stand in a quoted field
             read = read.replace(b"\r", b"\n")
         content = rest + read
-        if is_first and read:
-            content, is_first = content.removeprefix(BOM), False
         if not read and content and not content.endswith(b"\n"):
             content += b"\n"
         end = _end_of_records(content, dialect)
@@ -135,7 +151,7 @@ def table_of(block: Block, names: Sequence[str], dialect: Dialect) -> pa.Table:
         InvalidInputError: a record has more or fewer fields, or is not UTF-8; the text names the line.
     """
     try:
-        return csv.read_csv(
+        table = csv.read_csv(
             pa.BufferReader(block.content),
             csv.ReadOptions(use_threads=False, block_size=len(block.content) + 1, column_names=list(names)),
             csv.ParseOptions(
@@ -155,6 +171,19 @@ def table_of(block: Block, names: Sequence[str], dialect: Dialect) -> pa.Table:
         )
     except pa.ArrowInvalid as error:
         raise _misshapen(block, names, dialect, error) from None
+    return _trimmed(table, dialect)
+
+
+def _trimmed(table: pa.Table, dialect: Dialect) -> pa.Table:
+    """Return the fields without the spaces that a user wants dropped."""
+    arrays = table.columns
+    if dialect.trims_left:
+        arrays = [pc.utf8_ltrim_whitespace(one) for one in arrays]
+        if dialect.quote and any(pc.any(pc.starts_with(one, dialect.quote)).as_py() for one in arrays):
+            raise InvalidInputError(": a field has spaces before its quote. Write the file without them.")
+    if dialect.trims_right:
+        arrays = [pc.utf8_rtrim_whitespace(one) for one in arrays]
+    return pa.Table.from_arrays(arrays, schema=table.schema)
 
 
 def _misshapen(block: Block, names: Sequence[str], dialect: Dialect, error: Exception) -> InvalidInputError:

@@ -171,6 +171,8 @@ def _by_arrow(block: bytes, schema: pa.Schema | None, others: str, *, is_array: 
     )
     if not is_array:
         return table
+    if table.column_names != ["r"]:
+        raise pa.ArrowInvalid("a text behind the array")
     (rows,) = table.column("r").chunks
     rows = rows.flatten()
     if not pa.types.is_struct(rows.type) or rows.null_count:
@@ -266,6 +268,15 @@ _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=_Number, parse_int=_Number, parse_constant=_Number
 )
 _WORD = re.compile(r"[^ \t\r\n]")
+
+
+def ends_in_a_line(start: bytes) -> bool:
+    """Return True if the first record of a file ends in its first line, as those behind it may."""
+    try:
+        _DECODER.raw_decode(start.split(b"\n", 1)[0].decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def records(block: bytes, lines: int, *, is_array: bool) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -20,8 +20,6 @@ from airflow_provider_ducklake.lake.spec.types.values import format_date, parse_
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type, from_physical
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
     from airflow_provider_ducklake.lake.spec.types.values import Physical
 
@@ -66,7 +64,7 @@ def values_of_texts(texts: pa.Array, type_: DuckLakeType, formats: Formats) -> p
     """Return texts as values of a scalar type, in its Arrow type.
 
     Raises:
-        ValueError: a text is no value of the type.
+        ValueError: a text is not valid for the type.
     """
     pattern = formats.of(type_)
     if pattern is not None:
@@ -102,7 +100,7 @@ def value_of_text(text: str, type_: DuckLakeType, formats: Formats) -> Physical:
     7
 
     Raises:
-        ValueError: the text is no value of the type.
+        ValueError: the text is not valid for the type.
     """
     kind, stripped = type_.facts.kind, text.strip(_SPACES)
     try:
@@ -114,7 +112,8 @@ def value_of_text(text: str, type_: DuckLakeType, formats: Formats) -> Physical:
             case ScalarKind.BOOLEAN:
                 return _BOOLEANS[text.lower()]
             case ScalarKind.INTEGER | ScalarKind.DECIMAL | ScalarKind.FLOAT:
-                (value,) = texts_of_numbers([stripped]).cast(arrow_type(type_))
+                plain = stripped[1:] if _NUMBER.fullmatch(stripped) and stripped[0] == "+" else stripped
+                (value,) = pa.array([plain]).cast(arrow_type(type_))
                 return parse_physical(type_, _exact(value))
             case ScalarKind.DATE | ScalarKind.TIMESTAMP:
                 return _moment(stripped, type_, formats)
@@ -122,11 +121,6 @@ def value_of_text(text: str, type_: DuckLakeType, formats: Formats) -> Physical:
                 raise ValueError(text)
     except (LookupError, pa.ArrowException, UnicodeEncodeError):
         raise ValueError(text) from None
-
-
-def texts_of_numbers(texts: Sequence[str]) -> pa.Array:
-    """Return numbers as Arrow's casts read them, without the plus that DuckDB takes."""
-    return pa.array([one[1:] if _NUMBER.fullmatch(one) and one[0] == "+" else one for one in texts])
 
 
 def _exact(value: pa.Scalar) -> str:
@@ -178,7 +172,7 @@ _PIECE = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>.
 
 
 def _in_iso(texts: pa.Array, pattern: str) -> pa.Array:
-    """Return texts of a pattern as ISO 8601 spells them; a text of another pattern is no value."""
+    """Return texts of a pattern as ISO 8601 spells them; a text of another pattern is not valid."""
     regex = regex_of(pattern)
     if not pc.all(pc.match_substring_regex(texts, regex)).as_py():
         wrong = pc.filter(texts, pc.invert(pc.match_substring_regex(texts, regex)))
