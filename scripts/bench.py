@@ -24,6 +24,7 @@ SMOKE = {
     "scan": "--catalog sqlite --files 100 --times 2",
     "shapes": "--rounds 1 --scale 0.01 --no-memory",
     "string_checks": "--rows 20000 --rounds 1",
+    "text_sources": "--megabytes 5 --rounds 1",
     "trigger_poll": "--snapshots 100 --sensors 5",
     "variant_paths": "--rows 500 --rounds 1",
     "variants": "--rows 2000 --rounds 1",

@@ -97,7 +97,7 @@ FOLDERS = {
 }
 DAY = "day"  # what `make test` runs: the lanes fast and daily, of which it draws a part
 # Folders of which a day draws one test in so many.
-DRAWN = {"concurrency": 6, "differential": 8, "interop": 12, "reference": 2, "spark": 10}
+DRAWN = {"concurrency": 8, "differential": 10, "interop": 15, "reference": 2, "spark": 13}
 
 # Tests that share a server or a Spark run on one worker; other files each run on one. These begin first.
 GROUPS = {

@@ -304,7 +304,7 @@ def made(folder: Path, server: Server, kind: str) -> Scene:
     return scene
 
 
-@pytest.fixture(scope="module", params=["yarn", "standalone"])
+@pytest.fixture(scope="module", params=[pytest.param("yarn", marks=pytest.mark.cluster), "standalone"])
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     server = Server()
     yield made(tmp_path_factory.mktemp("rows"), server, request.param)

@@ -82,6 +82,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.submits
 def test_names_that_need_escaping_come_back(lake, postgres_catalog, endpoint, tmp_path: Path, monkeypatch):
     recorded(tmp_path / "bin", monkeypatch)
 
