@@ -52,18 +52,19 @@ def timed(run: Callable[[], None]) -> float:
     return time.monotonic() - begin
 
 
-def measure(spark: SparkSession, path: Path, rounds: int) -> None:
+def measure(spark: SparkSession, path: Path, rounds: int, *, has_types: bool) -> None:
     kind = path.suffix[1:]
-    options = {"schema": _TYPES} | ({"header": "true"} if kind == "csv" else {})
+    options = {"header": "true"} if kind == "csv" else {}
+    if has_types:
+        options["schema"] = _TYPES
 
     def ours() -> DataFrame:
-        return read_texts(
-            spark, Dataset(kind, str(path), options), str(path), "the source", None, fills=False
-        )
+        return read_texts(spark, Dataset(kind, str(path), options), str(path), "rows", None, fills=False)
 
     def sparks() -> DataFrame:
-        reader = spark.read.schema(_TYPES).option("mode", "FAILFAST").option("escape", '"')
-        return reader.csv(str(path), header=True) if kind == "csv" else reader.json(str(path))
+        reader = spark.read.schema(_TYPES) if has_types else spark.read
+        reader = reader.options(mode="FAILFAST")
+        return reader.csv(str(path), header=True, escape='"') if kind == "csv" else reader.json(str(path))
 
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         seconds: dict[str, list[float]] = {"ours": [], "Spark's": []}
@@ -73,9 +74,9 @@ def measure(spark: SparkSession, path: Path, rounds: int) -> None:
                 if turn:
                     seconds[name].append(took)
     mine, plain = (statistics.median(found) for found in seconds.values())
-    size = path.stat().st_size / 1e6
+    size, types = path.stat().st_size / 1e6, "given types" if has_types else "no types"
     print(
-        f"{kind:4} {size:.0f} MB: {mine:.1f} s, Spark's reader {plain:.1f} s: {mine / plain:.2f} x",
+        f"{kind:4} {size:.0f} MB, {types}: {mine:.1f} s, Spark's reader {plain:.1f} s: {mine / plain:.2f} x",
         flush=True,
     )
 
@@ -92,7 +93,8 @@ def main() -> None:
         for kind in ("csv", "json"):
             path = Path(folder) / f"rows.{kind}"
             write(path, given.megabytes)
-            measure(spark, path, given.rounds)
+            for has_types in (True, False):
+                measure(spark, path, given.rounds, has_types=has_types)
             path.unlink()
     spark.stop()
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import duckdb_type
-from airflow_provider_ducklake.lake.errors import DuckLakeError
+from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, StructType, parse_type
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.spec.types.values import format_physical
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import physical_values
 from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
@@ -144,10 +144,8 @@ _JSON_VALUES = (
 def our_json(data: bytes, schema: TableSchema, *, by_arrow: bool) -> pa.Table | None:
     """Return the records, as Arrow's reader reads them where it can, or by Python's; None: an error."""
     try:
-        shape = json_rows.shape_of(data, 0, is_array=False)
-        wanted = StructType(tuple(Field(one.name, one.type) for one in schema.columns))
-        read = json_rows.arrow_of(shape, wanted) if by_arrow else None
-        how = json_rows.Reading(schema.columns, read and pa.schema(list(read)), Formats(), selects=False)
+        read = json_rows.Shape() if by_arrow else json_rows.Shape({"object", "array"})
+        how = json_rows.Reading(schema.columns, Formats(), selects=False, shape=read)
         return json_rows.table_of(data, 0, how, is_array=False)
     except DuckLakeError:
         return None
@@ -180,3 +178,35 @@ def test_each_value_of_json_is_the_one_that_duckdb_reads(request, seed, tmp_path
             assert str(connection.execute("FROM ours").fetchall()) == str(theirs), (name, data)
         same += 1
     assert same > FILES[request.config.option.size] / 10
+
+
+def test_blocks_of_other_keys_and_kinds_are_read_as_each_by_itself(request, seed):
+    draw = Random(seed)
+    types = {"id": "int64", "s": "struct(a int64, b varchar)", "note": "varchar"}
+    schema = new_columns({name: parse_type(type_) for name, type_ in types.items()})
+    records = (
+        *(
+            '{"id": 1}',
+            '{"ID": 2}',
+            '{"id": 3, "s": {"a": 1}}',
+            '{"s": {"A": 2, "b": "x"}}',
+            '{"other": [1]}',
+        ),
+        *('{"id": "4"}', '{"id": 5, "other": {"id": 6}}', '{"s": {"b": null, "c": 1}, "Note": "n"}', "{}"),
+        *('{"id": 6, "Id": 7}', '{"note": 8}', '{"other": 1}', '{"other": "x"}', '{"id": null, "note": "é"}'),
+    )
+    for _ in range(FILES[request.config.option.size]):
+        how = json_rows.Reading(schema.columns, Formats(), selects=True)
+        for _ in range(3):
+            block = "\n".join(draw.choices(records, k=draw.choice([1, 2, 4]))).encode()
+            by_python = json_rows.Shape({"object", "array"})
+            alone = json_rows.Reading(schema.columns, Formats(), selects=True, shape=by_python)
+            found = [_rows_or_error(block, one) for one in (how, alone)]
+            assert found[0] == found[1], block
+
+
+def _rows_or_error(block: bytes, how: json_rows.Reading) -> list[dict[str, object]] | str:
+    try:
+        return json_rows.table_of(block, 0, how, is_array=False).to_pylist()
+    except InvalidInputError as error:
+        return str(error)

@@ -239,7 +239,7 @@ def test_text_behind_an_array_is_refused_whatever_columns_are_chosen(spark, tmp_
 
     for options in ({}, {"schema": "id BIGINT"}):
         with pytest.raises(Exception, match=r"in\.json, line 1: ',.* is no record of JSON"):
-            load(spark, source_of({"path": path, "options": options}), None)
+            load(spark, source_of({"path": path, "options": options}), None).collect()
 
 
 def test_spaces_go_on_the_side_that_is_named(spark, tmp_path):

@@ -22,7 +22,7 @@ from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.types.spark_types import INFERRED
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.partitioning import hive_values
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field, ScalarType, StructType
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.spec.types.literals import parse_cast
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem, open_input
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import array_of, arrow_field
@@ -49,8 +49,8 @@ _MOST_IN_MEMORY = 2**30  # bytes of a JSON file that is not a record a line
 class Texts:
     """What tasks need of a dataset.
 
-    ``shape`` is that of JSON records, as a document. ``selects``: the user named the columns, and other keys
-    are left out. ``folders`` are columns whose values are in the names of folders.
+    ``selects``: the user named the columns of JSON records, and other keys are left out. ``folders`` are
+    columns whose values are in the names of folders.
     """
 
     name: str
@@ -58,7 +58,6 @@ class Texts:
     formats: Formats
     encoding: str
     dialect: Dialect | None
-    shape: str = ""
     selects: bool = False
     folders: tuple[str, ...] = ()
 
@@ -207,9 +206,7 @@ def _of_folder(text: str | None, column: Column, count: int, formats: Formats) -
 
 
 def _of_json(document: Json, texts: Texts, columns: Sequence[Column], lines: int) -> Iterator[pa.Table]:
-    shape = Shape.load(json.loads(texts.shape))
-    read = json_rows.arrow_of(shape, StructType(tuple(Field(one.name, one.type) for one in columns)))
-    how = json_rows.Reading(columns, read and pa.schema(list(read)), texts.formats, texts.selects)
+    how = json_rows.Reading(columns, texts.formats, texts.selects)
     for block in _json_blocks(document, texts, lines):
         yield json_rows.table_of(block.content, block.lines, how, is_array=document["is_array"])
 

@@ -8,7 +8,6 @@ options are Spark's.
 from __future__ import annotations
 
 import codecs
-import json
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -148,9 +147,8 @@ def read_texts(  # noqa: PLR0913 - what a dataset is read for
     if names is not None:
         texts = replace(looked, columns=_typed(source, parts, looked, names, target))
     else:
-        shape = _shape(source, parts, looked)
-        columns = _columns_of_json(source, shape, target)
-        texts = replace(looked, columns=columns, shape=json.dumps(shape.dump()), selects="schema" in given)
+        columns = _columns_of_json(source, parts, looked, target)
+        texts = replace(looked, columns=columns, selects="schema" in given)
     rows = _frame(source, parts, texts, sum(file.size for file in files))
     return rows if dialect is not None else _with_variants(source, rows, target)
 
@@ -416,18 +414,16 @@ def _inferred(
 # --- columns of JSON files
 
 
-def _shape(source: _Dataset, parts: Sequence[Json], texts: Texts) -> Shape:
-    shape = Shape({"object"})
-    for document in found_by_tasks(source.spark, parts, texts, shape_of_part):
-        shape.add(Shape.load(document))
-    return shape
-
-
-def _columns_of_json(source: _Dataset, shape: Shape, target: TableSchema | None) -> TableSchema:
+def _columns_of_json(
+    source: _Dataset, parts: Sequence[Json], texts: Texts, target: TableSchema | None
+) -> TableSchema:
     has_format = bool(source.given.keys() & {"timestampformat", "timestampntzformat"})
     if "schema" in source.given:
         fields = [Field(one.name, text_type(one.type, has_format=has_format)) for one in _schema(source)]
         return _columns(source, fields)
+    shape = Shape({"object"})
+    for document in found_by_tasks(source.spark, parts, texts, shape_of_part):
+        shape.add(Shape.load(document))
     types = {} if target is None else {fold(column.name): column for column in target.columns}
     spellings = shape.by_name()
     of_folders = {fold(one) for one in source.folders}

@@ -33,7 +33,7 @@ from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by
 from airflow_provider_ducklake.lake.storage.rows.text_values import Formats, value_of_text, values_of_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.spec.schema import Column
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
@@ -316,18 +316,26 @@ def _no_record(line: int, text: str, what: str) -> InvalidInputError:
     return InvalidInputError(f", line {line}: {text.split(chr(10), 1)[0][:_SHOWN]!r} {what}.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reading:
     """In which columns records arrive, and how.
 
-    ``schema`` is that of Arrow's reader, None where only Python's reads them. ``selects``: the user named the
-    columns, and other keys are left out.
+    ``selects``: the user named the columns, and other keys are left out. ``schema`` is that of Arrow's reader
+    for the ``shape`` of what was read so far; None where only Python's reads it.
     """
 
     columns: Sequence[Column]
-    schema: pa.Schema | None
     formats: Formats
     selects: bool
+    shape: Shape = field(default_factory=Shape)
+    schema: pa.Schema | None = None
+
+    def learn(self, shape: Shape) -> None:
+        """Add the shape of more records."""
+        self.shape.add(shape)
+        fields = tuple(Field(one.name, one.type) for one in self.columns)
+        read = arrow_of(self.shape, StructType(fields))
+        self.schema = None if read is None else pa.schema(list(read))
 
 
 def table_of(block: bytes, lines: int, how: Reading, *, is_array: bool) -> pa.Table:
@@ -338,12 +346,20 @@ def table_of(block: bytes, lines: int, how: Reading, *, is_array: bool) -> pa.Ta
     """
     columns, formats = how.columns, how.formats
     fields = [arrow_field(column, field_ids=False) for column in columns]
-    if how.schema is not None:
+    for others in ("infer", "ignore") if how.selects else ("error", "error"):
+        # By the shape of the records before, where a key of another case would be a name given twice; then by
+        # that of these.
         try:
-            found = _by_arrow(block, how.schema, "ignore" if how.selects else "error", is_array=is_array)
-            return _in_columns(found, columns, fields, formats)
+            if how.schema is not None:
+                found = _by_arrow(block, how.schema, others, is_array=is_array)
+                _check_names(found.schema)
+                return _in_columns(found, columns, fields, formats)
         except (pa.ArrowException, ValueError):
-            pass  # Python's reader says what is wrong, or reads it
+            pass
+        if how.shape.kinds and how.schema is None:
+            break
+        how.learn(shape_of(block, lines, is_array=is_array))
+    # Python's reader says what is wrong, or reads it
     rows = [(line, _folded(record, line)) for line, record in records(block, lines, is_array=is_array)]
     arrays = []
     for column, wanted in zip(columns, fields, strict=True):
@@ -351,6 +367,17 @@ def table_of(block: bytes, lines: int, how: Reading, *, is_array: bool) -> pa.Ta
         values = [_value_at(line, record.get(name), column, formats) for line, record in rows]
         arrays.append(array_of(column, values, wanted.type))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _check_names(fields: Iterable[pa.Field]) -> None:
+    """Refuse names that differ in letter case only: which key is the column's differs by record."""
+    names: set[str] = set()
+    for one in fields:
+        if fold(one.name) in names:
+            raise ValueError(one.name)
+        names.add(fold(one.name))
+        if pa.types.is_struct(one.type) or pa.types.is_list(one.type):
+            _check_names(one.type.fields if pa.types.is_struct(one.type) else [one.type.value_field])
 
 
 def _in_columns(
