@@ -1,8 +1,11 @@
 """Where rows come from: files read as the table's types, queries, functions, and what is missing."""
 
+import re
 import sqlite3
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ducklake.lake.errors import (
@@ -240,6 +243,23 @@ def test_text_behind_an_array_is_refused_whatever_columns_are_chosen(spark, tmp_
     for options in ({}, {"schema": "id BIGINT"}):
         with pytest.raises(Exception, match=r"in\.json, line 1: ',.* is no record of JSON"):
             load(spark, source_of({"path": path, "options": options}), None).collect()
+
+
+@pytest.mark.parametrize("name", ["_a.parquet", ".a.parquet", "_a.csv", "sub/_a.json"])
+def test_a_path_with_hidden_files_alone_is_named_with_what_spark_leaves_out(spark, tmp_path, name):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"id": [1]}), path)
+    else:
+        path.write_text('id\n{"id":1}\n')
+
+    for given in (path, path.parent):
+        source = {"path": str(given), "format": path.suffix[1:]}
+        with pytest.raises(
+            InvalidInputError, match=rf"no file at {re.escape(str(given))} but .* begin with _"
+        ):
+            load(spark, source_of(source), None)
 
 
 def test_spaces_go_on_the_side_that_is_named(spark, tmp_path):

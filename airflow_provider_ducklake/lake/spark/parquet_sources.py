@@ -322,6 +322,14 @@ def listing_of(spark: SparkSession, path: str, options: Mapping[str, str], name:
         ) from error
 
 
+def no_file(name: str, path: str) -> InvalidInputError:
+    """Return the error for a path at which Spark lists no file."""
+    return InvalidInputError(
+        f"{name} cannot be read: there is no file at {path} but such as Spark leaves out, whose names begin "
+        "with _ or a point. Correct the path, or name the files otherwise."
+    )
+
+
 def own_path(uri: str) -> str:
     """Return a path as DuckLake spells it, of one that Spark gives as a URI."""
     return _without_scheme(unquote(uri))

@@ -40,7 +40,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     TransformSource,
     datasets_of,
 )
-from airflow_provider_ducklake.lake.spark.parquet_sources import own_path, read_parquet
+from airflow_provider_ducklake.lake.spark.parquet_sources import no_file, own_path, read_parquet
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote, kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import require_file_system
 from airflow_provider_ducklake.lake.spark.text_sources import read_texts
@@ -163,6 +163,8 @@ def read_dataset(
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
             raise SourceNotFoundError(name, str(dataset.path)) from error
+        if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
+            raise no_file(name, str(dataset.path)) from error
         raise InvalidInputError(f"{name} cannot be read: {message_of(error)}") from error
     except ArithmeticException as error:  # a type that Spark does not have
         raise InvalidInputError(f"{name} cannot be read: {dataset.path}: {error}") from error

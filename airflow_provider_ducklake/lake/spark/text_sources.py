@@ -23,7 +23,7 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.errors import message_of
-from airflow_provider_ducklake.lake.spark.parquet_sources import OF_LISTING, listing_of, own_path
+from airflow_provider_ducklake.lake.spark.parquet_sources import OF_LISTING, listing_of, no_file, own_path
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.text_parts import (
     TextFile,
@@ -137,7 +137,7 @@ def read_texts(  # noqa: PLR0913 - what a dataset is read for
     paths = sorted(map(own_path, listed.inputFiles()))
     source = _Dataset(spark, dataset, name, given, paths, folders, fills)
     if not source.paths:
-        raise source.error(f"there is no file at {dataset.path}. Correct the path.")
+        raise no_file(name, str(dataset.path))
     encoding = _encoding(source)
     dialect = _dialect(source) if dataset.format == "csv" else None
     looked = Texts(name, TableSchema(()), _formats(source), encoding, dialect, folders=tuple(folders))

@@ -42,6 +42,7 @@ _CLASSES: dict[str, tuple[type, ...]] = {
     "None": (type(None),),
     "Mapping": (Mapping,),
     "Mapping[str, JsonValue]": (Mapping,),
+    "Types": (Mapping,),
     "Sequence[str]": (Collection,),
     "tuple": (tuple, list),
     "list": (list, tuple),
@@ -62,7 +63,13 @@ _MEMBERS = {  # the names of classes where the annotation is no class of that na
     "pa.Schema": ("Schema",),
     "pa.Table": ("Table",),
 }
-_SHOWN = {"str": "a text", "Sequence[str]": "a list of texts", "None": "None", "tuple": "(schema, name)"}
+_SHOWN = {
+    "str": "a text",
+    "Sequence[str]": "a list of texts",
+    "None": "None",
+    "Types": "a mapping",
+    "tuple": "(schema, name)",
+}
 
 
 def given(name: str, annotation: str, value: object) -> object:
@@ -79,6 +86,8 @@ def given(name: str, annotation: str, value: object) -> object:
         raise _refused(name, kinds, value)
     if isinstance(value, str) and "str" not in kinds and "Sequence[str]" in kinds:
         raise InvalidInputError(f"{name} is the text {value!r}. Give a list of texts: [{value!r}].")
+    if "Types" in kinds and isinstance(value, Mapping):
+        return {key: given(f"{name}[{key!r}]", "str | DuckLakeType", one) for key, one in value.items()}
     if _is_one(kinds - {"Sequence[str]", "tuple"}, value):
         return _as_json(name, value) if "Mapping[str, JsonValue]" in kinds else value
     if not isinstance(value, str) and _is_one(kinds & {"Sequence[str]", "tuple"}, value):
@@ -95,7 +104,7 @@ def given(name: str, annotation: str, value: object) -> object:
 @lru_cache
 def _kinds(annotation: str) -> frozenset[str] | None:
     """Return the parts of an annotation; None: some of them say nothing here."""
-    annotation = annotation.replace("Mapping[str, str | DuckLakeType]", "Mapping")
+    annotation = annotation.replace("Mapping[str, str | DuckLakeType]", "Types")
     expanded = " | ".join(_ALIASES.get(one, one) for one in annotation.split(" | "))
     kinds = frozenset(expanded.split(" | "))
     return kinds if kinds <= {"str", *_CLASSES, *_NAMED} else None

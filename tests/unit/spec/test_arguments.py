@@ -40,6 +40,10 @@ def test_what_may_be_a_text_is_taken_as_its_text():
     assert given("table", "TableName", ["main", 2024]) == ("main", "2024")
     assert given("table", "TableName", QualifiedName.of("a.b")) == QualifiedName.of("a.b")
     assert given("columns", "Sequence[str] | None", [1, "x"]) == ["1", "x"]
+    types = "Mapping[str, str | DuckLakeType] | pa.Schema"
+    assert given("columns", types, {"id": "int64"}) == {"id": "int64"}
+    with pytest.raises(InvalidInputError, match=r"columns\['id'\] is <class 'int'>"):
+        given("columns", types, {"id": int})
     assert given("value", "Literal | SqlExpression", object) is object, (
         "an annotation with other words is left alone"
     )

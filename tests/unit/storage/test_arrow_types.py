@@ -222,6 +222,8 @@ TAKEN = [
     (pa.array([[None]], pa.list_(pa.null())), "uuid[]", [None]),
     (pa.array([None], pa.null()), "struct(a interval)", None),
     (pa.array([[1, None]], pa.large_list(pa.int8())), "int64[]", [1, None]),
+    (pa.array([[9], [1, None]], pa.list_view(pa.int8()))[1:], "int64[]", [1, None]),
+    (pa.array([[1, None]], pa.large_list_view(pa.int8())), "int64[]", [1, None]),
     (pa.array([[1, 2]], pa.list_(pa.int8(), 2)), "int64[]", [1, 2]),
     (pa.array([b"\0" * 16], pa.uuid().storage_type).cast(pa.uuid()), "uuid", UUID(int=0)),
     (pa.array([{"b": 1, "A": None}]), "struct(a varchar, b int64)", {"a": None, "b": 1}),

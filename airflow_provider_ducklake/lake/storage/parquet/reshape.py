@@ -149,7 +149,12 @@ def _reshape_struct(
 
 
 def _reshape_list(array: pa.Array, column: Column, target: pa.ListType, how: Reshaping) -> pa.ListArray:
-    if not pa.types.is_list(array.type):
+    if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+        # Arrow's own cast leaves the last end out.
+        ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(array), 0)).cast(pa.int32())
+        ends = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+        array = pa.ListArray.from_arrays(ends, pc.list_flatten(array), mask=array.is_null())
+    elif not pa.types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
     values = _reshape(array.values, column.children[0], target.value_type, how)
     return pa.ListArray.from_buffers(
