@@ -96,8 +96,8 @@ def _paste(shell: Shell) -> int:
         "lake = Lake.connect(f\\\"sqlite:///{os.environ['HOME']}/ducklake-demo/lake.sqlite\\\"); "
         "print('rows', *map(lake.row_count, ('sales.orders', 'sales.days')))\""
     )
-    if "Could not load provider module" in shell.log.read_text():
-        raise StepError("Airflow did not find the examples in the wheel")
+    if red := _red_lines(shell):
+        raise StepError("\n".join(["These lines are red in a default Airflow:", *red]))
     shell.run("python scripts/check_pyspark.py")
     print(f"size of the environment: {_size(shell.home / 'ducklake-demo' / 'venv') / 1e6:,.0f} MB")
     if set(states.values()) != {"success"} or "rows 2000 2" not in rows:
@@ -252,13 +252,33 @@ def _timed(step: str) -> Iterator[None]:
     print(f"{time.monotonic() - started:6.0f} s  {step}", flush=True)
 
 
+def _task_logs(shell: Shell) -> Iterator[tuple[Path, list[dict[str, str]]]]:
+    for log in sorted((shell.home / "airflow" / "logs").rglob("attempt=*.log")):
+        yield log.relative_to(shell.home), [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def _is_red(record: dict[str, str]) -> bool:
+    return record["level"] in ("error", "critical")
+
+
+def _red_lines(shell: Shell) -> list[str]:
+    """Return what Airflow's pages show in red of the logs of tasks, and the tracebacks of its services."""
+    found = [
+        f"{log}: {record['event'][:500]}"
+        for log, records in _task_logs(shell)
+        for record in records
+        if _is_red(record)
+    ]
+    lines = shell.log.read_text().splitlines()
+    return found + [line for line in lines if "Traceback" in line or "Could not load provider" in line]
+
+
 def _show_logs(shell: Shell) -> None:
     """Print the logs of the tasks that failed, and the end of Airflow's own."""
-    for log in sorted((shell.home / "airflow" / "logs").rglob("attempt=*.log")):
-        records = [json.loads(line) for line in log.read_text().splitlines()]
-        if any(record["level"] in ("error", "critical") for record in records):
+    for log, records in _task_logs(shell):
+        if any(map(_is_red, records)):
             lines = "\n".join(f"{record['level']}: {record['event'][:500]}" for record in records)
-            print(f"--- {log.relative_to(shell.home)}\n{lines[-4000:]}")
+            print(f"--- {log}\n{lines[-4000:]}")
     if shell.log.exists():
         print(f"--- standalone.log\n{shell.log.read_text()[-3000:]}")
 

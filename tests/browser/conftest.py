@@ -16,6 +16,7 @@ from tests.airflow.services import Airflow, airflow, unpaused
 QUICK_START = Path(__file__).parents[2] / "docs" / "quickstart.md"
 SAVED = r"^Save this as `~/airflow/dags/(\S+)`:\n\n```python\n(.*?)^```"
 CHROMIUM = shutil.which("chromium")
+MORE = {"mistakes": "failed", "night": "success"}  # DAGs of this folder, and how their runs end
 PATIENCE = 900.0
 SCREEN = {"width": 1400, "height": 900}
 PICTURES = Path("build/pictures").absolute()  # `make pictures` copies some of them to docs/images
@@ -65,7 +66,7 @@ class Site:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Airflow after the DAGs of the quick start have run for two days, and mistakes."""
+    """Airflow after the DAGs of the quick start have run for two days, mistakes, and a night."""
     folder = tmp_path_factory.mktemp("site")  # not of the lake, whose short path pictures show
     with tempfile.TemporaryDirectory(prefix="demo-") as lake, airflow(folder) as one:
         connections = {
@@ -78,18 +79,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         }
         for name, connection in connections.items():
             one.run("connections", "add", name, "--conn-json", json.dumps(connection))
-        shutil.copy(Path(__file__).with_name("mistakes.py"), one.dags)
+        for dag_id in MORE:
+            shutil.copy(Path(__file__).with_name(f"{dag_id}.py"), one.dags)
         for name, code in re.findall(SAVED, QUICK_START.read_text(), re.DOTALL | re.MULTILINE):
             (one.dags / name).write_text(code)
         one.start()
         found = Site(one, Path(lake))
-        unpaused(one, ("shop", "daily_sales", "mistakes"), PATIENCE)
+        unpaused(one, ("shop", "daily_sales", *MORE), PATIENCE)
         for number, day in enumerate(("2026-11-01", "2026-11-02"), start=1):
             one.run("dags", "trigger", "shop", "--logical-date", day)
             assert found.after("shop", number) == ["success"] * number, one.logs()
             assert found.after("daily_sales", number) == ["success"] * number, one.logs()
-        one.run("dags", "trigger", "mistakes")
-        assert found.after("mistakes", 1) == ["failed"], one.logs()
+        for dag_id, state in MORE.items():
+            one.run("dags", "trigger", dag_id)
+            assert found.after(dag_id, 1) == [state], one.logs()
         yield found
 
 

@@ -61,6 +61,23 @@ def test_a_tasks_log_says_what_was_committed(site: Site, page: Page):
     picture(page, "log", 560)
 
 
+@pytest.mark.parametrize(
+    ("task_id", "said"),
+    [
+        ("evolve", r"added column channel .*; widened column points"),
+        ("empty", r"replaced 60 rows by 0"),
+        ("ducklake_maintenance.plan_merge", r"no partition has 5 small files"),
+        ("ducklake_maintenance.expire", r"Expired \d+ snapshots"),
+        ("ducklake_maintenance.clean_up", r"Deleted \d+ "),
+    ],
+)
+def test_a_task_says_what_it_did(site: Site, page: Page, task_id: str, said: str):
+    opened(page, site.task("night", task_id))
+
+    picture(page, f"night-{task_id.rpartition('.')[2].replace('_', '-')}", 660)
+    assert in_sight(page.get_by_text(re.compile(said)).first)
+
+
 @pytest.mark.parametrize("task_id", MISTAKES)
 def test_what_went_wrong_is_in_sight(site: Site, page: Page, task_id: str):
     opened(page, site.task("mistakes", task_id))

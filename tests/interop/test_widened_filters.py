@@ -39,8 +39,8 @@ def notes(lake):
     return {one.code for one in lake.verify(with_notes=True)} - {FindingCode.OUTSIDE_DATA_PATH}
 
 
-def filled(catalog, old, values, *more):
-    with open_lake(catalog, data_inlining_row_limit=0) as duck:
+def filled(catalog, old, values, *more, inlined=0):
+    with open_lake(catalog, data_inlining_row_limit=inlined) as duck:
         duck.sql(f"CREATE TABLE t (id INTEGER, c {old})")
         for statement in more:
             duck.sql(statement)
@@ -48,11 +48,12 @@ def filled(catalog, old, values, *more):
             duck.sql(f"INSERT INTO t VALUES ({number}, {values[0]}), ({number + 1}, {values[1]})")
 
 
+@pytest.mark.parametrize("inlined", [0, 10])
 @pytest.mark.parametrize(("old", "new", "values", "value"), WIDENED + UNHARMED)
 def test_a_widening_is_warned_of_and_noted_exactly_where_duckdb_misreads(
-    sqlite_catalog, warnings, old, new, values, value
+    sqlite_catalog, warnings, old, new, values, value, inlined
 ):
-    filled(sqlite_catalog, old, values)
+    filled(sqlite_catalog, old, values, inlined=inlined)
     with Lake.connect(sqlite_catalog.sqlalchemy_url) as lake, lake.transaction() as tx:
         tx.set_column_type("t", "c", new)
 

@@ -31,7 +31,7 @@ from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode 
 from airflow_provider_ducklake.lake.spec.files import ColumnStats
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, is_misread_by_filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
     from airflow_provider_ducklake.lake.catalog.verify.look import Fields, VerificationScope
+    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
     from airflow_provider_ducklake.lake.spec.files import TableColumnStats
+    from airflow_provider_ducklake.lake.spec.schema import Column
     from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 
 
@@ -203,6 +205,7 @@ def _of_table(look: VerificationScope, row: TableRow, next_row_id: int | None) -
             {"table_id": row.id, "least": last + 1},
         )
     for column in table.schema.columns:
+        yield from _narrower(row, column, parts)
         schema = TableSchema((column,))
         try:
             rows = inlined_in_schema(parts, schema)
@@ -218,6 +221,20 @@ def _of_table(look: VerificationScope, row: TableRow, next_row_id: int | None) -
             continue
         if all(has_bounds(leaf.type) for leaf in column.leaves()):
             yield from _not_covered(look, row.id, inlined_stats(rows, schema))
+
+
+def _narrower(row: TableRow, column: Column, parts: Sequence[InlinedRows]) -> Iterator[Finding]:
+    """Note a column that inlined rows have in a type by which DuckDB misreads conditions on it."""
+    for part in parts:
+        old = next((one.type for one in part.schema.columns if one.id == column.id), column.type)
+        if part.rows and is_misread_by_filters(old, column.type):
+            yield Finding(
+                Code.TYPE_NARROWER,
+                f"{part.table_name} of {row.qualified} has column {column.name} as {old}, which is "
+                f"{column.type} by now: DuckDB casts values of conditions on it to the former, and finds and "
+                "deletes wrong rows.",
+                {"table_id": row.id, "column_id": column.id},
+            )
 
 
 def _not_covered(
@@ -264,5 +281,5 @@ CHECKS = (
           "{number} inlined deletes of data file {data_file_id} of {table} name rows that it does not have."),
     Search(_beside_statistics,
             (Code.TABLE_STATS_MISSING, Code.ROW_COUNTER_BEHIND, Code.TABLE_STATS_NARROW,
-            Code.INLINED_VALUE_UNREADABLE)),
+            Code.INLINED_VALUE_UNREADABLE, Code.TYPE_NARROWER)),
 )  # fmt: skip
