@@ -182,8 +182,8 @@ class Search:
 def run(checks: Iterable[Check | Search], look: VerificationScope, *, with_notes: bool) -> Iterator[Finding]:
     """Yield what the checks find, one after the other; those of the lake only if all of it is looked at."""
     for check in checks:
-        if (look.is_whole or not check.of_lake) and (with_notes or NOTES.isdisjoint(check.codes)):
-            yield from check.find(look)
+        if (look.is_whole or not check.of_lake) and (with_notes or not NOTES.issuperset(check.codes)):
+            yield from (one for one in check.find(look) if with_notes or one.code not in NOTES)
 
 
 def lacking(key: Column[Any], on: ColumnElement[bool], *columns: ColumnElement[Any]) -> Select[Any]:
