@@ -12,7 +12,7 @@ from airflow_provider_ducklake.lake.spark.writing.assignment import assign
 from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.text_kinds import KINDS
 
-FILES = {"ci": 4, "full": 60}  # of each kind
+FILES = {"ci": 4, "full": 16}  # of each kind
 SAME = ("int64", "varchar", "boolean")  # read alike where no table gives the types
 DOORS = {  # name of the source, whether a table gives the types, whether the rows go into it
     "new table": ("source", False, True),
