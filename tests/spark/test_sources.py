@@ -262,6 +262,24 @@ def test_a_path_with_hidden_files_alone_is_named_with_what_spark_leaves_out(spar
             load(spark, source_of(source), None)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a;b\n1;2\n", r"'a;b', is one column, .* Set the option sep to ';'"),
+        ("a\tb\n1\t2\n", r"Set the option sep to '\\t'"),
+        ("a" * 100_000 + "\n1\n", "a name of 100000 characters in its header"),
+    ],
+)
+def test_a_header_that_is_no_list_of_names_is_refused_for_a_new_table(spark, tmp_path, text, words):
+    path = file(tmp_path, "in.csv", text)
+
+    with pytest.raises(InvalidInputError, match=words):
+        load(spark, source_of(path), None)
+    if len(text) < 100:
+        named = load(spark, source_of({"path": path, "options": {"sep": ","}}), None)
+        assert len(named.columns) == 1
+
+
 def test_spaces_go_on_the_side_that_is_named(spark, tmp_path):
     path = file(tmp_path, "in.csv", "a,b\n x ,y\n")
     rows = {

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _HEAD_BYTES = 2**20
+_LONGEST_NAME = 10_000  # characters of a column: Spark takes minutes for a name of megabytes
 _LISTS = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
 _OF_BOTH = frozenset(_LISTS).union(
     ("schema", "encoding", "charset", "multiline", "mode", "dateformat", "timestampformat"),
@@ -279,8 +280,11 @@ def _names(source: _Dataset, files: Sequence[TextFile], target: TableSchema | No
     for file in filled:
         folded = [fold(one) for one in file.names]
         twice = next((one for one in file.names if folded.count(fold(one)) > 1), None)
-        if twice is not None or "" in folded:
+        longest = max(map(len, file.names))
+        if twice is not None or "" in folded or longest > _LONGEST_NAME:
             what = f"the name {twice!r} twice" if twice else "a column without a name"
+            if longest > _LONGEST_NAME:
+                what = f"a name of {longest} characters"
             raise source.error(
                 f"{file.path} has {what} in its header. Correct it, or set the option header to false."
             )
@@ -294,6 +298,13 @@ def _names(source: _Dataset, files: Sequence[TextFile], target: TableSchema | No
     names = [*dict.fromkeys(spelled[fold(name)] for file in filled for name in file.names)]
     if target is not None:
         _check_header(source, first.path, names, {fold(column.name) for column in target.columns})
+    elif len(names) == 1 and not source.given.keys() & {"sep", "delimiter"}:
+        (name,) = names
+        for sep in (one for one in ";\t|" if one in name):
+            raise source.error(
+                f"the first line of {first.path}, {_listed(names)}, is one column, as the fields are not "
+                f"separated by ','. Set the option sep to {sep!r}, or to ',' if that is its name."
+            )
     return names
 
 
