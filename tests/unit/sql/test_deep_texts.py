@@ -190,7 +190,7 @@ def test_the_error_says_which_statement_is_too_deep_and_where():
     with pytest.raises(InvalidStatementError, match=r"^Statement 2, line 2, .*it is nested too deeply"):
         parse_ddl(f"CREATE SCHEMA x;\nCREATE TABLE t (a {TYPES['structs'](2000)})")
     with pytest.raises(InvalidStatementError, match=r"^Statement 1, line 1, .*more than 100 levels"):
-        parse_ddl(f"CREATE MACRO m(a) AS {EXPRESSIONS['parentheses'](500)}")
+        parse_ddl(f"ALTER TABLE t SET SORTED BY ({EXPRESSIONS['parentheses'](500)})")
     with pytest.raises(InvalidInputError, match="more than 250 operators that each need the one before"):
         parse_sort_by([EXPRESSIONS["sums"](251)], SCHEMA, "t")
 
