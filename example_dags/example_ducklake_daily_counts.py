@@ -20,10 +20,10 @@ COUNT_ON = """
 CREATE TEMPORARY VIEW counted AS
     SELECT day, trips, passengers FROM daily
     UNION ALL
-    SELECT day,
-           main.sign_of(change_type),
-           main.sign_of(change_type) * passengers
-    FROM trips;
+    SELECT day, sign, sign * passengers FROM (
+        SELECT *, CASE WHEN change_type IN ('insert', 'update_postimage') THEN 1 ELSE -1 END AS sign
+        FROM trips
+    );
 
 INSERT OVERWRITE daily
     SELECT day, sum(trips), sum(passengers) FROM counted GROUP BY day HAVING sum(trips) > 0;
@@ -51,8 +51,6 @@ with DAG(
         sql=[
             "CREATE TABLE IF NOT EXISTS trips (day DATE, passengers BIGINT)",
             "CREATE TABLE IF NOT EXISTS daily (day DATE, trips BIGINT, passengers BIGINT)",
-            """CREATE MACRO IF NOT EXISTS main.sign_of(change) AS
-                CASE WHEN change IN ('insert', 'update_postimage') THEN 1 ELSE -1 END""",
         ],
         create_lake=True,
     )

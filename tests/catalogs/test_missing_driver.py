@@ -31,6 +31,17 @@ except Exception as error:
 """
 
 
+MACRO = """
+import sys
+sys.modules["duckdb"] = None
+from airflow_provider_ducklake.lake import parse_ddl
+try:
+    parse_ddl("CREATE TABLE t (i INTEGER); CREATE MACRO m(a) AS a")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
 def installing(extra: str) -> str:
     """Return the packages of an extra: those of ours are on no index."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
@@ -46,6 +57,14 @@ def test_a_lake_is_frozen_into_sqlite_without_duckdb_and_else_the_extra_is_named
     assert refused.startswith("CatalogUnavailableError")
     assert f"{tmp_path}/frozen.ducklake: its driver is not installed here" in refused
     assert f"pip install {installing('duckdb')}" in refused
+
+
+def test_a_macro_needs_duckdb_and_names_its_package():
+    done = subprocess.run([sys.executable, "-c", MACRO], capture_output=True, text=True, check=True)
+
+    name, _, message = done.stdout.partition(" ")
+    assert name == "UnsupportedFeatureError"
+    assert message.endswith(f"pip install {installing('duckdb').split()[0]}.\n")
 
 
 @pytest.mark.parametrize(

@@ -132,11 +132,17 @@ CALLS = {
     "(a) AS CAST(a AS DECIMAL(5, 2)) ** 2 // 3 % 5 - -a * +2": ["m(3)"],
     "(a, b := 'it''s') AS a || b || substring('abc', 2, 1) || trim(' x ')": ["m('q')"],
     "(a) AS sum(a)": ["m(1)"],
+    "(a) AS count(*) FILTER (a > 1)": ["m(1)", "m(2)"],
+    "(l) AS [x + 1 for x in l if x > 1]": ["m([1, 2])"],
+    "(s) AS struct_extract_at(s, 1) + struct_pack(k := 1).k": ["m({'a': 3})"],
     "(a) AS row_number() OVER (PARTITION BY a ORDER BY a DESC NULLS LAST)": ["m(1)"],
 }
 TABLE_CALLS = {
     "(n) AS TABLE SELECT i FROM t WHERE i < n ORDER BY i DESC LIMIT 2": ["m(3)"],
     "(n) AS TABLE FROM t WHERE i < n": ["m(3)"],
+    "(n) AS TABLE WITH RECURSIVE r(x) AS (SELECT 1 UNION SELECT x + 1 FROM r WHERE x < n) FROM r": ["m(3)"],
+    "(n) AS TABLE (SELECT i, n FROM t) UNION ALL SELECT 1, n ORDER BY 1, 2": ["m(3)"],
+    "(n) AS TABLE SELECT * REPLACE (i + n AS i) FROM t ORDER BY i": ["m(3)"],
     "(n) AS TABLE WITH q AS (SELECT n AS y) SELECT y, count(*) AS c FROM q, t GROUP BY ALL": ["m(3)"],
     "(n) AS TABLE (SELECT n), (a, b) AS TABLE (SELECT a, b)": ["m(3)", "m(3, 4)"],
     "(n) AS TABLE VALUES (n, 'a'), (2, 'b')": ["m(1)"],
@@ -194,6 +200,8 @@ REFUSED = (
     "(a) AS TABLE SELECT",
     "(a) AS TABLE DROP TABLE t",
     "(a) AS ?",
+    "(a) AS (SELECT max(i) FROM nosuchlake.main.t)",
+    "(a) AS 'a\0b'",
 )
 
 
@@ -219,8 +227,15 @@ def test_what_1_0_cannot_hold_is_refused_and_1_1_keeps_it(tmp_path, definition):
     with Lake.create(f"sqlite:///{tmp_path}/b.sqlite", data_path=str(tmp_path), version="1.1") as lake:
         with lake.transaction() as tx:
             tx.create_macro("m", definition)
-        (parameter,) = lake.macros()[0].definition.overloads[0].parameters
+        (macro,) = lake.macros()
+        (parameter,) = macro.definition.overloads[0].parameters
         assert parameter.type == "INTEGER[]" or parameter.default.type == "expression"
+    with (
+        Lake.connect(f"sqlite:///{tmp_path}/a.sqlite") as lake,
+        pytest.raises(DuckLakeError, match=r"Macro main\.m: DuckLake 1\.0 does not support"),
+        lake.transaction() as tx,
+    ):
+        tx.create_macro("m", macro.definition)
 
 
 def test_the_examples_of_the_page_run_here_and_in_the_reference(catalog_file, tmp_path):

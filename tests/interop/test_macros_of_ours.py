@@ -1,9 +1,18 @@
-"""Macros that we made: kept, called by the reference, restored, expired, verified."""
+"""Macros that we made: kept, called by the reference, restored, expired, verified; Spark calls none."""
 
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import AlreadyExistsError, InvalidInputError, MacroNotFoundError
+from airflow_provider_ducklake.lake.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    MacroNotFoundError,
+    UnsupportedFeatureError,
+)
+from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
+from airflow_provider_ducklake.lake.writes.row_changes import Delete, Update
+from airflow_provider_ducklake.lake.writes.sql import Sql
+from airflow_provider_ducklake.lake.writes.verb import Commit
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.duckdb_lake import open_lake
 
@@ -113,3 +122,31 @@ def test_names_are_compared_as_duckdb_compares_them(lake):
     assert [one.definition.is_table for one in lake.macros()] == [True, True]
     with pytest.raises(MacroNotFoundError, match=r"Table macro s\.gone"), lake.transaction() as tx:
         tx.drop_macro("s.gone", table=True)
+
+
+IN_SPARK_SQL = {
+    "statement": (Sql("INSERT INTO s.t SELECT abs(S.`Net`(i, 1)) FROM s.t"), "Macro s.net"),
+    "statement of a table macro": (Sql("CREATE TABLE s.u AS SELECT * FROM s.few(3) AS f"), "Macro s.few"),
+    "view": (Sql("INSERT INTO s.t SELECT i FROM s.v"), "View s.v: Macro s.net"),
+    "condition": (Delete("s.t", "i > 1 AND s.net(i) IN (1, 2)"), "Macro s.net"),
+    "value": (Update("s.t", {"i": "s.net(target.i)"}, "true"), "Macro s.net"),
+}
+
+
+@pytest.mark.parametrize(("verb", "named"), IN_SPARK_SQL.values(), ids=IN_SPARK_SQL)
+def test_spark_sql_that_calls_one_is_refused_before_a_job(lake, verb, named):
+    with lake.transaction() as tx:
+        tx.create_view("s.v", "SELECT s.net(i) AS i FROM s.t", dialect="spark")
+
+    with pytest.raises(UnsupportedFeatureError, match=f"^{named} is called, .* Run the query in DuckDB, or"):
+        verb.plan(lake, Commit(CommitInfo()), lambda source: source)
+
+
+def test_a_function_of_spark_and_a_table_may_have_the_name_of_one(lake):
+    with lake.transaction() as tx:
+        tx.create_macro("s.abs", "(a) AS a")
+        tx.create_table("s.net", {"i": "int32"})
+
+    verb = Sql("INSERT INTO s.net (i) SELECT abs(i) FROM s.t")
+
+    assert verb.plan(lake, Commit(CommitInfo()), lambda source: source).request is not None

@@ -57,7 +57,7 @@ def test_a_view_that_two_others_read_is_no_circle(reads):
     assert reads.names == ["main.t", "main.twice", "main.v1", "main.v2"]
 
 
-def test_a_view_too_long_to_be_checked_is_refused_before_its_macros_are_looked_for(sqlite_catalog):
+def test_a_view_too_long_to_be_checked_is_refused_before_it_is_parsed(sqlite_catalog):
     with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
         with lake.transaction() as tx:
             tx.create_view("long", "SELECT " + "a.b(" * 30_000, dialect="spark")

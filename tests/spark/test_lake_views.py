@@ -330,16 +330,6 @@ def test_no_text_of_a_user_reads_the_drivers_variables(lake, spark):
     assert rows == [{"id": 1, "s": VARIABLE}, {"id": 3, "s": VARIABLE}]
 
 
-def test_a_macro_of_the_catalog_gives_its_text_and_no_variable(lake, spark):
-    with lake.transaction() as transaction:
-        transaction.create_macro("main.m", f"(a) AS a || '{VARIABLE}'")
-    session = LakeSession(spark, lake)
-
-    session.sql("CREATE TABLE out AS SELECT main.m(s) AS s FROM t")
-
-    assert lake.read_arrow("out").to_pylist() == [{"s": f"a{VARIABLE}"}]
-
-
 def test_names_of_columns_are_no_variables_in_any_verb(lake, spark):
     with lake.transaction() as transaction:
         transaction.create_table("main.odd", {"id": "int64", VARIABLE: "varchar"})

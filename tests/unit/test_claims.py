@@ -88,7 +88,6 @@ CLAIMS = {
     "| Spark SQL over lake tables |": [
         "airflow/test_sql_operator.py::test_all_statements_become_one_snapshot",
         "airflow/test_sql_operator.py::test_only_changes_are_seen",
-        "spark/test_macros.py::test_scalar_macros_give_what_duckdb_gives",
     ],
     "| Delete, update, merge |": ["spark/test_row_changes.py::test_clauses_in_their_order"],
     "| DDL |": ["airflow/test_ddl_operator.py::test_all_statements_land_in_one_snapshot"],

@@ -16,7 +16,6 @@ from airflow_provider_ducklake.lake.spec.sql.computed import Computed, computed
 from airflow_provider_ducklake.lake.spec.sql.parse import Parser, parse_expression
 from airflow_provider_ducklake.lake.spec.sql.printing import (
     columns_of,
-    has_subquery,
     printed,
     with_names,
 )
@@ -71,7 +70,7 @@ class SortField:
         """Return True if the expression needs the column; in doubt it does."""
         if self.column_name is not None:
             return fold(self.column_name) == fold(column.name)
-        if self._tree is None or has_subquery(self._tree):
+        if self._tree is None:
             return fold(column.name) in fold(self.expression)
         return fold(column.name) in {fold(name[0]) for name in columns_of(self._tree)}
 
@@ -85,12 +84,9 @@ class SortField:
             return self
         if self.column_name is not None:
             return replace(self, expression=written(next(iter(names.values()))))
-        if self._tree is not None and not has_subquery(self._tree):
-            try:
-                folded = {fold(column.name): name for column, name in names.items()}
-                return replace(self, expression=with_names(self.expression, folded))
-            except ExpressionError:
-                pass
+        if self._tree is not None:
+            folded = {fold(column.name): name for column, name in names.items()}
+            return replace(self, expression=with_names(self.expression, folded))
         listed = ", ".join(repr(column.name) for column in names)
         raise UnsupportedFeatureError(
             f"The table is sorted by the expression {self.expression}, which this release cannot rewrite. "
@@ -158,14 +154,10 @@ def _stored(tree: Expression, text: str, schema: TableSchema, table: str) -> str
 
 def why_not_sorted_by(tree: Expression) -> str | None:
     """Explain why DuckDB could not sort by an expression; None: it can, if the columns are there."""
-    if has_subquery(tree):
-        return "a sort key cannot contain a query."
     for name in columns_of(tree):
         if len(name) > 1:
             return f"write {'.'.join(name)} without its table; of a struct, write {name[0]}['{name[-1]}']."
     for one in walk(tree):
-        if isinstance(one, Call) and (one.star or one.distinct or one.over is not None):
-            return "a sort key has no aggregates and no windows."
         if isinstance(one, Call) and not _is_known(one.name):
             return (
                 f"{'.'.join(one.name)} is not a function that sort keys can have here. With one that DuckDB "

@@ -32,13 +32,14 @@ from airflow_provider_ducklake.lake.sql.spark.conditions import (
     check_expression,
     compares_boxes,
     equal_columns,
+    functions_in,
     may_look_at,
     readable_filter,
     unknown_column,
 )
 from airflow_provider_ducklake.lake.transaction.changes import AddDeletes, ReadRows
 from airflow_provider_ducklake.lake.writes.arguments import SOURCE_ALIAS, TARGET_ALIAS, parse_flag
-from airflow_provider_ducklake.lake.writes.sql_plan import Reads
+from airflow_provider_ducklake.lake.writes.sql_plan import Reads, refuse_macros
 from airflow_provider_ducklake.lake.writes.verb import Write
 
 if TYPE_CHECKING:
@@ -153,9 +154,11 @@ def summary_of_records(table: TableName, records: Sequence[CommitRecord]) -> Sum
     }
 
 
-def plan_change(verb: str, changes: RowChangeSource, where: Predicate, job_id: str) -> PlannedRowChange:
+def plan_change(
+    lake: Lake, verb: str, changes: RowChangeSource, where: Predicate, job_id: str
+) -> PlannedRowChange:
     """Plan a change of rows, of which ``where`` is true for all."""
-    _check_names(changes)
+    _check_names(lake, changes)
     changes = _read_before(changes)
     plan = changes.target
     has_rows = bool(plan.files) or any(part.rows for part in plan.inlined_rows)
@@ -169,13 +172,14 @@ def plan_change(verb: str, changes: RowChangeSource, where: Predicate, job_id: s
     return PlannedRowChange(changes, request, where)
 
 
-def _check_names(changes: RowChangeSource) -> None:
-    """Look for the columns that conditions and values name, as far as it is certain what they mean."""
+def _check_names(lake: Lake, changes: RowChangeSource) -> None:
+    """Look for the columns and functions that conditions and values name, as far as they are certain."""
     table, is_alone = changes.target.table, changes.source is None
     for text in (changes.on, *_texts(changes.clauses)):
         name = unknown_column(text or "", table.schema.names, alias=changes.target_alias, is_alone=is_alone)
         if name is not None:
             raise ColumnNotFoundError(name, str(table.name), table.schema.names, text or "")
+        refuse_macros(lake, table.snapshot.id, functions_in(text or ""))
 
 
 def _read_before(changes: RowChangeSource) -> RowChangeSource:
@@ -287,7 +291,7 @@ class Delete:
         check_condition(self.where, "delete")
         target, found, condition = find_rows(lake, self.table, self.where)
         changes = RowChangeSource(target, not_matched_by_source=(Clause(Action.DELETE, condition),))
-        return plan_change("delete", changes, found, commit.job_id)
+        return plan_change(lake, "delete", changes, found, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
         """Build the summary of an earlier commit."""
@@ -310,7 +314,7 @@ class Update:
         check_columns(target, values)
         clause = Clause(Action.UPDATE, condition, values)
         changes = RowChangeSource(target, not_matched_by_source=(clause,))
-        return plan_change("update", changes, found, commit.job_id)
+        return plan_change(lake, "update", changes, found, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
         """Build the summary of an earlier commit."""
@@ -370,7 +374,7 @@ class Merge:
             target_alias=self.target_alias,
             source_alias=self.source_alias,
         )
-        return plan_change("merge", changes, where, commit.job_id)
+        return plan_change(lake, "merge", changes, where, commit.job_id)
 
     def _on(self) -> str:
         if isinstance(self.on, str):

@@ -26,8 +26,7 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import (
 )
 from airflow_provider_ducklake.lake.spec.snapshots import OnClear
 from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.sql.spark.macros import may_call_macros, with_macros
-from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql, split_texts
+from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
 from airflow_provider_ducklake.lake.sql.spark.statements import WriteMode, WriteStatement
 from airflow_provider_ducklake.lake.writes.arguments import (
     IfEmpty,
@@ -133,32 +132,20 @@ class Sql:
         )
         targets = tuple(target for target in found.values() if target is not None)
         with lake.opened.planned_on(reads.at.id):
-            statements = self._with_macros(lake, statements, reads)
             plan = PlannedSql(self, statements, head, targets, reads, replaces=replaces)
             return plan.with_request(self._request(lake, plan, resolve, commit.job_id))
 
     def _statements(self, lake: Lake) -> tuple[SparkStatement, ...]:
-        check_view_names((*(self.sources or ()), *self.views))
-        return () if self.sql is None else self._parsed(lake, self.sql)
-
-    def _parsed(self, lake: Lake, texts: str | Sequence[str]) -> tuple[SparkStatement, ...]:
         names = (*(self.sources or ()), *self.views)
+        check_view_names(names)
+        if self.sql is None:
+            return ()
         return parse_spark_sql(
-            texts,
+            self.sql,
             names,
             SchemaPath.of(self.default_schema),
             nested_schemas=lake.opened.has(Feature.NESTED_SCHEMAS),
         )
-
-    def _with_macros(
-        self, lake: Lake, statements: tuple[SparkStatement, ...], reads: Reads
-    ) -> tuple[SparkStatement, ...]:
-        """Return the statements with what the lake's macros stand for in place of their calls."""
-        texts = [self.sql] if isinstance(self.sql, str) else list(self.sql or ())
-        if not any(map(may_call_macros, texts)):
-            return statements
-        macros = reads.macros(SchemaPath.of(self.default_schema))
-        return self._parsed(lake, [with_macros(one, macros) for one in split_texts(texts)])
 
     def _modes(self, statements: Sequence[SparkStatement]) -> dict[QualifiedName, WriteMode]:
         """Return the tables to be written, each with the first thing that is done to it."""

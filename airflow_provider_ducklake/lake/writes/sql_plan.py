@@ -9,7 +9,6 @@ from airflow_provider_ducklake.lake.errors import (
     AlreadyExistsError,
     InvalidInputError,
     InvalidStatementError,
-    NotFoundError,
     TableNotFoundError,
     UnsupportedFeatureError,
     ViewNotFoundError,
@@ -31,7 +30,6 @@ from airflow_provider_ducklake.lake.spec.snapshots import Consumption
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter
-from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, may_call_macros, with_macros
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_query
 from airflow_provider_ducklake.lake.sql.spark.statements import ViewStatement, WriteMode
 from airflow_provider_ducklake.lake.transaction.changes import DropTable, NewTableRef, ReadRows, Truncate
@@ -47,9 +45,8 @@ if TYPE_CHECKING:
         ScanPlan,
     )
     from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName, SchemaPath
+    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName
     from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableSnapshot
-    from airflow_provider_ducklake.lake.spec.tags import Macro
     from airflow_provider_ducklake.lake.sql.spark.statements import (
         RowCondition,
         SparkQuery,
@@ -156,32 +153,16 @@ class Reads:
     conditions: dict[FoldedName, list[RowCondition | None]] = field(default_factory=dict)
     _views: dict[FoldedName, str] = field(default_factory=dict)
     _within: list[QualifiedName] = field(default_factory=list)  # views whose queries are being read
-    _macros: list[Macro] | None = None
 
     @property
     def names(self) -> list[str]:
         """The names of all tables and views that are read, sorted."""
         return sorted(self.names_of.values())
 
-    def macros(self, schema: SchemaPath) -> LakeMacros:
-        """Return the macros of the lake, for calls where tables without a schema lie in that one."""
-        if self._macros is None:
-            self._macros = self.lake.macros(self.at.id)
-        return LakeMacros(self._macros, schema, self._columns_of)
-
-    def _columns_of(self, name: QualifiedName) -> tuple[str, ...] | None:
-        try:
-            return self.lake.table_snapshot(name, self.at.id).schema.names
-        except NotFoundError:
-            pass
-        try:
-            self.lake.reads.view(name, self.at.id)
-        except NotFoundError:
-            return None
-        return ()
-
     def query(self, query: SparkQuery) -> str:
         """Return the text to run for a query, whose tables are there from then on."""
+        where = f"View {self._within[-1]}: " if self._within else ""
+        refuse_macros(self.lake, self.at.id, query.functions, where)
         for one in query.references:
             self.conditions.setdefault(one.name.folded, []).append(one.condition)
         return query.with_views({key: quoted(self.view_of(name)) for key, name in query.reads.items()})
@@ -235,8 +216,6 @@ class Reads:
             raise UnsupportedFeatureError(
                 f"View {name}: its query has {len(text)} characters; {_MOST_CHARACTERS} can be checked."
             )
-        if may_call_macros(text):
-            text = with_macros(text, self.macros(name.schema))
         try:
             parsed = parse_query(text, name.schema, nested_schemas=nested)
         except (InvalidStatementError, UnsupportedFeatureError) as error:
@@ -282,6 +261,16 @@ class Reads:
         return self.log.next(
             table.table_id, self.at.id, self.lake.reads.is_unchanged, str(table.name), again=self.again
         )
+
+
+def refuse_macros(lake: Lake, at: SnapshotId, functions: Collection[FoldedName], where: str = "") -> None:
+    """Refuse a text of these functions if one is a macro of the lake; ``where`` begins the error."""
+    for one in lake.macros(at) if functions else ():
+        if one.name.folded in functions:
+            raise UnsupportedFeatureError(
+                f"{where}Macro {one.name} is called, but Spark SQL cannot call macros of the lake. Run the "
+                "query in DuckDB, or write the expression out in Spark SQL."
+            )
 
 
 def steps_of(

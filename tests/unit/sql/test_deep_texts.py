@@ -14,10 +14,8 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     InvalidStatementError,
     InvalidTypeError,
-    UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.lake.spec.files import read_path_stats
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, is_claimed_in
 from airflow_provider_ducklake.lake.spec.sorting import SortField, parse_sort_by
@@ -27,10 +25,6 @@ from airflow_provider_ducklake.lake.spec.sql.printing import columns_of, printed
 from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.tags import (
     FrozenMark,
-    Macro,
-    MacroDefinition,
-    MacroOverload,
-    MacroParameter,
     ViewDefinition,
 )
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, parse_type
@@ -41,7 +35,6 @@ from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 from airflow_provider_ducklake.lake.sql.spark import conditions
 from airflow_provider_ducklake.lake.sql.spark import conditions as expressions
 from airflow_provider_ducklake.lake.sql.spark.conditions import column_lineage
-from airflow_provider_ducklake.lake.sql.spark.macros import LakeMacros, with_macros
 from airflow_provider_ducklake.lake.sql.spark.parse import parse_query, parse_spark_sql
 from airflow_provider_ducklake.lake.writes.staged import uris_of, uris_of_ended
 
@@ -95,14 +88,6 @@ def use_of_a_stored_key(text: str) -> None:
     key.computed(SCHEMA)
 
 
-def lake_of(body: str, *, is_table: bool = False) -> LakeMacros:
-    parameters = (MacroParameter("a"), MacroParameter("s"))
-    macro = Macro(
-        QualifiedName.of("main.m"), MacroDefinition((MacroOverload(body, parameters),), is_table=is_table)
-    )
-    return LakeMacros([macro])
-
-
 OF_EXPRESSIONS = {
     "a tree": use_of_a_tree,
     "a stored sort key": use_of_a_stored_key,
@@ -110,8 +95,7 @@ OF_EXPRESSIONS = {
     "DDL of a sort key": lambda text: parse_ddl(f"ALTER TABLE t SET SORTED BY ({text})"),
     "DDL of a macro": lambda text: parse_ddl(f"CREATE MACRO m(a, s) AS {text}"),
     "DDL of a default": lambda text: parse_ddl(f"CREATE TABLE t (a INTEGER DEFAULT {text})"),
-    "a macro": lambda text: with_macros("SELECT main.m(1, 's')", lake_of(text)),
-    "an argument": lambda text: with_macros(f"SELECT main.m({text}, 's')", lake_of("a")),
+    "functions of it": lambda text: conditions.functions_in(f"main.m({text}, 's')"),
     "a filter": lambda text: read_predicate(text, SCHEMA, "t"),
     "equal columns of it": lambda text: expressions.equal_columns(f"a = s AND {text}"),
     "a condition": lambda text: conditions.readable_filter(text, SCHEMA, "t", alias="t"),
@@ -127,7 +111,6 @@ OF_QUERIES = {
     "a view": parse_query,
     "DDL of a view": lambda text: parse_ddl(f"CREATE VIEW v AS {text}"),
     "DDL of a macro": lambda text: parse_ddl(f"CREATE MACRO m(a) AS TABLE {text}"),
-    "a table macro": lambda text: with_macros("SELECT * FROM main.m(1, 's')", lake_of(text, is_table=True)),
     "lineage": lambda text: column_lineage(text, {"t": ["a"]}),
 }
 OF_TYPES = {
@@ -144,9 +127,7 @@ def cases(readers, shapes, count=400):
     ]
 
 
-GO_THROUGH_TREES = {
-    name: OF_EXPRESSIONS[name] for name in ("a tree", "a stored sort key", "a macro", "a view")
-}
+GO_THROUGH_TREES = {name: OF_EXPRESSIONS[name] for name in ("a tree", "a stored sort key", "a view")}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +160,7 @@ READ_OVER_AND_OVER = {
     "an interval": lambda count: f"INTERVAL '{'9' * count * 1_000}' DAY",
 }
 # by sqlglot's parser alone
-PARSED = ("a filter", "columns of it", "an argument", "an insert", "a view", "lineage")
+PARSED = ("a filter", "columns of it", "functions of it", "an insert", "a view", "lineage")
 
 
 @pytest.mark.parametrize("text", [shape(40) for shape in READ_OVER_AND_OVER.values()], ids=READ_OVER_AND_OVER)
@@ -209,7 +190,7 @@ def test_the_error_says_which_statement_is_too_deep_and_where():
     with pytest.raises(InvalidStatementError, match=r"^Statement 2, line 2, .*it is nested too deeply"):
         parse_ddl(f"CREATE SCHEMA x;\nCREATE TABLE t (a {TYPES['structs'](2000)})")
     with pytest.raises(InvalidStatementError, match=r"^Statement 1, line 1, .*more than 100 levels"):
-        parse_ddl(f"CREATE MACRO m(a) AS {EXPRESSIONS['parentheses'](500)}")
+        parse_ddl(f"ALTER TABLE t SET SORTED BY ({EXPRESSIONS['parentheses'](500)})")
     with pytest.raises(InvalidInputError, match="more than 250 operators that each need the one before"):
         parse_sort_by([EXPRESSIONS["sums"](251)], SCHEMA, "t")
 
@@ -225,25 +206,6 @@ def test_levels_of_types_have_an_end():
     ]
     with pytest.raises(InvalidTypeError, match="Column 100 of ducklake_column has 100 columns above it"):
         assemble(deep)
-
-
-def test_a_macro_of_cases_within_cases_is_written_in_its_length():
-    """Each level was written twice, so that 30 of them took a day."""
-    with pytest.raises(UnsupportedFeatureError, match=r"main\.m: .* characters long in Spark SQL"):
-        with_macros("SELECT main.m(1, 's')", lake_of(EXPRESSIONS["case"](60)))
-    assert with_macros("SELECT main.m(1, 's')", lake_of(EXPRESSIONS["case"](5)))
-
-
-def test_macros_that_call_macros_without_end_are_refused():
-    overloads = [MacroOverload("a", (MacroParameter("a"),))]
-    overloads += [MacroOverload(f"m{one}(a)", (MacroParameter("a"),)) for one in range(1500)]
-    macros = [
-        Macro(QualifiedName.of(f"main.m{number}"), MacroDefinition((one,)))
-        for number, one in enumerate(overloads)
-    ]
-
-    with pytest.raises(UnsupportedFeatureError, match="nested too deeply"):
-        with_macros("SELECT main.m1500(1)", LakeMacros(macros))
 
 
 def test_a_chain_of_any_length_is_one_operation():

@@ -61,7 +61,7 @@ from airflow_provider_ducklake.lake.spec.sorting import parse_sort_by
 from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.duckdb.create import stored_name
-from airflow_provider_ducklake.lake.sql.duckdb.macros import check_macro, parse_macro
+from airflow_provider_ducklake.lake.sql.duckdb.macros import judged
 from airflow_provider_ducklake.lake.transaction.definition import narrower, warn_of_narrower
 from airflow_provider_ducklake.lake.transaction.lake_draft import LakeDraft
 
@@ -593,9 +593,7 @@ class LakeTransaction:
             UnsupportedFeatureError: the lake's version does not have what it needs.
         """
         name = QualifiedName.of(macro)
-        if isinstance(definition, str):
-            definition = parse_macro(definition, self._base.writer)
-        check_macro(definition, str(name))
+        definition = judged(definition, str(name), self._base.writer)
         existing = self._draft.find_macro(name, is_table=definition.is_table)
         if existing is not None and if_not_exists:
             return

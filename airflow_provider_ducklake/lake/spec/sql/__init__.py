@@ -1,1 +1,1 @@
-"""Expressions and queries of DuckDB's SQL that a catalog keeps: sort keys, and the bodies of macros."""
+"""Expressions of DuckDB's SQL that a catalog keeps as sort keys, and the tokens of that SQL."""

@@ -60,10 +60,8 @@ def computed(expression: Expression, schema: TableSchema) -> Computed | None:
         case Operation(operator, operands):
             found = [computed(one, schema) for one in operands]
             return _operation(operator, tuple(one for one in found if one is not None), len(operands))
-        case Call(name, arguments, star=False, distinct=False, over=None):
-            if any(one.name is not None for one in arguments):
-                return None
-            given = [computed(one.value, schema) for one in arguments]
+        case Call(name, arguments):
+            given = [computed(one, schema) for one in arguments]
             return _call(name, tuple(one for one in given if one is not None), len(arguments))
         case Cast(operand, type_, tries=False, literal=False):
             return _cast(computed(operand, schema), type_)

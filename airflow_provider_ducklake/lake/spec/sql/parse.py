@@ -1,15 +1,15 @@
 """Read expressions: a part of DuckDB's grammar, which DuckDB certainly reads too.
 
-A sort key or the body of a macro that DuckDB cannot parse makes it refuse the whole lake (observed on 1.5.5).
-So nothing is guessed here: what this grammar does not have is refused, though DuckDB may have it. *Source:*
-DuckDB's ``select.y``; tests compare with the reference what is taken and how it is printed.
+A sort key that DuckDB cannot parse makes its inserts fail. So nothing is guessed here: what this grammar does
+not have is refused, though DuckDB may have it. *Source:* DuckDB's ``select.y``; tests compare with the
+reference what is taken and how it is printed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import KEYWORDS, NOT_CALLED, RESERVED
+from airflow_provider_ducklake.lake.spec.names.identifiers import NOT_CALLED, RESERVED
 from airflow_provider_ducklake.lake.spec.sql.tokens import (
     ExpressionError,
     Token,
@@ -18,24 +18,16 @@ from airflow_provider_ducklake.lake.spec.sql.tokens import (
     expression_tokens,
 )
 from airflow_provider_ducklake.lake.spec.sql.tree import (
-    Argument,
     Call,
     Case,
     Cast,
     Constant,
     ConstantKind,
     Expression,
-    Item,
-    Join,
     Name,
     Operation,
     Ordered,
     Other,
-    Over,
-    Query,
-    Select,
-    Source,
-    Subquery,
     children,
 )
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, ScalarKind
@@ -80,7 +72,6 @@ _UNITS = frozenset(
     ]
 )
 _PARTS = _UNITS | {"quarter", "week", "dow", "isodow", "doy", "epoch"}
-_QUERY_WORDS = frozenset({"select", "with", "values", "from"})
 _SPELLINGS = {word: row.name for row in SCALARS.values() for word in row.sql.split()}
 _DECIMALS = frozenset({"decimal", "dec", "numeric"})
 _DEEPEST = 100  # levels of parentheses and the like; DuckDB has a limit of its own
@@ -95,15 +86,8 @@ def parse_expression(text: str) -> Expression:
     return found
 
 
-def parse_body(text: str, start: int, *, is_query: bool) -> tuple[Expression | Query, int]:
-    """Return the expression or query that begins at a place of a text, and where it ends."""
-    parser = Parser(text, start)
-    found: Expression | Query = parser.query() if is_query else parser.expression()
-    return found, parser.passed
-
-
 class Parser(TokenReader):
-    """Reads expressions and queries."""
+    """Reads expressions."""
 
     def __init__(self, text: str, start: int = 0) -> None:
         super().__init__(expression_tokens(text, start))
@@ -139,10 +123,6 @@ class Parser(TokenReader):
                 f'this word is a keyword. To use it as a name, quote it: "{token.text}".', at=token
             )
         return token.text
-
-    def query(self) -> Query:
-        """Read a query."""
-        return self._nested(lambda: read_query(self))
 
     # Operators
 
@@ -209,8 +189,6 @@ class Parser(TokenReader):
         if token.symbol:
             self.take()
             operator = _COMPARISONS.get(token.symbol, token.symbol)
-            if level == _COMPARISON and self.accept("any"):
-                return Operation(f"{operator} ANY", (left, Subquery(self.in_parentheses(self.query))))
             return Operation(operator, (left, self.expression(level + 1)))
         if level in (_AND, _OR):
             return self._joined(left, token.word, level)
@@ -241,16 +219,12 @@ class Parser(TokenReader):
             self.expect("and")
             return Operation(f"{negated}BETWEEN", (left, low, self.expression(_OTHER)))
         if word == "in":
-            return Operation(f"{negated}IN", (left, *self.in_parentheses(self._values)))
+            values = self.in_parentheses(lambda: self.list_of(self.expression))
+            return Operation(f"{negated}IN", (left, *values))
         right = self.expression(_OTHER)
         if self.sees("escape"):
             raise self.error("ESCAPE is not supported here.")
         return Operation(("!" if negated else "") + _LIKE[word], (left, right))
-
-    def _values(self) -> tuple[Expression, ...]:
-        if self.peek().word in _QUERY_WORDS:
-            return (Subquery(self.query()),)
-        return self.list_of(self.expression)
 
     def _postfix(self, operand: Expression) -> Expression:
         while True:
@@ -273,7 +247,7 @@ class Parser(TokenReader):
         if token.kind is TokenKind.STRING:
             return Constant(ConstantKind.STRING, self.take().value)
         if token.symbol == "(":
-            return self.in_parentheses(self._inner)
+            return self.in_parentheses(self.expression)
         if token.symbol == "[":
             return self._list()
         if token.symbol == "{":
@@ -283,11 +257,6 @@ class Parser(TokenReader):
         if not token.word:
             raise self.error("expected an expression.")
         return self._of_word(token)
-
-    def _inner(self) -> Expression:
-        if self._sees_name() and self.peek(1).symbol == "->":
-            return self._lambda()
-        return Subquery(self.query()) if self.peek().word in _QUERY_WORDS else self.expression()
 
     def _of_word(self, token: Token) -> Expression:
         word, behind = token.word, self.peek(1)
@@ -303,14 +272,13 @@ class Parser(TokenReader):
             case "cast" | "try_cast":
                 self.take()
                 return self.in_parentheses(lambda: self._cast(tries=word == "try_cast"))
-            case "exists":
-                self.take()
-                return Operation("EXISTS", (Subquery(self.in_parentheses(self.query)),))
             case "extract":
                 self.take()
                 return self.in_parentheses(self._extract)
             case "interval":
                 return self._interval()
+            case "select" | "exists":
+                raise self.error("an expression of this kind cannot contain a query.")
             case _:
                 return self._named()
 
@@ -338,7 +306,7 @@ class Parser(TokenReader):
         if part.word not in _PARTS:
             raise self.error("expected a part of a date or time, such as YEAR.", at=part)
         self.expect("from")
-        return Call(("main", "date_part"), (_text(part.word), Argument(self.expression())))
+        return Call(("main", "date_part"), (Constant(ConstantKind.STRING, part.word), self.expression()))
 
     def _interval(self) -> Expression:
         self.expect("interval")
@@ -381,8 +349,6 @@ class Parser(TokenReader):
             if len(parts) == 1 and first.word == "trim":
                 parts = ["main", "trim"]
             return self._call(tuple(parts))
-        if self.sees("->"):
-            raise self.error("write a lambda as the argument of a function.")
         self.columns.append(first)
         return Name(tuple(parts))
 
@@ -398,60 +364,9 @@ class Parser(TokenReader):
 
     def _call(self, name: tuple[str, ...]) -> Call:
         self.expect("(")
-        call = self._arguments(name)
+        arguments = () if self.sees(")") else self.list_of(self.expression)
         self.expect(")")
-        if self.sees("over"):
-            return Call(call.name, call.arguments, call.star, call.distinct, self._over())
-        if self.sees("filter") or self.sees("within"):
-            raise self.error("FILTER and WITHIN GROUP are not supported here.")
-        return call
-
-    def table_call(self, name: tuple[str, ...]) -> Call:
-        """Read the arguments of a function in FROM."""
-        self.expect("(")
-        call = self._arguments(name)
-        self.expect(")")
-        if call.star or call.distinct:
-            raise self.error("this is not a table function.")
-        return call
-
-    def _arguments(self, name: tuple[str, ...]) -> Call:
-        if self.sees(")"):
-            return Call(name)
-        if self.accept("*"):
-            return Call(name, star=True)
-        distinct = self.accept("distinct")
-        if distinct and name[-1].lower() in _CALLED_ANYWAY:
-            raise self.error("DISTINCT is for aggregates.")
-        return Call(name, self.list_of(self._argument), distinct=distinct)
-
-    def _argument(self) -> Argument:
-        behind = self.peek(1).symbol
-        if self._sees_name() and behind in (":=", "=>"):
-            name = self.name()
-            self.take()
-            return Argument(self.expression(), name)
-        if self._sees_name() and behind == "->":
-            return Argument(self._lambda())
-        return Argument(self.expression())
-
-    def _sees_name(self) -> bool:
-        token = self.peek()
-        return token.kind in (TokenKind.WORD, TokenKind.QUOTED) and token.word not in RESERVED | NOT_CALLED
-
-    def _lambda(self) -> Other:
-        name = self.name()
-        self.expect("->")
-        return Other("lambda", (Name((name,)), self.expression()))
-
-    def _over(self) -> Over:
-        def read() -> Over:
-            keys = self.list_of(self.expression) if self.accept("partition", "by") else ()
-            order = self.list_of(self.ordered) if self.accept("order", "by") else ()
-            return Over(keys, order)
-
-        self.expect("over")
-        return self.in_parentheses(read)
+        return Call(name, arguments)
 
     def ordered(self) -> Ordered:
         """Read what rows are ordered by."""
@@ -503,178 +418,3 @@ class Parser(TokenReader):
         if not token.text.isdecimal() or not token.text.isascii() or len(token.text) > _MOST_DIGITS:
             raise self.error("expected a whole number.", at=token)
         return int(token.text)
-
-
-def _text(value: str) -> Argument:
-    return Argument(Constant(ConstantKind.STRING, value))
-
-
-def is_keyword(word: str) -> bool:
-    """Return True if a word cannot be an alias without AS."""
-    return word.lower() in KEYWORDS
-
-
-# Read queries: the bodies of table macros, and subqueries; see ``parse``.
-
-
-_EVERYTHING: tuple[Item, ...] = (Item(None),)
-_SET_OPERATORS = ("union", "except", "intersect")
-_JOINS = ("inner", "left", "right", "full", "cross", "semi", "anti")
-
-
-def read_query(parser: Parser) -> Query:
-    """Read a query with all that may stand around it."""
-    with_ = _read_with(parser)
-    selects, operators = [_read_operand(parser)], []
-    while (operator := _read_set_operator(parser)) is not None:
-        operators.append(operator)
-        selects.append(_read_operand(parser))
-    order = _read_order(parser) if parser.accept("order", "by") else ()
-    limit = parser.expression() if parser.accept("limit") else None
-    offset = parser.expression() if parser.accept("offset") else None
-    return Query(tuple(selects), tuple(operators), with_, order, limit, offset)
-
-
-def _read_order(parser: Parser) -> tuple[Ordered, ...]:
-    if parser.accept("all"):
-        return (Ordered(Other("all columns")),)
-    return parser.list_of(parser.ordered)
-
-
-def _read_with(parser: Parser) -> tuple[tuple[str, Query], ...]:
-    def read() -> tuple[str, Query]:
-        name = parser.name()
-        parser.expect("as")
-        return name, parser.in_parentheses(parser.query)
-
-    if not parser.accept("with"):
-        return ()
-    if parser.sees("recursive"):
-        raise parser.error("WITH RECURSIVE is not supported here.")
-    return parser.list_of(read)
-
-
-def _read_set_operator(parser: Parser) -> str | None:
-    word = parser.peek().word
-    if word not in _SET_OPERATORS:
-        return None
-    parser.take()
-    which = " ALL" if parser.accept("all") else ""
-    if not which:
-        parser.accept("distinct")
-    if parser.accept("by"):
-        parser.expect("name")
-        which += " BY NAME"
-    return word.upper() + which
-
-
-def _read_operand(parser: Parser) -> Select | Query:
-    if parser.sees("("):
-        return parser.in_parentheses(parser.query)
-    if parser.accept("values"):
-        return Select(values=_read_rows(parser))
-    source, joins = _read_from(parser) if parser.sees("from") else (None, ())
-    distinct, items = False, _EVERYTHING
-    if source is None or parser.sees("select"):
-        parser.expect("select")
-        distinct = parser.accept("distinct")
-        if distinct and parser.sees("on"):
-            raise parser.error("DISTINCT ON is not supported here.")
-        items = parser.list_of(lambda: _read_item(parser))
-    if source is None and parser.sees("from"):
-        source, joins = _read_from(parser)
-    where = parser.expression() if parser.accept("where") else None
-    group_by = _read_group_by(parser)
-    having = parser.expression() if parser.accept("having") else None
-    qualify = parser.expression() if parser.accept("qualify") else None
-    return Select(items, distinct, source, joins, where, group_by, having, qualify)
-
-
-def _read_rows(parser: Parser) -> tuple[tuple[Expression, ...], ...]:
-    rows = parser.list_of(lambda: parser.in_parentheses(lambda: _expressions(parser)))
-    if len({len(row) for row in rows}) > 1:
-        raise parser.error("rows of VALUES have as many values each.")
-    return rows
-
-
-def _expressions(parser: Parser) -> tuple[Expression, ...]:
-    return parser.list_of(parser.expression)
-
-
-def _read_group_by(parser: Parser) -> tuple[Expression, ...] | None:
-    if not parser.accept("group", "by"):
-        return None
-    return () if parser.accept("all") else _expressions(parser)
-
-
-def _read_item(parser: Parser) -> Item:
-    if parser.accept("*"):
-        if parser.peek().word in ("exclude", "replace", "rename", "like"):
-            raise parser.error("EXCLUDE, REPLACE and RENAME are not supported here.")
-        return Item(None)
-    if parser.peek(1).symbol == "." and parser.peek(2).symbol == "*":
-        table = parser.name()
-        parser.take()
-        parser.take()
-        return Item(None, table=table)
-    value = parser.expression()
-    return Item(value, _read_alias(parser))
-
-
-def _read_alias(parser: Parser) -> str | None:
-    if parser.accept("as"):
-        return parser.name()
-    token = parser.peek()
-    if token.kind is TokenKind.QUOTED or (token.kind is TokenKind.WORD and not is_keyword(token.text)):
-        return parser.name()
-    return None
-
-
-def _read_from(parser: Parser) -> tuple[Source, tuple[Join, ...]]:
-    parser.expect("from")
-    first = _read_source(parser)
-    joins = []
-    while (join := _read_join(parser)) is not None:
-        joins.append(join)
-    return first, tuple(joins)
-
-
-def _read_join(parser: Parser) -> Join | None:
-    if parser.accept(","):
-        return Join(",", _read_source(parser))
-    word = parser.peek().word
-    if word != "join" and word not in _JOINS:
-        return None
-    kind = "inner" if word == "join" else parser.take().word
-    if kind in ("left", "right", "full"):
-        parser.accept("outer")
-    parser.expect("join")
-    source = _read_source(parser)
-    if kind == "cross":
-        return Join("CROSS", source)
-    if parser.accept("using"):
-        columns = parser.in_parentheses(lambda: parser.list_of(parser.name))
-        return Join(kind.upper(), source, using=columns)
-    parser.expect("on")
-    return Join(kind.upper(), source, parser.expression())
-
-
-def _read_source(parser: Parser) -> Source:
-    if parser.sees("("):
-        query = parser.in_parentheses(parser.query)
-        return _aliased(parser, Source(query=query))
-    parts = [parser.name()]
-    while parser.accept("."):
-        parts.append(parser.name(is_label=True))
-    if not parser.sees("("):
-        return _aliased(parser, Source(table=tuple(parts)))
-    call = parser.table_call(tuple(parts))
-    return _aliased(parser, Source(call=call))
-
-
-def _aliased(parser: Parser, source: Source) -> Source:
-    alias = _read_alias(parser)
-    columns: tuple[str, ...] = ()
-    if alias is not None and parser.sees("("):
-        columns = parser.in_parentheses(lambda: parser.list_of(parser.name))
-    return Source(source.table, source.call, source.query, alias, columns)

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold, written
 from airflow_provider_ducklake.lake.spec.sql.parse import Parser
-from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.sql.tree import (
-    Argument,
     Call,
     Case,
     Cast,
@@ -22,8 +20,6 @@ from airflow_provider_ducklake.lake.spec.sql.tree import (
     Expression,
     Name,
     Operation,
-    Other,
-    Subquery,
     walk,
 )
 
@@ -63,7 +59,7 @@ def _print(expression: Expression) -> str:
             return _constant(expression)
         case Operation(operator, operands):
             return _operation(operator, operands)
-        case Call(name, arguments, star=False, distinct=False, over=None):
+        case Call(name, arguments):
             return _call(name, arguments)
         case Cast():
             return _cast(expression)
@@ -123,10 +119,8 @@ def _not(operand: Expression) -> str:
     raise _UnknownError
 
 
-def _call(name: tuple[str, ...], arguments: tuple[Argument, ...]) -> str:
-    if any(one.name is not None for one in arguments):
-        raise _UnknownError
-    values = ", ".join(_print(one.value) for one in arguments)
+def _call(name: tuple[str, ...], arguments: tuple[Expression, ...]) -> str:
+    values = ", ".join(map(_print, arguments))
     *schema, function = name
     own = function.lower()
     if not schema and own == "coalesce":
@@ -164,18 +158,7 @@ def _case(case: Case) -> str:
 
 def columns_of(expression: Expression) -> tuple[tuple[str, ...], ...]:
     """Return the names that stand for columns, each once, as they are written and in their order."""
-    variables = {
-        fold(one.parts[0].parts[0])
-        for one in walk(expression)
-        if isinstance(one, Other) and one.kind == "lambda" and isinstance(one.parts[0], Name)
-    }
-    names = [one.parts for one in walk(expression) if isinstance(one, Name)]
-    return tuple(dict.fromkeys(parts for parts in names if fold(parts[0]) not in variables))
-
-
-def has_subquery(expression: Expression) -> bool:
-    """Return True if a part of the expression is a query."""
-    return any(isinstance(one, Subquery) for one in walk(expression))
+    return tuple(dict.fromkeys(one.parts for one in walk(expression) if isinstance(one, Name)))
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
@@ -185,13 +168,8 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
     'lower("S x") || s'
     """
     parser = Parser(text)
-    found = parser.expression()
+    parser.expression()
     parser.end()
-    for one in walk(found):
-        if isinstance(one, Other) and one.kind == "lambda":
-            variable = one.parts[0]
-            if isinstance(variable, Name) and fold(variable.parts[0]) in names:
-                raise ExpressionError(0, f"a lambda has the variable {variable.parts[0]}.")
     for token in reversed(parser.columns):
         new = names.get(fold(token.value))
         if new is not None:

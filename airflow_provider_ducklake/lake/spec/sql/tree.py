@@ -22,7 +22,7 @@ class ConstantKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A column, or a parameter of a macro; with its table or struct before it where it has several parts."""
+    """A column; with its table or struct before it where it has several parts."""
 
     parts: tuple[str, ...]
 
@@ -36,30 +36,11 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """What a function is called with; ``name`` for ``name := value``."""
-
-    value: Expression
-    name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Call:
-    """A function by its name, perhaps with its schema; ``star`` is ``count(*)``."""
+    """A function by its name, perhaps with its schema."""
 
     name: tuple[str, ...]
-    arguments: tuple[Argument, ...] = ()
-    star: bool = False
-    distinct: bool = False
-    over: Over | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Over:
-    """The window of a function."""
-
-    partition_by: tuple[Expression, ...] = ()
-    order_by: tuple[Ordered, ...] = ()
+    arguments: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,103 +84,31 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """What we only know to be well-formed: a list, a struct, a lambda, an interval; ``kind`` says which."""
+    """What we only know to be well-formed: a list, a struct, an interval; ``kind`` says which."""
 
     kind: str
     parts: tuple[Expression, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Subquery:
-    """A query within an expression."""
-
-    query: Query
-
-
-Expression: TypeAlias = Name | Constant | Call | Operation | Cast | Case | Other | Subquery
+Expression: TypeAlias = Name | Constant | Call | Operation | Cast | Case | Other
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
-    """List the parts of an expression, without the insides of subqueries."""
+    """List the parts of an expression."""
     match expression:
-        case Call(_, arguments, over=over):
-            windows = () if over is None else (*over.partition_by, *(one.value for one in over.order_by))
-            return (*(one.value for one in arguments), *windows)
-        case Operation(_, operands):
-            return operands
+        case Call(_, parts) | Operation(_, parts) | Other(_, parts):
+            return parts
         case Cast(operand):
             return (operand,)
         case Case(operand, branches, default):
             pairs = tuple(part for branch in branches for part in branch)
             return tuple(one for one in (operand, *pairs, default) if one is not None)
-        case Other(_, parts):
-            return parts
         case _:
             return ()
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """Yield an expression and all that it is made of, without the insides of subqueries."""
+    """Yield an expression and all that it is made of."""
     yield expression
     for one in children(expression):
         yield from walk(one)
-
-
-# What a query says: the body of a table macro, or a subquery.
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A column of the result; ``value`` None for ``*``, with ``table`` for ``table.*``."""
-
-    value: Expression | None
-    alias: str | None = None
-    table: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A table by its name, a function or a query in FROM; exactly one of these."""
-
-    table: tuple[str, ...] = ()
-    call: Call | None = None
-    query: Query | None = None
-    alias: str | None = None
-    columns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """What is joined to the sources before it; ``kind`` is ``,``, ``CROSS``, ``INNER`` and so on."""
-
-    kind: str
-    source: Source
-    on: Expression | None = None
-    using: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    """One SELECT; ``values`` alone for VALUES."""
-
-    items: tuple[Item, ...] = ()
-    distinct: bool = False
-    source: Source | None = None
-    joins: tuple[Join, ...] = ()
-    where: Expression | None = None
-    group_by: tuple[Expression, ...] | None = None
-    having: Expression | None = None
-    qualify: Expression | None = None
-    values: tuple[tuple[Expression, ...], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """Selects with set operations between them, and what stands around all of them."""
-
-    selects: tuple[Select | Query, ...]
-    operators: tuple[str, ...] = ()
-    with_: tuple[tuple[str, Query], ...] = ()
-    order_by: tuple[Ordered, ...] = ()
-    limit: Expression | None = None
-    offset: Expression | None = None

@@ -1,30 +1,27 @@
-"""What follows the name in CREATE MACRO: parameters and bodies.
+"""What follows the name in CREATE MACRO: parameters and bodies, which DuckDB judges.
 
 A body is kept as its author wrote it: DuckDB parses it again whenever it loads the lake, and refuses the
-whole lake if it cannot (observed on 1.5.5). So only what ``spec.sql`` reads is taken. As in the
-reference, a default is a value: of a constant expression it stores the result.
+whole lake if it cannot (observed on 1.5.5). So a DuckDB in memory, which reaches no file and no network,
+creates the macro first. It has none of the lake's tables and macros: those that a body names are looked up
+when the macro is called. As in the reference, a default is a value: of a constant the result is stored.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidStatementError, InvalidTypeError
-from airflow_provider_ducklake.lake.spec.defaults import default_of
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable
-from airflow_provider_ducklake.lake.spec.sql.parse import Parser
-from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError, Token
-from airflow_provider_ducklake.lake.spec.sql.tree import (
-    Cast,
-    Constant,
-    ConstantKind,
-    Expression,
-    Name,
-    Other,
-    Subquery,
-    children,
+from airflow_provider_ducklake.lake.errors import (
+    InvalidInputError,
+    InvalidStatementError,
+    UnsupportedFeatureError,
 )
+from airflow_provider_ducklake.lake.spec.names.identifiers import is_storable, written
+from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
+from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError, TokenKind
+from airflow_provider_ducklake.lake.spec.sql.tree import Cast, Constant, ConstantKind
 from airflow_provider_ducklake.lake.spec.tags import (
     DIALECT,
     EXPRESSION,
@@ -33,24 +30,29 @@ from airflow_provider_ducklake.lake.spec.tags import (
     MacroOverload,
     MacroParameter,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, ScalarType, parse_type
-from airflow_provider_ducklake.lake.spec.types.values import format_float64
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, ScalarType, parse_type
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor, split_statements
-from airflow_provider_ducklake.lake.sql.duckdb.types import BARE_FUNCTIONS, SCALAR_SPELLINGS
+from airflow_provider_ducklake.lake.sql.duckdb.types import read_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from duckdb import DuckDBPyConnection
 
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.lake.spec.sql.tokens import Token
     from airflow_provider_ducklake.lake.spec.versions import WriteVersion
 
-_WHOLE = re.compile(r"-?\d+")
-_FIXED = re.compile(r"-?(\d*)\.(\d+)")
-_MOST_DIGITS = 38
-_LEAST = f"-{2**63}"
-_LONGEST = 99  # of whole numbers: int() reads no longer ones than of 4,300 digits
-_WHOLE_TYPES = tuple(ScalarType(f"int{bits}") for bits in (32, 64, 128))  # in which DuckDB has them
+# Of the connection that judges; "Python replacements" are variables of ours that a query could read.
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "enable_external_access": False,
+    "python_enable_replacements": False,
+    "threads": 1,
+}
+_TYPES = "SELECT parameter_types FROM duckdb_functions() WHERE function_name = 'judged'"  # of each overload
+_NESTED = ""  # a type that DuckDB is to spell
+_NESTED_TYPE = re.compile(r".*\[\d*\]|(STRUCT|MAP)\(.*\)", re.DOTALL)  # as it does
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
 def parse_macro(text: str, writer: WriteVersion) -> MacroDefinition:
@@ -69,217 +71,152 @@ def parse_macro(text: str, writer: WriteVersion) -> MacroDefinition:
     return definition
 
 
-def check_macro(definition: MacroDefinition, name: str) -> None:
-    """Refuse a definition that DuckDB might not read when it loads the lake."""
+def judged(definition: MacroDefinition | str, name: str, writer: WriteVersion) -> MacroDefinition:
+    """Return a definition, parsed, that DuckDB reads when it loads the lake."""
+    if isinstance(definition, str):
+        return parse_macro(definition, writer)
     if not definition.overloads:
         raise InvalidInputError(f"Macro {name} has no body.")
+    kind = "TABLE " if definition.is_table else ""
     for overload in definition.overloads:
-        try:
-            parser = Parser(overload.sql)
-            _ = parser.query() if definition.is_table else parser.expression()
-            parser.end()
-            for parameter in overload.parameters:
-                _check_stored(parameter)
-        except (ExpressionError, InvalidTypeError) as error:
-            raise InvalidInputError(f"Macro {name}, with the body {overload.sql!r}: {error}") from None
         if overload.dialect != DIALECT:
             raise InvalidInputError(
                 f"Macro {name}: DuckDB has no bodies in the dialect {overload.dialect!r}."
             )
+        names = ", ".join(written(one.name) for one in overload.parameters)
+        try:
+            if len(parse_macro(f"({names}) AS {kind}{overload.sql}", writer).overloads) > 1:
+                raise InvalidInputError("this is more than one body.")
+            for parameter in overload.parameters:
+                _check_stored(parameter, f"Macro {name}: ", writer)
+        except ValueError as error:
+            raise InvalidInputError(f"Macro {name}, with the body {overload.sql!r}: {error}") from None
+    return definition
 
 
-def _check_stored(parameter: MacroParameter) -> None:
-    if parameter.type is not None and not parameter.type.endswith("]"):
-        parse_type(parameter.type)
-    if parameter.default is not None and parameter.default.type != EXPRESSION:
-        parse_type(parameter.default.type)
+def _check_stored(parameter: MacroParameter, where: str, writer: WriteVersion) -> None:
+    type_, default = parameter.type, parameter.default
+    if type_ is not None and _NESTED_TYPE.fullmatch(type_):
+        writer.check(Feature.NESTED_MACRO_TYPES, where)
+    elif type_ is not None:
+        parse_type(type_)
+    if default is not None and default.type == EXPRESSION:
+        writer.check(Feature.MACRO_EXPRESSIONS, where)
+    elif default is not None:
+        parse_type(default.type)
 
 
 def read_macro(cursor: Cursor) -> MacroDefinition:
     """Read parameters and bodies up to the end of the statement."""
     try:
-        parser = Parser(cursor.statement, cursor.peek().start)
-        found = _Reader(parser, cursor).definition()
-    except ExpressionError as error:
-        raise cursor.error_in_text(error.position, f"{error.problem}") from error
-    cursor.skip_to(parser.passed)
-    return found
+        import duckdb  # noqa: PLC0415 - not always installed
+    except ImportError:
+        raise UnsupportedFeatureError(
+            "DuckDB judges what CREATE MACRO says, and is not installed where this runs: "
+            "pip install 'duckdb>=1.4.1'."
+        ) from None
+    start = cursor.peek()
+    if not is_storable(cursor.statement[start.start :]):
+        raise cursor.error("it has a NUL character or an unpaired surrogate.", at=start)
+    with duckdb.connect(config=_CONFIG) as connection:
+        try:
+            return _Reader(cursor, connection).definition()
+        except duckdb.Error as error:
+            problem = str(error).splitlines()[0]
+            raise cursor.error(f"DuckDB refuses the macro ({problem}).", at=start) from None
 
 
 class _Reader:
-    def __init__(self, parser: Parser, cursor: Cursor) -> None:
-        self._parser = parser
+    def __init__(self, cursor: Cursor, connection: DuckDBPyConnection) -> None:
         self._cursor = cursor
-        self._text = cursor.statement
+        self._connection = connection
+        self._lists: list[str] = []  # of parameters, as written
+        self._is_table = False
 
     def definition(self) -> MacroDefinition:
-        overload, is_table = self._overload()
-        overloads = [overload]
-        while self._parser.accept(","):
-            place = self._parser.peek()
-            overload, also_table = self._overload()
-            if also_table != is_table:
-                raise self._parser.error("all bodies of a macro are expressions, or all are TABLE.", at=place)
-            overloads.append(overload)
-            _check_ambiguity(overloads, place)
-        return MacroDefinition(tuple(overloads), is_table)
+        start = self._cursor.peek()
+        overloads = self._cursor.list_of(self._overload)
+        self._judge(self._cursor.text_from(start))
+        return MacroDefinition(self._spelled(overloads), self._is_table)
 
-    def _overload(self) -> tuple[MacroOverload, bool]:
-        parser = self._parser
-        parameters = self._parameters()
-        parser.expect("as")
-        is_table = parser.accept("table")
-        first = parser.peek()
-        if is_table:
-            parser.query()
-        else:
-            _check_names(parser.expression(), parameters, first)
-        body = self._text[first.start : parser.passed]
-        if not is_storable(body):
-            raise parser.error("it has a NUL character or an unpaired surrogate.", at=first)
-        return MacroOverload(body, parameters), is_table
+    def _judge(self, text: str) -> None:
+        from duckdb import CatalogException, PermissionException  # noqa: PLC0415 - not always installed
 
-    def _parameters(self) -> tuple[MacroParameter, ...]:
-        parser = self._parser
-        parser.expect("(")
-        found: list[MacroParameter] = []
-        while not parser.sees(")"):
-            if found:
-                parser.expect(",")
-            place = parser.peek()
-            one = self._parameter()
-            if fold(one.name) in {fold(other.name) for other in found}:
-                raise parser.error("two parameters have this name (names are case-insensitive).", at=place)
-            if found and found[-1].default is not None and one.default is None:
-                raise parser.error("a parameter without a default follows one that has a default.", at=place)
-            found.append(one)
-        parser.expect(")")
-        return tuple(found)
+        with suppress(CatalogException, PermissionException):  # a table or a file, and DuckDB has parsed it
+            self._connection.execute(f"CREATE MACRO whole{text}")
+        lists = ", ".join(f"{one} AS {number}" for number, one in enumerate(self._lists))
+        self._connection.execute(f"CREATE MACRO judged{lists}")
+
+    def _overload(self) -> MacroOverload:
+        cursor = self._cursor
+        start = cursor.peek()
+        cursor.expect("(")
+        parameters = () if cursor.sees(")") else cursor.list_of(self._parameter)
+        cursor.expect(")")
+        self._lists.append(cursor.text_from(start))
+        cursor.expect("as")
+        self._is_table = cursor.accept("table")
+        start = cursor.peek()
+        if not self._is_table:
+            self._skip(",")
+        elif cursor.accept("("):
+            self._skip(")")
+            cursor.accept(")")
+        if self._is_table and not cursor.sees(","):
+            self._skip()
+        return MacroOverload(cursor.text_from(start), parameters)
+
+    def _skip(self, *ends: str) -> None:
+        """Pass tokens up to one of these symbols that is in no parentheses."""
+        depth, token = 0, self._cursor.peek()
+        while token.kind is not TokenKind.END and (depth or token.symbol not in ends):
+            depth += (token.symbol in _OPENING) - (token.symbol in _CLOSING)
+            self._cursor.take()
+            token = self._cursor.peek()
 
     def _parameter(self) -> MacroParameter:
-        parser = self._parser
-        name = parser.name()
-        place = parser.peek()
-        has_type = place.symbol not in (",", ")", ":=", "=>")
-        type_ = self._type(place) if has_type else None
-        if not (parser.accept(":=") or parser.accept("=>")):
+        cursor = self._cursor
+        name = cursor.name("parameter")
+        type_ = None if cursor.peek().symbol in (",", ")", ":", "=>") else self._type()
+        if not (cursor.accept(":", "=") or cursor.accept("=>")):
             return MacroParameter(name, type_)
-        place = parser.peek()
-        default = self._default(parser.expression(), place)
-        if type_ is not None:
-            _check_default(default, type_, parser, place)
-        return MacroParameter(name, type_, default)
+        start = cursor.peek()
+        self._skip(",", ")")
+        return MacroParameter(name, type_, self._default(cursor.text_from(start), start))
 
-    def _type(self, place: Token) -> str:
-        spelled = self._parser.type()
-        if spelled.endswith("]"):
-            self._cursor.writer.check(Feature.NESTED_MACRO_TYPES, f"Macro, at {place.text!r}: ")
-            return spelled
-        if spelled.startswith("DECIMAL"):
-            numbers = re.findall(r"\d+", spelled) or ["18", "3"]
-            precision, scale = (*numbers, "0")[:2]
-            return f"decimal({precision},{scale})"
-        return SCALAR_SPELLINGS[spelled.lower()]
+    def _type(self) -> str:
+        place = self._cursor.peek()
+        found = read_type(self._cursor)
+        if isinstance(found, ScalarType | DecimalType):
+            return str(found)
+        self._cursor.writer.check(Feature.NESTED_MACRO_TYPES, f"Macro, at {place.text!r}: ")
+        return _NESTED
 
-    def _default(self, value: Expression, place: Token) -> MacroDefault:
-        match value:
-            case Constant(ConstantKind.NUMBER, text):
-                return _number(text, self._parser, place)
-            case Constant(ConstantKind.STRING, text):
-                if not is_storable(text):
-                    raise self._parser.error("it has a NUL character or an unpaired surrogate.", at=place)
-                return MacroDefault(text, "varchar")
-            case Constant(ConstantKind.TRUE | ConstantKind.FALSE as kind):
-                return MacroDefault(kind.value, "boolean")
-            case Constant():
-                raise self._parser.error(
-                    "DuckDB stores no NULL as a default. Leave the default out.", at=place
-                )
-            case Cast(Constant(ConstantKind.STRING, text), type_, literal=True):
-                return self._typed(text, ScalarType(SCALAR_SPELLINGS[type_.lower()]), place)
-            case _:
-                return self._expression(value, place)
-
-    def _typed(self, text: str, type_: ScalarType, place: Token) -> MacroDefault:
+    def _default(self, text: str, place: Token) -> MacroDefault:
         try:
-            _, initial = default_of(text, type_)
-        except InvalidInputError as error:
-            raise self._parser.error(str(error), at=place) from error
-        assert initial is not None
-        return MacroDefault(initial, str(type_))
-
-    def _expression(self, value: Expression, place: Token) -> MacroDefault:
+            found = parse_expression(text)
+        except ExpressionError:
+            found = None
+        if isinstance(found, Constant) and found.kind is ConstantKind.NULL:
+            raise self._cursor.error("DuckDB stores no NULL as a default. Leave the default out.", at=place)
+        if isinstance(found, Constant) or (isinstance(found, Cast) and found.literal):
+            query = f"SELECT CAST({text} AS VARCHAR), typeof({text})"
+            value, type_ = self._connection.execute(query).fetchall()[0]
+            (tokens,) = split_statements(type_)
+            return MacroDefault(value, str(read_type(Cursor(type_, tokens, 1, self._cursor.writer))))
         self._cursor.writer.check(Feature.MACRO_EXPRESSIONS, f"Macro, at {place.text!r}: ")
-        _check_names(value, (), place)
-        return MacroDefault(self._text[place.start : self._parser.passed], EXPRESSION)
+        return MacroDefault(text, EXPRESSION)
+
+    def _spelled(self, overloads: tuple[MacroOverload, ...]) -> tuple[MacroOverload, ...]:
+        """Return the overloads with nested types in DuckDB's spelling."""
+        if all(one.type != _NESTED for overload in overloads for one in overload.parameters):
+            return overloads
+        types = [row[0] for row in self._connection.execute(_TYPES).fetchall()]
+        return tuple(
+            replace(overload, parameters=tuple(map(_typed, overload.parameters, of)))
+            for overload, of in zip(overloads, types, strict=True)
+        )
 
 
-def _number(text: str, parser: Parser, place: Token) -> MacroDefault:
-    """Return a number with the type that DuckDB gives it."""
-    if _WHOLE.fullmatch(text):
-        size = abs(int(text)) - (text == _LEAST) if len(text) <= _LONGEST else 2**128
-        type_ = next((one for one in _WHOLE_TYPES if size < 2 ** (one.facts.bits - 1)), None)
-        if type_ is None:
-            raise parser.error("the number is too large.", at=place)
-        return MacroDefault(str(int(text)), str(type_))
-    if (found := _FIXED.fullmatch(text)) is not None:
-        precision, scale = len(found[1]) + len(found[2]), len(found[2])
-        if precision > _MOST_DIGITS:
-            raise parser.error(f"a decimal has at most {_MOST_DIGITS} digits.", at=place)
-        return MacroDefault(text, f"decimal({precision},{scale})")
-    return MacroDefault(format_float64(float(text)), "float64")
-
-
-def _check_default(default: MacroDefault, type_: str, parser: Parser, place: Token) -> None:
-    if default.type in (type_, EXPRESSION) or _takes(parse_type(type_), parse_type(default.type)):
-        return
-    raise parser.error(
-        f"the default has type {default.type}, which DuckDB does not take for {type_}. Write it in that "
-        "type, or leave the parameter's type out.",
-        at=place,
-    )
-
-
-def _takes(wanted: DuckLakeType, given: DuckLakeType) -> bool:
-    """Return True if DuckDB casts values of the given type to the wanted one implicitly."""
-    to, of = wanted.facts, given.facts
-    match of.kind:
-        case ScalarKind.INTEGER if to.kind is ScalarKind.INTEGER:
-            return to.signed and to.bits >= of.bits
-        case ScalarKind.INTEGER:
-            return to.kind is ScalarKind.FLOAT or (to.kind is ScalarKind.DECIMAL and of.storable)
-        case ScalarKind.DECIMAL:
-            return to.kind in (ScalarKind.FLOAT, ScalarKind.DECIMAL)
-        case ScalarKind.DATE:
-            return to.is_local_microseconds
-        case ScalarKind.STRING:
-            return to.kind is ScalarKind.JSON
-        case _:
-            return False
-
-
-def _check_ambiguity(overloads: list[MacroOverload], place: Token) -> None:
-    types = [tuple(one.type for one in overload.parameters) for overload in overloads]
-    if types[-1] in types[:-1]:
-        raise ExpressionError(place.start, "two bodies have the same parameters.")
-
-
-def _check_names(body: Expression, parameters: tuple[MacroParameter, ...], place: Token) -> None:
-    """Refuse a name outside a subquery that is not a parameter: there is no column that it could be."""
-    known = {fold(one.name) for one in parameters} | BARE_FUNCTIONS
-    for name in _free_names(body, frozenset(known)):
-        raise ExpressionError(place.start, f"{name!r} is not a parameter of this body.")
-
-
-def _free_names(expression: Expression, known: frozenset[str]) -> Iterator[str]:
-    if isinstance(expression, Name) and fold(expression.parts[0]) not in known:
-        yield expression.parts[0]
-    if isinstance(expression, Subquery):
-        return
-    parts = children(expression)
-    if isinstance(expression, Other) and expression.kind == "lambda":
-        variable = parts[0]
-        assert isinstance(variable, Name)
-        known, parts = known | {fold(variable.parts[0])}, parts[1:]
-    for one in parts:
-        yield from _free_names(one, known)
+def _typed(parameter: MacroParameter, spelled: str) -> MacroParameter:
+    return replace(parameter, type=spelled) if parameter.type == _NESTED else parameter

@@ -34,6 +34,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, Sc
 from airflow_provider_ducklake.lake.spec.types.values import as_float32
 from airflow_provider_ducklake.lake.sql import trees
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
+from airflow_provider_ducklake.lake.sql.spark.statements import functions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from sqlglot import Token
 
     from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
+    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
 
@@ -187,6 +189,14 @@ def unknown_column(expression: str, columns: Collection[str], *, alias: str, is_
         elif is_alone and not _is_special(head):
             return head
     return None
+
+
+def functions_in(expression: str) -> frozenset[FoldedName]:
+    """Return the functions that an expression calls by a name with a schema; none if it cannot be read."""
+    try:
+        return functions_of(trees.parse_one(expression, _DIALECT, into=exp.Condition))
+    except SqlglotError:
+        return frozenset()
 
 
 def _is_special(name: str) -> bool:

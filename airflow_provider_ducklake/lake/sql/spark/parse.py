@@ -32,6 +32,7 @@ from airflow_provider_ducklake.lake.sql.spark.statements import (
     ViewStatement,
     WriteMode,
     WriteStatement,
+    functions_of,
 )
 
 if TYPE_CHECKING:
@@ -69,11 +70,6 @@ def parse_spark_sql(
                 known.add(fold(one.view))
             parsed.append(one)
     return tuple(parsed)
-
-
-def split_texts(texts: Sequence[str]) -> list[str]:
-    """Return the statements of texts, each alone."""
-    return [text[start:end] for text in texts for start, end in _split(text, 1)]
 
 
 def parse_query(text: str, default_schema: SchemaPath = MAIN, *, nested_schemas: bool = False) -> SparkQuery:
@@ -256,7 +252,7 @@ class _Reader:
         if before:
             references = [_moved(one, len(before)) for one in references]
             references = [*self._references(tree.args["with_"], 0), *references]
-        return SparkQuery(before + rest, tuple(references))
+        return SparkQuery(before + rest, tuple(references), functions_of(tree))
 
     def _with_text(self) -> str:
         """Return the text before INSERT."""
@@ -337,7 +333,7 @@ class _Reader:
         return [token for token in _tokens(self._sql, self._number) if token.start >= end]
 
     def _query(self, tree: exp.Expr, text: str, start: int) -> SparkQuery:
-        return SparkQuery(text, tuple(self._references(tree, -start)))
+        return SparkQuery(text, tuple(self._references(tree, -start)), functions_of(tree))
 
     def _references(self, tree: exp.Expr, shift: int) -> Iterator[Reference]:
         """Yield the tables of the lake that a query names, at their places moved by ``shift``."""

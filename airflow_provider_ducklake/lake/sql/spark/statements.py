@@ -67,10 +67,11 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class SparkQuery:
-    """A query as written, and the tables of the lake that it names."""
+    """A query as written, the tables of the lake that it names, and the functions with a schema."""
 
     text: str
     references: tuple[Reference, ...] = ()
+    functions: frozenset[FoldedName] = frozenset()
 
     @property
     def reads(self) -> dict[FoldedName, QualifiedName]:
@@ -126,6 +127,24 @@ def quoted(name: str) -> str:
     '`a``b`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def functions_of(tree: exp.Expr) -> frozenset[FoldedName]:
+    """Return the functions that a tree calls by a name with a schema."""
+    return frozenset(name for call in tree.find_all(exp.Anonymous) if len(name := _full_name(call)) > 1)
+
+
+def _full_name(call: exp.Anonymous) -> FoldedName:
+    above, names = call.parent, [fold(call.name)]
+    if isinstance(above, exp.Table):
+        return tuple(fold(part.name) for part in above.parts)
+    part = above.this if isinstance(above, exp.Dot) else None
+    while isinstance(part, exp.Dot) and isinstance(part.expression, exp.Identifier):
+        names.append(fold(part.name))
+        part = part.this
+    if isinstance(part, exp.Identifier):
+        names.append(fold(part.name))
+    return tuple(reversed(names))
 
 
 # What holds for each row of a table that can count in a query: its WHERE, and the ON of its join.
