@@ -16,7 +16,6 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidTypeError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.files import read_path_stats
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, is_claimed_in
@@ -290,7 +289,6 @@ NOTES = {
     "of a restore": (RestoreNote.of, '{"restored": %s}'),
     "of a frozen lake": (FrozenMark.parse, '{"lake_id": %s}'),
     "of a commit": (lambda text: is_claimed_in(text, "x", 1) or None, '{"commit_key": %s}'),
-    "of paths in variants": (lambda text: read_path_stats(text) or None, "%s"),
     "of geometries": (GeometryStats.of_text, '{"bbox": %s}'),
 }
 
@@ -314,21 +312,6 @@ def test_ids_that_are_no_numbers_are_no_note_of_a_restore(said):
     assert RestoreNote.of(json.dumps({"restored": {"as_of": 1, "table_ids": [1, 2]}})) is not None
 
     assert RestoreNote.of(json.dumps({"restored": said})) is None
-
-
-@pytest.mark.parametrize("bound", [1, ["a"], {}])
-def test_a_bound_of_a_path_that_is_no_text_is_nothing_that_a_file_says(bound):
-    known = {
-        "field_name": "a",
-        "shredded_type": "varchar",
-        "num_values": 1,
-        "null_count": 0,
-        "any_valid": True,
-    }
-    known |= {"column_size_bytes": 1, "min": "a"}
-    assert read_path_stats(json.dumps([known]))
-
-    assert read_path_stats(json.dumps([known | {"min": bound}])) == ()
 
 
 @pytest.mark.parametrize("find", [uris_of, uris_of_ended])

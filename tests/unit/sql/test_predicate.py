@@ -14,11 +14,8 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     NullTest,
     Operator,
     Overlap,
-    PathComparison,
-    TypedValue,
 )
 from airflow_provider_ducklake.lake.spec.schema import new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType
 from airflow_provider_ducklake.lake.spec.types.geometry import Box
 from airflow_provider_ducklake.lake.sql.predicate import read_predicate
 
@@ -36,13 +33,12 @@ SCHEMA = new_columns(
         "g": "geometry",
         "geometry": "struct(g geometry)",
         "w": "decimal(38,11)",
-        "v": "variant",
     }
 )
 ID, S, D, TZ, N, B, ST, A, L = range(1, 10)
 SELECT = 11
 G, INNER = 12, 14
-WIDE, VARIANT = 15, 16
+WIDE = 15
 BOX = Box(0.0, -1.5, 2.0, 5.0)
 
 
@@ -88,18 +84,6 @@ def read(text: str):
         ("NOT g && 'MULTIPOINT(EMPTY)'", NullTest(G, negated=True)),
         ("NOT g && NULL", NEVER),
         ("g && NULL::GEOMETRY OR i = 1", AnyOf((NEVER, Comparison(ID, Operator.EQUAL, 1)))),
-        *(
-            (
-                f"v.a > {sign}12345678901234567890.12345678901",
-                PathComparison(
-                    VARIANT,
-                    ("a",),
-                    Operator.GREATER,
-                    TypedValue(DecimalType(31, 11), int(f"{sign}1234567890123456789012345678901")),
-                ),
-            )
-            for sign in ("", "-")
-        ),
         ("NULL OR TRUE", AnyOf((NEVER, ALWAYS))),
         ("i IS DISTINCT FROM 1", AnyOf((Comparison(ID, Operator.UNEQUAL, 1), NullTest(ID)))),
         (

@@ -123,7 +123,7 @@ def _says_the_same(
     """Return True if Spark means what our filter means by a text."""
     try:
         predicate = read_predicate(text, schema, table)
-    except (InvalidPredicateError, ColumnNotFoundError):
+    except (InvalidPredicateError, ColumnNotFoundError, UnsupportedFeatureError):
         return False
     written = [condition[token.start : token.end + 1] for token in words]
     if any(one.upper() in _UNLIKE for one in written):
