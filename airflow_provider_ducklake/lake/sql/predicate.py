@@ -34,7 +34,6 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     like,
     member,
     null_test,
-    overlap,
     same,
     unified,
 )
@@ -72,7 +71,7 @@ _KEYWORDS = frozenset(
 _COMPARISON_SIGNS = frozenset(["==", "!=", *Operator])
 _OTHER_SYMBOLS = frozenset(["(", ")", ",", ".", "-", "+", "::", "&&"])
 _ALLOWED = (
-    "A filter compares columns with values: = <> < <= > >=, IN, BETWEEN, LIKE, &&, IS NULL, "
+    "A filter compares columns with values: = <> < <= > >=, IN, BETWEEN, LIKE, IS NULL, "
     "IS DISTINCT FROM, combined with AND, OR, NOT and parentheses."
 )
 
@@ -252,28 +251,12 @@ class _Reader:
         negated = negate != bool(node.args.get("negate"))  # sqlglot 30 has no NOT around it
         return self.made(node, like, self.column(column), self.value(pattern), negated=negated)
 
-    def overlap(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
-        left, right = self.parts(node, "this", "expression")
-        if not _is_column(left) and _is_column(right):
-            left, right = right, left
-        return self.made(node, overlap, self.column(left), self.geometry(right), negated=negate)
-
-    def geometry(self, node: Node) -> str | None:
-        """Return well-known text: a string, which may be cast, as it is where it meets a geometry."""
-        given = _bare(node)
-        if type(given).__name__ == "Cast":
-            given, to = self.parts(given, "this", "to")
-            type_name = to.sql("duckdb").upper()
-            if type_name != "GEOMETRY":
-                raise self.refuse(node, "a geometry can only be compared with a GEOMETRY.")
-            given = _bare(given)
-        if type(given).__name__ == "Null":
-            return None
-        if type(given).__name__ != "Literal" or not given.is_string:
-            raise self.refuse(
-                node, "expected a geometry here, such as 'LINESTRING(0 0, 9 9)'::GEOMETRY: && compares boxes."
-            )
-        return str(self.literal(given))
+    def overlap(self, node: Node, negate: bool) -> Predicate:  # noqa: ARG002, FBT001
+        raise self.unsupported(
+            node,
+            "has &&, and filters do not compare boxes of geometries. Select the rows by other conditions, or "
+            "by ids that DuckDB found.",
+        )
 
     def is_(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         left, right = self.parts(node, "this", "expression")

@@ -30,7 +30,6 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     children_of,
     is_float,
 )
-from airflow_provider_ducklake.lake.spec.types.geometry import box_of_wkt
 from airflow_provider_ducklake.lake.spec.types.values import (
     Physical,
     as_float32,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.spec.schema import Column
     from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-    from airflow_provider_ducklake.lake.spec.types.geometry import Box
 
 
 OrderKey: TypeAlias = Any
@@ -113,15 +111,6 @@ class Likeness:
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
-    """The geometry is not NULL and its box meets another; or, ``negated``, does not."""
-
-    column_id: ColumnId
-    box: Box
-    negated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class NullTest:
     """The column is NULL; or, ``negated``, is not."""
 
@@ -151,7 +140,7 @@ class AnyOf:
     parts: tuple[Predicate, ...] = ()
 
 
-Condition: TypeAlias = Comparison | Membership | Likeness | Overlap | NullTest
+Condition: TypeAlias = Comparison | Membership | Likeness | NullTest
 Predicate: TypeAlias = Condition | AllOf | AnyOf
 ALWAYS, NEVER = AllOf(), AnyOf()
 
@@ -238,24 +227,6 @@ def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
     return Likeness(column.id, pattern, negated)
 
 
-def overlap(column: Column, geometry: str | None, *, negated: bool = False) -> Predicate:
-    """Return the filter for rows whose geometry's box meets that of another, in well-known text.
-
-    The box of an empty geometry meets none.
-    """
-    if column.type.facts.kind is not ScalarKind.GEOMETRY:
-        raise _refusal(column, "&& works on geometries only")
-    if geometry is None:
-        return NEVER
-    try:
-        box = box_of_wkt(geometry)
-    except ValueError as error:
-        raise _refusal(column, f"{geometry!r:.80} is not a valid geometry: {error}") from error
-    if box is None:
-        return NullTest(column.id, negated=True) if negated else NEVER
-    return Overlap(column.id, box, negated)
-
-
 _FLOAT = ScalarType("float32")
 _DOUBLE = ScalarType("float64")
 _EXACT_BELOW = {32: 2**24, 64: 2**53}  # by the bits of a float
@@ -268,8 +239,7 @@ def _refusal(column: Column, why: str) -> InvalidInputError:
 def _check_comparable(column: Column) -> None:
     facts = column.type.facts
     if children_of(column.type) or not (facts.storable and facts.comparable):
-        tests = "&&, IS NULL" if facts.kind is ScalarKind.GEOMETRY else "IS NULL"
-        raise _refusal(column, f"it can only be tested with {tests} and IS NOT NULL")
+        raise _refusal(column, "it can only be tested with IS NULL and IS NOT NULL")
 
 
 def _physical(column: Column, text: str) -> Physical:

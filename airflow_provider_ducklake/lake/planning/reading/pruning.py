@@ -27,7 +27,6 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     NullTest,
     Operator,
     OrderKey,
-    Overlap,
     holds,
     order,
 )
@@ -57,7 +56,6 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     children_of,
     is_float,
 )
-from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.lake.spec.types.values import (
     Physical,
@@ -78,15 +76,13 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.lake.spec.schema import Column
     from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId
-    from airflow_provider_ducklake.lake.spec.types.geometry import Box
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Facts about a column's values in one file; None is unknown, which excludes nothing.
 
-    ``transformed`` gives the partition values that a value can have; the file has ``part``. All geometries
-    lie in ``box``.
+    ``transformed`` gives the partition values that a value can have; the file has ``part``.
     """
 
     low: OrderKey | None = None
@@ -95,7 +91,6 @@ class Evidence:
     has_values: bool = True
     part: str | None = None
     transformed: Callable[[Physical], frozenset[str | None] | None] | None = None
-    box: Box | None = None
 
     def admits(self, value: Physical) -> bool:
         """Return True if the value may be there."""
@@ -137,8 +132,6 @@ def _may_hold(condition: Condition, known: Evidence) -> bool:
             return any(map(known.admits, _between(values, known)))
         case Likeness(_, pattern, negated):
             return negated or _may_begin(_beginning(pattern), known)
-        case Overlap(_, box, negated):
-            return negated or known.box is None or known.box.meets(box)
         case _:
             return True
 
@@ -223,15 +216,7 @@ def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) 
     low, high = _bounds(type_, stats.min_value, stats.max_value)
     if is_float(type_) and (stats.contains_nan is not False or is_foreign):
         high = None
-    is_of_geometries = type_.facts.kind is ScalarKind.GEOMETRY
-    geometries = GeometryStats.of_text(stats.extra_stats) if is_of_geometries else None
-    return Evidence(
-        low,
-        high,
-        has_nulls=nulls != 0 or is_foreign,
-        has_values=values != 0,
-        box=None if geometries is None else geometries.surroundings,
-    )
+    return Evidence(low, high, has_nulls=nulls != 0 or is_foreign, has_values=values != 0)
 
 
 def _bounds(

@@ -14,7 +14,6 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.planning.reading.predicates import (
     AllOf,
     AnyOf,
@@ -23,26 +22,19 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     Membership,
     NullTest,
     Operator,
-    Overlap,
 )
-from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.spark.types.frames import DAY, folded, number_of
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import literal, scalar_read_type
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
-from airflow_provider_ducklake.lake.spec.types.geometry import NO_GEOMETRY, meets_box
 from airflow_provider_ducklake.lake.storage.rows.filter import path_to, regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
-
     from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, Predicate
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.spec.types.geometry import Box
     from airflow_provider_ducklake.lake.spec.types.values import Physical
 
 _COMPARE = {
@@ -54,21 +46,6 @@ _COMPARE = {
     Operator.AT_LEAST: SparkColumn.__ge__,
 }
 _MET_BY_NAN = (Operator.UNEQUAL, Operator.GREATER, Operator.AT_LEAST)
-
-
-def condition_on(rows: DataFrame, predicate: Predicate, schema: TableSchema) -> SparkColumn:
-    """Return ``condition`` for rows; where it has a Python function, their session gets this package."""
-    if _has_function(predicate):
-        kind_of(rows.sparkSession).send_package()
-    return condition(predicate, schema)
-
-
-def _has_function(predicate: Predicate) -> bool:
-    match predicate:
-        case AllOf(parts) | AnyOf(parts):
-            return any(map(_has_function, parts))
-        case _:
-            return isinstance(predicate, Overlap)
 
 
 def condition(predicate: Predicate, schema: TableSchema) -> SparkColumn:
@@ -101,9 +78,6 @@ def _condition(
         case Likeness(_, pattern, negated):
             found = value.rlike(regex(pattern))
             return ~found if negated else found
-        case Overlap(_, box, negated):
-            found = _meets(value, box)
-            return ~found if negated else found
         case Membership(_, wanted, negated):
             return _member(value, wanted, type_, negated=negated)
         case Comparison(_, operator, one):
@@ -121,19 +95,6 @@ def _member(
     value, constants = _operands(value, wanted, type_)
     found = value.isin(constants)
     return value.isNotNull() & ~found if negated else found
-
-
-def _meets(value: SparkColumn, box: Box) -> SparkColumn:
-    """Build the condition that the box of a geometry meets another: Spark has no function for it."""
-    of_driver = secret()
-
-    def meets(data: bytes | None) -> bool | None:
-        try:
-            return None if data is None else meets_box(data, box)
-        except ValueError as error:
-            raise RuntimeError(marked(NO_GEOMETRY.format(error), StorageError, of_driver)) from error
-
-    return f.udf(meets, t.BooleanType(), useArrow=False)(value)
 
 
 def _compared(value: SparkColumn, operator: Operator, one: Physical, type_: DuckLakeType) -> SparkColumn:

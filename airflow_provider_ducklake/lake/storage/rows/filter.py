@@ -20,11 +20,9 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     Membership,
     NullTest,
     Operator,
-    Overlap,
 )
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, is_float
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import from_physical
-from airflow_provider_ducklake.lake.storage.parquet.geometries import meets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,9 +85,6 @@ def _condition(
             return pc.is_valid(values) if negated else pc.is_null(values)
         case Likeness(_, pattern, negated):
             found = pc.match_substring_regex(values, regex(pattern))
-            return pc.invert(found) if negated else found
-        case Overlap(_, box, negated):
-            found = meets(_plain(values, type_), box)
             return pc.invert(found) if negated else found
         case Membership(_, wanted, negated):
             found = pc.is_in(_plain(values, type_), value_set=_array(type_, wanted))
