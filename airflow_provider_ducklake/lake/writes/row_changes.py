@@ -163,7 +163,8 @@ def plan_change(verb: str, changes: RowChangeSource, where: Predicate, job_id: s
     log.info("Reading %s at snapshot %d", plan.table.name, plan.table.snapshot.id)
     directory = job_directory(plan.table.root, job_id)
     planned = plan_write if all(one.action is Action.DELETE for one in changes.clauses) else plan_append
-    plans = tuple(planned(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
+    updated = planned(plan.table, f"{directory}updated/")
+    plans = (updated, replace(updated, directory=f"{directory}inserted/"))
     request = JobRequest(job_id, changes, plans, verb=verb)
     return PlannedRowChange(changes, request, where)
 

@@ -20,7 +20,6 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, is_claimed_in
 from airflow_provider_ducklake.lake.spec.sorting import SortField, parse_sort_by
-from airflow_provider_ducklake.lake.spec.sql.computed import computed
 from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.sql.printing import columns_of, printed
 from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
@@ -84,14 +83,12 @@ def use_of_a_tree(text: str) -> None:
     tree = parse_expression(text)
     printed(tree)
     columns_of(tree)
-    computed(tree, SCHEMA)
     hash(tree)
 
 
 def use_of_a_stored_key(text: str) -> None:
     key = SortField(text, "duckdb")
     key.mentions(A)
-    key.computed(SCHEMA)
 
 
 def lake_of(body: str, *, is_table: bool = False) -> LakeMacros:
