@@ -26,7 +26,6 @@ SMOKE = {
     "string_checks": "--rows 20000 --rounds 1",
     "text_sources": "--megabytes 5 --rounds 1",
     "trigger_poll": "--snapshots 100 --sensors 5",
-    "variant_paths": "--rows 500 --rounds 1",
     "variants": "--rows 2000 --rounds 1",
 }
 HELPERS = {"append_loop", "peer_writer"}

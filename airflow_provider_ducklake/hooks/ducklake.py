@@ -35,7 +35,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedVersionError,
 )
 from airflow_provider_ducklake.lake.spec.limits import Limits
-from airflow_provider_ducklake.lake.spec.versions import DEFAULT_NAMES, READABLE, WRITABLE, opened_by
+from airflow_provider_ducklake.lake.spec.versions import READABLE, WRITABLE, opened_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -261,23 +261,6 @@ class DuckLakeHook(LogsInLines, BaseHook):
 
         return attach_statement(self.settings(), alias)
 
-    def grants(
-        self,
-        role: str,
-        *,
-        reader: str = DEFAULT_NAMES.reader,
-        writer: str = DEFAULT_NAMES.writer,
-        maintainer: str = DEFAULT_NAMES.maintainer,
-    ) -> list[str]:
-        """Return the SQL that gives a user of the catalog database what a role of the lake needs.
-
-        ``role`` is ``"reader"``, ``"writer"`` or ``"maintainer"``; the others are what the database calls
-        them. Nothing is run: an administrator of the database reads it and runs it. Nothing is
-        logged: outside of a task, the lines would be among the statements.
-        """
-        with _open(self.settings()) as lake:
-            return lake.maintenance.grants(role, reader=reader, writer=writer, maintainer=maintainer)
-
     def get_df(
         self,
         table: str | tuple[str, str],
@@ -366,7 +349,7 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
 
 
 def _check_rights(settings: ConnectionSettings) -> None:
-    from airflow_provider_ducklake.lake.catalog.upkeep.grants import check_creates_tables  # noqa: PLC0415
+    from airflow_provider_ducklake.lake.catalog.open_lake import check_creates_tables  # noqa: PLC0415
 
     check_creates_tables(_url(settings, _TEST_TIMEOUT_SECONDS), settings.metadata_schema)
 

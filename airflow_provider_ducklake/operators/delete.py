@@ -30,7 +30,7 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
 
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
     :param where: a Spark SQL condition on the table's columns, which may also be written as
-        ``target.column``; with ``&&`` a filter, see ``docs/types.md``. (templated, also from a ``.sql`` file)
+        ``target.column``. (templated, also from a ``.sql`` file)
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: ``{"table": "sales.orders", "snapshot_id": 43, "read_snapshot_id": 42, "rows_deleted": 3,
         "rows_updated": 0, "rows_added": 0, "files_added": 0, "bytes_added": 0, "delete_files_added": 1,

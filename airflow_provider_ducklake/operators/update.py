@@ -31,8 +31,8 @@ class DuckLakeSparkUpdateOperator(DuckLakeSparkOperator):
     :param table: the table, as ``"schema.table"`` or ``("schema", "table")``. (templated)
     :param set: ``{"price": "price * 2", "address.zip": "NULL"}``: expressions in Spark SQL by columns, or by
         paths of fields in structs. (templated)
-    :param where: a condition in Spark SQL on the table's columns, or with ``&&`` a filter, see
-        ``docs/types.md``; ``"true"``: all rows. (templated, also from a ``.sql`` file)
+    :param where: a condition in Spark SQL on the table's columns; ``"true"``: all rows. (templated, also
+        from a ``.sql`` file)
     :param on_clear: see ``DuckLakeSparkOperator``. (templated)
     :return: as ``DuckLakeSparkDeleteOperator``.
     """

@@ -1,10 +1,7 @@
 """The hook on real catalogs: open, create, read, and say what is wrong without saying secrets."""
 
-import json
-import os
 import re
 import sqlite3
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -23,7 +20,6 @@ from sqlalchemy import NullPool, create_engine, inspect
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.hooks.task import is_incurable
 from airflow_provider_ducklake.lake.catalog.database.connect import parse_url
-from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import (
     CatalogAddressError,
     CatalogUnavailableError,
@@ -68,23 +64,6 @@ def test_a_mistyped_data_path_makes_no_lake_and_can_be_corrected(sqlite_catalog,
     set_connection(**connection_fields(sqlite_catalog, data_path=sqlite_catalog.data_path))
     with DuckLakeHook().get_or_create_lake() as lake:
         assert lake.data_path == sqlite_catalog.data_path
-
-
-def test_the_grants_of_the_page_are_all_that_its_script_prints(postgres_catalog):
-    Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path).close()
-    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
-    (script,) = (one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "grants(role)" in one)
-    connection = {"conn_type": "ducklake", **connection_fields(postgres_catalog)}
-    environment = {**os.environ, "AIRFLOW_CONN_LAKE_ADMIN": json.dumps(connection)}
-
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
-
-    assert len(done.stdout.splitlines()) > 50
-    statements = ("GRANT ", "ALTER ", "REVOKE ", "CREATE ")
-    assert done.stdout.startswith(statements)
-    assert not re.search(r"\[info|\[warning|Lake lake_admin", done.stdout)
 
 
 def test_making_a_hook_looks_at_no_connection():

@@ -1,17 +1,61 @@
-"""Users of a catalog's database who have nothing but what the printed statements grant them."""
+"""Users of a catalog's database who have nothing but what the statements of docs/roles.md grant them."""
 
+import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import psycopg
 
-from airflow_provider_ducklake.lake.catalog.lake import Lake
 from tests.reference import mariadb
 from tests.reference.catalogs import CatalogDatabase
 
-ROLES = ("maintainer", "writer", "reader")  # the maintainer's statements come first
+ROLES = ("maintainer", "writer", "reader")
+PAGE = (Path(__file__).parents[2] / "docs" / "roles.md").read_text()
+OF_1_1 = "ducklake_view_column_tag"
+
+
+def blocks(kind: str) -> list[str]:
+    """Return the blocks of SQL that the page has for a database."""
+    postgres, mysql = PAGE.split("## MySQL, MariaDB")
+    return re.findall(
+        r"^```sql\n(.*?)^```", postgres if kind == "postgres" else mysql, re.DOTALL | re.MULTILINE
+    )
+
+
+def quoted(kind: str, name: str) -> str:
+    mark = '"' if kind == "postgres" else "`"
+    return mark + name.replace(mark, mark * 2) + mark
+
+
+def all_of(database: str) -> str:
+    """Return all tables of a database of MySQL as GRANT has them: by a pattern."""
+    return quoted("mariadb", database.replace("_", r"\_").replace("%", r"\%")) + ".*"
+
+
+def statements(catalog: CatalogDatabase, names: Mapping[str, str], schema: str = "public") -> list[str]:
+    """Return what the page grants, with the names of a lake and of its roles in place of the page's."""
+    kind, database = catalog.kind, catalog.database
+    own = {"lake": quoted(kind, database), "public": quoted(kind, schema)}
+    own |= {f"ducklake_{role}": quoted(kind, name) for role, name in names.items()}
+    if kind == "postgres":
+        return [_with_names(blocks(kind)[1], own)]
+    own["lake.*"] = all_of(database)
+    text, of_1_1 = blocks(kind)
+    text += of_1_1 if _has_table(catalog, OF_1_1) else ""
+    return [_with_names(one, own) for one in text.split(";\n") if one]
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
+    longest_first = sorted(map(re.escape, names), reverse=True)
+    return re.sub(rf"\b({'|'.join(longest_first)})(?!\w)", lambda found: names[found[0]], text)
+
+
+def _has_table(catalog: CatalogDatabase, name: str) -> bool:
+    with mariadb.admin(int(catalog.server["port"]), catalog.database) as cursor:
+        return bool(cursor.execute(f"SHOW TABLES LIKE '{name}'"))
 
 
 @dataclass(frozen=True)
@@ -25,10 +69,8 @@ class Users:
         return as_user(self.catalog, self.names[role])
 
     def grant(self) -> None:
-        """Run what the library prints, as the administrator."""
-        with Lake.connect(self.catalog.sqlalchemy_url) as lake:
-            statements = [one for role in ROLES for one in lake.maintenance.grants(role, **self.names)]
-        run(self.catalog, *statements)
+        """Run what the page says, as the administrator."""
+        run(self.catalog, *statements(self.catalog, self.names))
 
 
 def as_user(catalog: CatalogDatabase, name: str) -> CatalogDatabase:
@@ -37,7 +79,7 @@ def as_user(catalog: CatalogDatabase, name: str) -> CatalogDatabase:
 
 
 def run(catalog: CatalogDatabase, *statements: str) -> None:
-    """Run statements as they are printed, as the server's administrator."""
+    """Run statements as they are, as the server's administrator."""
     if catalog.kind == "postgres":
         with psycopg.connect(catalog.location, autocommit=True) as connection:
             for statement in statements:

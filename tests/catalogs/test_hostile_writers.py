@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, UntrustedValueError
-from tests.catalogs.database_roles import Users, run, users
+from tests.catalogs.database_roles import Users, all_of, run, users
 from tests.reference import mariadb, postgres
 from tests.reference.catalogs import CatalogDatabase, data_directory
 
@@ -367,14 +367,17 @@ END
 
 @pytest.fixture
 def mariadb_users(new_catalog) -> Iterator[Users]:
-    """The three on a lake of MariaDB; what its printed grants keep from the writer, it has here."""
+    """The three on a lake of MariaDB; what the grants of the page keep from the writer, it has here."""
     catalog = new_catalog("mariadb")
     with users(catalog) as people:
-        with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake, lake.transaction() as tx:
-            tx.create_table("w", {"id": "int64"})
+        with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
+            with lake.transaction() as tx:
+                tx.create_table("w", {"id": "int64"})
+            lake.tag("kept")  # which makes the table of tags
         people.grant()
-        run(catalog, f"GRANT ALL ON {catalog.database}.* TO {people.names['writer']}")
-        run(catalog, f"GRANT SELECT, EXECUTE ON {catalog.database}.* TO {people.names['reader']}")
+        everything = all_of(catalog.database)
+        run(catalog, f"GRANT ALL ON {everything} TO {people.names['writer']}")
+        run(catalog, f"GRANT SELECT, EXECUTE ON {everything} TO {people.names['reader']}")
         yield people
 
 

@@ -1,6 +1,5 @@
-"""With the printed grants each role does what it may, and is refused the rest before anything changed."""
+"""With the grants of docs/roles.md each role does what it may; all else is refused, and changes nothing."""
 
-import json
 import random
 import re
 import tempfile
@@ -12,31 +11,31 @@ from pathlib import Path
 from typing import NoReturn
 
 import duckdb
+import psycopg
 import pyarrow as pa
 import pymysql
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
+from airflow_provider_ducklake.lake.catalog.ledger.restores import RESTORES
+from airflow_provider_ducklake.lake.catalog.upkeep.cleanup import MARKS
 from airflow_provider_ducklake.lake.errors import (
     CatalogError,
     CatalogRefusedError,
-    InvalidInputError,
-    InvalidNameError,
     MigrationRefusedError,
-    UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.lake.spec.names.paths import job_directory
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, SnapshotId
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
-from tests.catalogs.database_roles import ROLES, Users, as_user, drop_roles, run, users
+from tests.catalogs.database_roles import Users, as_user, blocks, drop_roles, run, statements, users
 from tests.concurrency.arrow_jobs import ArrowSubmitter
 from tests.concurrency.test_concurrent_verbs import Lakes
 from tests.concurrency.verbs import STATEMENTS, VERBS, Pair, PausingLake, write_given
 from tests.reference.catalog_dump import dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
-from tests.reference.mariadb import is_mysql
+from tests.reference.mariadb import admin, is_mysql
 
 pytestmark = pytest.mark.databases
 
@@ -44,8 +43,8 @@ KINDS = ("postgres", "mariadb")
 WRITES_IN_CI = 12  # of those that writers may do
 NOTHING = timedelta(0)
 SAYS = {  # what is missing, on what, and where to get it
-    CatalogRefusedError: r"(lacks|command denied|must be owner).* .*ducklake_.*DuckLakeHook\.grants\(role\)",
-    MigrationRefusedError: r"may not alter the catalog's tables.*DuckLakeHook\.grants\(.maintainer.\)",
+    CatalogRefusedError: r"(lacks|command denied|must be owner).* .*ducklake_.*docs/roles\.md",
+    MigrationRefusedError: r"may not alter the catalog's tables.*docs/roles\.md",
 }
 
 
@@ -76,7 +75,6 @@ READS: dict[str, Callable[[Lake, str, int], object]] = {
     "restored_tables": lambda lake, *_: lake.reads.restored_tables(),
     "verify": lambda lake, *_: lake.verify(),
     "protected_prefixes": lambda lake, *_: lake.jobs.protected_prefixes(),
-    "grants": lambda lake, *_: lake.maintenance.grants("writer"),
     "cleanup, dry": lambda lake, *_: lake.cleanup_old_files(older_than=NOTHING, dry_run=True),
     "orphans, dry": lambda lake, *_: lake.delete_orphaned_files(older_than=NOTHING, dry_run=True),
     "flush, dry": lambda lake, *_: lake.flush_inlined_data(dry_run=True),
@@ -209,7 +207,7 @@ def refused(admin: CatalogDatabase, acts: dict[str, Callable[[], object]]) -> No
     found = {name: outcome(alone(name, act, admin)) for name, act in acts.items()}
     assert found == dict.fromkeys(acts, "refused")
     after = dump_catalog(admin)
-    assert all(one["released_at"] is not None for one in after["airflow_ducklake_job"])
+    assert all(one["released_at"] is not None for one in after.get("airflow_ducklake_job", ()))
     assert after | {"airflow_ducklake_job": []} == before | {"airflow_ducklake_job": []}
     assert all_files(admin) == there
 
@@ -232,6 +230,20 @@ def test_a_reader_reads_everything_and_writes_nothing(given, files):
         acts |= {name: lambda act=act: act(lake, pair) for name, act in UPKEEP.items()}
         acts["set_option"] = lambda: lake.set_option("parquet_compression", "zstd")
         refused(given.catalog, acts)
+
+
+def test_a_reader_has_no_right_but_to_read(given):
+    name = given.names["reader"]
+    if given.catalog.kind == "postgres":
+        of_tables = "information_schema.table_privileges"
+        query = f"SELECT DISTINCT privilege_type FROM {of_tables} WHERE grantee = '{name}'"
+        with psycopg.connect(given.catalog.location) as connection:
+            assert connection.execute(query).fetchall() == [("SELECT",)]
+        return
+    with admin(int(given.catalog.server["port"])) as cursor:
+        cursor.execute(f"SHOW GRANTS FOR {name}")
+        granted = {row[0].partition(" ON ")[0] for row in cursor.fetchall()}
+    assert granted == {"GRANT USAGE", "GRANT SELECT"}
 
 
 def test_a_writer_writes_and_alters_and_is_refused_upkeep(given, files, seed, size):
@@ -264,9 +276,6 @@ def test_a_maintainer_keeps_up_what_writers_made_and_readers_go_on(given, files)
         rows = lake.read_arrow(t).num_rows
         assert lake.verify() == []
 
-    if given.catalog.kind == "mariadb":  # which hides the new table
-        with pytest.raises(CatalogError, match=r"lacks ducklake_view_column_tag.*grant again"):
-            Lake.connect(given.of("reader").sqlalchemy_url)
     given.grant()
     with Lake.connect(given.of("writer").sqlalchemy_url) as lake:
         lake.append_arrow(t, given_rows())
@@ -388,54 +397,6 @@ def test_a_writer_notes_everything_of_a_job_that_outlives_its_task(given):
         assert jobs.protected_prefixes() == frozenset()
 
 
-# What PostgreSQL and MariaDB both take for names.
-HOSTILE = (
-    'a"b',
-    "a`b",
-    "a'b; DROP TABLE t; --",  # MySQL's names have 32 characters at most
-    "a b%s%%",
-    "ü",
-    "Größe''",
-    "Public key",
-    "a\\b",
-)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_names_are_quoted_exactly(new_catalog, kind):
-    catalog = new_catalog(kind)
-    schema = 'a "lake" % of `mine`' if kind == "postgres" else None
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path, metadata_schema=schema) as lake:
-        for name in HOSTILE:
-            called = {role: f"{name} {role[0]} {uuid.uuid4().hex[:6]}" for role in ROLES}
-            quoted = [quote(kind, one) for one in called.values()]
-            run(
-                catalog,
-                *(f"CREATE ROLE {one}" if kind == "postgres" else f"CREATE USER {one}" for one in quoted),
-            )
-            for role in ROLES:
-                run(catalog, *lake.maintenance.grants(role, **called))
-            if kind == "postgres":
-                drop_roles(catalog, *quoted)
-            else:
-                run(catalog, f"DROP USER {', '.join(quoted)}")
-        assert lake.verify() == []
-
-
-def quote(kind: str, name: str) -> str:
-    mark = '"' if kind == "postgres" else "`"
-    return mark + name.replace(mark, mark * 2) + mark
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_names_that_the_database_takes_for_something_else_are_refused(new_catalog, kind):
-    catalog = new_catalog(kind)
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        for name in ("", "a\0b", "a\nb", "public", "PUBLIC", "none", "pg_read_all_data", "x" * 64, "\ud800"):
-            with pytest.raises(InvalidNameError):
-                lake.maintenance.grants("reader", reader=name)
-
-
 class RanError(Exception):
     """A job was started."""
 
@@ -459,7 +420,7 @@ def test_a_user_without_any_right_is_told_what_to_do(new_catalog, kind):
     catalog = new_catalog(kind)
     Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
     with users(catalog) as made:
-        with pytest.raises(CatalogError, match=r"(?i)denied.*DuckLakeHook\.grants\(role\)"):
+        with pytest.raises(CatalogError, match=r"(?i)denied.*docs/roles\.md"):
             Lake.connect(made.of("reader").sqlalchemy_url)
         made.grant()
         if kind == "postgres":
@@ -476,9 +437,7 @@ def test_roles_in_a_schema_of_the_catalogs_own(postgres_catalog):
     with Lake.create(url, postgres_catalog.data_path, metadata_schema=schema) as lake:
         lake.set_option("data_inlining_row_limit", 10)
     with users(postgres_catalog) as made:
-        with Lake.connect(url, metadata_schema=schema) as lake:
-            statements = [one for role in ROLES for one in lake.maintenance.grants(role, **made.names)]
-        run(postgres_catalog, *statements)
+        run(postgres_catalog, *statements(postgres_catalog, made.names, schema))
 
         def opened(role: str) -> Lake:
             return Lake.connect(made.of(role).sqlalchemy_url, metadata_schema=schema)
@@ -522,18 +481,6 @@ def test_a_database_whose_name_looks_like_another_ones_is_not_granted(mariadb_ca
         run(mariadb_catalog, f"DROP DATABASE {other}")
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
-def test_a_file_has_permissions_and_no_roles(new_catalog, kind):
-    catalog = new_catalog(kind)
-    with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake:
-        with pytest.raises(UnsupportedFeatureError, match="permissions of the file"):
-            lake.maintenance.grants("reader")
-        with pytest.raises(InvalidInputError, match="'owner' is not a role"):
-            lake.maintenance.grants("owner")
-        with pytest.raises(InvalidInputError, match="user of its own"):
-            lake.maintenance.grants("reader", reader="me", writer="me")
-
-
 def test_restores_that_only_snapshots_tell_of_are_not_forgotten(postgres_catalog):
     """The table of restores begins with them, whoever makes it."""
     with Lake.create(postgres_catalog.sqlalchemy_url, postgres_catalog.data_path) as lake:
@@ -557,9 +504,8 @@ def test_mariadb_has_roles_that_people_have(mariadb_catalog, files):
     run(mariadb_catalog, f"CREATE USER {person}", f"CREATE ROLE `{role}`", f"GRANT `{role}` TO {person}")
     run(mariadb_catalog, f"SET DEFAULT ROLE `{role}` {'TO' if is_mysql(mariadb_catalog) else 'FOR'} {person}")
     try:
-        with Lake.connect(mariadb_catalog.sqlalchemy_url) as lake:
-            own = [one for one in lake.maintenance.grants("maintainer") if one.startswith("CREATE TABLE")]
-            run(mariadb_catalog, *own, *lake.maintenance.grants("writer", writer=role))
+        granted = statements(mariadb_catalog, {"writer": role})
+        run(mariadb_catalog, *(one for one in granted if f"`{role}`" in one))
 
         pair = new_pair(as_user(mariadb_catalog, person), files)
         with Lake.connect(mariadb_catalog.sqlalchemy_url) as lake:
@@ -568,25 +514,13 @@ def test_mariadb_has_roles_that_people_have(mariadb_catalog, files):
         run(mariadb_catalog, f"DROP ROLE `{role}`", f"DROP USER {person}")
 
 
-def test_the_documented_blocks_run(postgres_catalog, monkeypatch, capsys):
-    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
-    make, join = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+def test_the_pages_own_names_work(postgres_catalog):
+    make, grant, join = blocks("postgres")
     catalog = postgres_catalog
     Lake.create(catalog.sqlalchemy_url, catalog.data_path).close()
-    address = {"conn_type": "ducklake", "host": catalog.server["host"], "port": int(catalog.server["port"])}
-    address |= {"login": "postgres", "schema": catalog.database, "extra": {"catalog_type": "postgres"}}
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE_ADMIN", json.dumps(address))
-    join = join.replace("DATABASE lake", f"DATABASE {catalog.database}")
+    grant, join = (text.replace("DATABASE lake", f"DATABASE {catalog.database}") for text in (grant, join))
     try:
-        run(catalog, make)
-        capsys.readouterr()
-        exec(compile(code, "security.md", "exec"), {})
-        printed = "".join(
-            line for line in capsys.readouterr().out.splitlines(keepends=True) if " [info" not in line
-        )
-        run(catalog, printed, join)
-
+        run(catalog, make, grant, join)
         with Lake.connect(as_user(catalog, "etl").sqlalchemy_url) as lake:
             with lake.transaction() as tx:
                 tx.create_table("t", {"id": "int64"})
@@ -596,3 +530,26 @@ def test_the_documented_blocks_run(postgres_catalog, monkeypatch, capsys):
                 lake.expire_snapshots(keep_last=1)
     finally:
         drop_roles(catalog, "ducklake_reader", "ducklake_writer", "ducklake_maintainer", "etl")
+
+
+COLUMNS = """
+SELECT table_name, column_name, data_type, character_maximum_length, is_nullable
+FROM information_schema.columns
+WHERE table_name IN ('airflow_ducklake_mark', 'airflow_ducklake_restore') ORDER BY 1, 2
+"""
+
+
+def test_the_tables_that_the_page_makes_are_those_of_the_library(postgres_catalog, new_catalog):
+    ours = new_catalog("postgres")
+    found = []
+    for catalog in (postgres_catalog, ours):
+        with Lake.create(catalog.sqlalchemy_url, catalog.data_path) as lake, users(catalog) as made:
+            if catalog is ours:
+                RESTORES.ensure(lake.opened.catalog)
+                MARKS.ensure(lake.opened.catalog)
+            else:
+                made.grant()
+            with psycopg.connect(catalog.location) as connection:
+                found.append(connection.execute(COLUMNS).fetchall())
+    assert found[0] == found[1]
+    assert len(found[0]) == 7

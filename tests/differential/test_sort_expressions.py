@@ -6,15 +6,10 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, DuckLakeError, InvalidInputError
-from airflow_provider_ducklake.lake.spec.sorting import FUNCTIONS, SortField
-from airflow_provider_ducklake.lake.spec.sql.computed import computed
-from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
-from airflow_provider_ducklake.lake.storage.parquet.rows import NotComputableError, sorted_rows, values_of
+from airflow_provider_ducklake.lake.spec.sorting import FUNCTIONS
 from tests.differential.scenarios import Scenario
 from tests.differential.test_catalogs import compare
 from tests.differential.test_ddl import run, transactions
@@ -119,113 +114,32 @@ def test_functions_of_keys_are_scalar_functions_of_duckdb():
     assert FUNCTIONS - {"coalesce"} <= {name for (name,) in rows} | {"json_extract", "json_extract_string"}
 
 
-COMPUTED = (
-    *("id % 10", "b % 7", "u + id", "id * 3 - u", "-(id)", "abs(id)", "id::VARCHAR", "b::VARCHAR"),
-    *("coalesce(s, 'x')", "coalesce(id, u, 5)", "length(s)", "s || 'x' || s", "s IS NULL", "id IS NOT NULL"),
-    *("substring(s, 2, 3)", "left(s, 2)", "lower(s)", "upper(s)", "year(d)", "month(d)", "day(d)"),
-    *("year(ts)", "month(ts)", "day(ts)", "id::BIGINT", "extract(year FROM ts)", "date_trunc('month', d)"),
-    *("date_trunc('week', d)", "date_trunc('quarter', ts)", "date_trunc('hour', ts)", "s::VARCHAR"),
-    *("date_trunc('week', ts)", "date_trunc('minute', ts)", "date_trunc('second', ts)", "main.lower(s)"),
-    *("date_trunc('day', ts)", "date_trunc('year', d)"),
-)
-_CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
-_ROW = st.fixed_dictionaries(
-    {
-        "id": st.none() | st.integers(-(2**20), 2**20),
-        "b": st.none() | st.integers(-(2**63), 2**63 - 1),
-        "u": st.none() | st.integers(0, 255),
-        "s": st.none()
-        | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6),
-        "ts": st.none() | st.datetimes(),
-        "d": st.none() | st.dates(),
-    }
-)
-ARROW = pa.schema(
+@pytest.mark.parametrize("rows", [[(2, "b"), (1, "c"), (1, "a")]])
+@pytest.mark.parametrize(
+    ("keys", "order"),
     [
-        ("id", pa.int32()),
-        ("b", pa.int64()),
-        ("u", pa.uint8()),
-        ("s", pa.string()),
-        ("ts", pa.timestamp("us")),
-        ("d", pa.date32()),
-    ]
+        (["lower(s)", "id"], [(2, "b"), (1, "c"), (1, "a")]),
+        (["id", "length(s)", "s"], [(1, "c"), (1, "a"), (2, "b")]),
+        (["id", "s"], [(1, "a"), (1, "c"), (2, "b")]),
+    ],
 )
-
-
-@pytest.fixture(scope="module")
-def schema(tmp_path_factory):
-    catalog = file_catalog("sqlite", tmp_path_factory.mktemp("computed") / "lake")
-    with Lake.create(catalog.sqlalchemy_url, data_path=catalog.data_path) as lake:
-        with lake.transaction() as tx:
-            tx.create_table("t", ARROW)
-        yield lake.table_snapshot("t").schema
-
-
-def _text(value: object) -> str:
-    """Return a value as a text; of a date the reference cuts a timestamp."""
-    return str(value).removesuffix(" 00:00:00")
-
-
-@given(rows=st.lists(_ROW, min_size=1, max_size=12))
-@settings(max_examples=40, deadline=None)
-def test_we_compute_what_the_reference_computes(schema, rows):
-    table = pa.Table.from_pylist(rows, schema=ARROW)
-    with duckdb.connect() as connection:
-        connection.register("t", table)
-        for text in COMPUTED:
-            how = computed(parse_expression(text), schema)
-            assert how is not None, text
-            try:
-                ours = values_of(how, table).to_pylist()
-            except NotComputableError:
-                assert "er(s)" in text
-                continue
-            theirs = [value for (value,) in connection.execute(f"SELECT {text} FROM t").fetchall()]
-            assert list(map(_text, ours)) == list(map(_text, theirs)), text
-
-
-def test_what_cannot_be_computed_leaves_rows_in_the_order_of_the_keys_before_it(schema, caplog):
-    rows = pa.Table.from_pylist(
-        [{"id": 2, "s": "\u00e9"}, {"id": 1, "s": "b"}, {"id": 1, "s": "a"}], schema=ARROW
-    )
-
-    with caplog.at_level(logging.WARNING):
-        found = sorted_rows(rows, [SortField("id"), SortField("lower(s)"), SortField("b")], schema, "main.t")
-
-    assert found["s"].to_pylist() == ["b", "a", "\u00e9"]
-    (record,) = caplog.records
-    assert record.getMessage() == (
-        "main.t is sorted by lower(s), which cannot be computed here: rows are sorted by the keys before it "
-        "only"
-    )
-
-
-def test_far_dates_are_not_sorted_by_their_year(schema):
-    with duckdb.connect() as connection:
-        rows = connection.sql(
-            "SELECT d::DATE AS d FROM (VALUES ('infinity'), ('2024-01-01')) v(d)"
-        ).to_arrow_table()
-
-    with pytest.raises(NotComputableError):
-        values_of(computed(parse_expression("year(d)"), schema), rows)
-
-
-def test_rows_of_arrow_are_written_in_the_order_of_the_references(catalog_file, tmp_path):
-    theirs = file_catalog("sqlite", tmp_path / "theirs")
-    keys = "length(s) DESC, id % 3 NULLS FIRST, id"
-    query = (
-        "SELECT CASE WHEN i % 11 > 0 THEN i END::INTEGER AS id, repeat('x', i % 4) AS s FROM range(50) r(i)"
-    )
-    with open_lake(theirs) as reference:
-        reference.sql(f"CREATE TABLE t (id INTEGER, s VARCHAR); ALTER TABLE t SET SORTED BY ({keys})")
-        reference.sql(f"INSERT INTO t {query}")
-        expected = reference.sql("SELECT * FROM t")
-        rows = reference.arrow(query)
+def test_an_expression_is_kept_and_sorts_no_rows_of_ours(catalog_file, caplog, rows, keys, order):
     with Lake.create(catalog_file.sqlalchemy_url, data_path=catalog_file.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
         with lake.transaction() as tx:
-            tx.create_table("t", {"id": "int32", "s": "varchar"}, sort_by=keys.split(", "))
-            tx.append_arrow("t", rows)
-        assert [tuple(row.values()) for row in lake.read_arrow("t").to_pylist()] == expected
+            tx.create_table("t", {"id": "int32", "s": "varchar"}, sort_by=keys)
+        given = pa.table({"id": pa.array([id_ for id_, _ in rows], pa.int32()), "s": [s for _, s in rows]})
+        with caplog.at_level(logging.WARNING):
+            lake.append_arrow("t", given)
+        assert [key.expression for key in lake.table_snapshot("t").sort_spec.fields] == keys
+        assert [tuple(row.values()) for row in lake.read_arrow("t").to_pylist()] == order
+    expression = next((key for key in keys if "(" in key), None)
+    said = f"main.t: files are not sorted by {expression}, by which only DuckDB sorts, nor by keys after it"
+    assert [record.getMessage() for record in caplog.records] == ([] if expression is None else [said])
+    with open_lake(catalog_file, data_inlining_row_limit=0) as reference:
+        reference.sql("CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0)")
+        reference.sql("INSERT INTO t VALUES (0, 'zz'), (0, 'y')")
+        assert sorted(reference.sql("FROM t")) == sorted([*rows, (0, "zz"), (0, "y")])
 
 
 def test_a_key_of_the_reference_that_we_cannot_read_is_kept_and_renames_say_so(catalog_file):

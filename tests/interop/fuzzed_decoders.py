@@ -20,10 +20,9 @@ from airflow_provider_ducklake.lake.spec.types import texts as times
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.spec.types.geometry import (
     GeometryStats,
-    box_of_wkb,
-    box_of_wkt,
     check_wkb,
     is_finite,
+    wkb_of_wkt,
 )
 from airflow_provider_ducklake.lake.spec.types.literals import parse_cast, parse_literal
 from airflow_provider_ducklake.lake.spec.types.texts import is_json, parse_interval
@@ -94,9 +93,8 @@ def decoders() -> dict[str, Decoder]:
         "checked variant": Decoder(lambda data: check_variant(metadata, data), (value,)),
         "names of variants": Decoder(lambda data: check_variant(data, value), (metadata,)),
         "wkb": Decoder(check_wkb, geometries()),
-        "box of wkb": Decoder(box_of_wkb, geometries()),
         "finite wkb": Decoder(is_finite, geometries()),
-        "wkt": of_text(box_of_wkt, "POLYGON ((0 0, 1 1, 0 1, 0 0))", "MULTIPOINT ((1 2), EMPTY)"),
+        "wkt": of_text(wkb_of_wkt, "POLYGON ((0 0, 1 1, 0 1, 0 0))", "MULTIPOINT ((1 2), EMPTY)"),
         "geometry statistics": of_text(
             GeometryStats.of_text, GeometryStats(((0.0, 5.0), None, None, None), frozenset({"point"})).text
         ),

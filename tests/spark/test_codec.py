@@ -11,7 +11,6 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError
-from airflow_provider_ducklake.lake.planning.reading.predicates import Overlap, Predicate
 from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
 from airflow_provider_ducklake.lake.planning.writing.write import Evolution, plan_write
 from airflow_provider_ducklake.lake.spark.job.codec import (
@@ -41,8 +40,6 @@ from airflow_provider_ducklake.lake.spark.job.request import (
 )
 from airflow_provider_ducklake.lake.spark.job.results import Done, Part, StagedWriteDocument
 from airflow_provider_ducklake.lake.spec.options import Options
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.geometry import Box
 from tests.interop.test_odd_documents import ODD, paths, replaced
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.reference.duckdb_lake import open_lake
@@ -102,18 +99,6 @@ def test_plans_come_back(catalog, where):
         assert found == _in_plain_rows(plan)
     assert scan.inlined_rows
     assert changes.files
-
-
-def test_a_box_comes_back_and_one_without_an_end_is_refused():
-    box = Box(-1e300, 5e-324, 0.1, 2.0)
-    document = encode(Overlap(ColumnId(2), box, negated=True), Predicate)
-
-    assert decode(json.loads(json.dumps(document, allow_nan=False)), Predicate) == Overlap(
-        2, box, negated=True
-    )
-    for odd in ("inf", "nan", "x", "", None, 1.5):
-        with pytest.raises(DocumentError, match="xmax"):
-            decode({**document, "box": {**document["box"], "xmax": odd}}, Predicate)
 
 
 def _in_plain_rows(plan):

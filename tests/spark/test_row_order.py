@@ -3,10 +3,8 @@
 import resource
 from pathlib import Path
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import functions as f
 
 from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidInputError
 from airflow_provider_ducklake.lake.spark.jobs import insert as insert_job
@@ -47,46 +45,7 @@ def test_rows_lie_by_the_sort_keys_as_the_reference_lays_them(spark, sqlite_cata
     assert {rows["p"][0]: list(zip(rows["a"], rows["b"], strict=True)) for rows in files(result)} == theirs
 
 
-KEYS = [
-    *("i % 10 DESC", "-(i)", "abs(i) NULLS FIRST", "i::VARCHAR", "coalesce(s, 'x')", "length(s) DESC"),
-    *("s || 'x'", "s IS NULL", "substring(s, 2, 3)", "left(s, 1)", "year(d)", "month(d) NULLS FIRST"),
-    *("day(ts)", "i + u * 2", "i * i - u"),
-]
-ODD = """
-SELECT nullif(i % 41, 7) - 20 AS i, (i % 7)::UTINYINT AS u,
-    CASE WHEN i % 9 > 0 THEN repeat(chr([97, 233, 128518, 65][i::INTEGER % 4 + 1]), i % 5) END AS s,
-    CASE i % 11 WHEN 0 THEN NULL WHEN 1 THEN 'infinity'
-        ELSE DATE '2024-01-31' - (i * 41)::INTEGER END::DATE AS d,
-    TIMESTAMP '2024-01-31 10:00:00' - to_hours(i * 7) AS ts
-FROM range(200) r(i)
-"""
-
-
-def _with_nulls(key: str) -> str:
-    return key if "NULLS" in key else f"{key} NULLS LAST"
-
-
-def test_rows_lie_by_expressions_as_the_reference_lays_them(spark, sqlite_catalog, tmp_path):
-    given = tmp_path / "given.parquet"
-    with open_lake(sqlite_catalog, data_inlining_row_limit=0) as reference:
-        reference.sql(f"COPY ({ODD}) TO '{given}' (FORMAT parquet)")
-        reference.sql("CREATE TABLE t (i BIGINT, u UTINYINT, s VARCHAR, d DATE, ts TIMESTAMP)")
-    with new_lake(sqlite_catalog) as lake:
-        for key in KEYS:
-            with lake.transaction() as tx:
-                tx.set_sorted_by("t", [key, "i", "u", "s", "d", "ts"])
-            rows = spark.read.parquet(str(given)).withColumn("u", f.col("u").cast("smallint"))
-            (file,) = insert(lake, rows.coalesce(1), APPEND)[0].data_files
-            ours = pq.ParquetFile(file.path).read(columns=["i", "u", "s"]).to_pydict()
-            with duckdb.connect() as connection:
-                wanted = connection.execute(
-                    f"SELECT i, u, s FROM '{given}' ORDER BY {_with_nulls(key)}, "
-                    "i NULLS LAST, u, s NULLS LAST, d NULLS LAST, ts"
-                ).fetchall()
-            assert list(zip(ours["i"], ours["u"], ours["s"], strict=True)) == wanted, key
-
-
-def test_rows_are_not_sorted_where_the_option_says_so_nor_by_what_spark_cannot_compute(spark, sqlite_catalog):
+def test_rows_are_not_sorted_where_the_option_says_so_nor_by_expressions(spark, sqlite_catalog):
     create = ("CREATE TABLE t (a INT, b INT)", "ALTER TABLE t SET SORTED BY (a, hash(b), b)")
     rows = spark.sql("SELECT * FROM VALUES (2, 1), (1, 3), (1, 2) AS r(a, b)").coalesce(1)
     with new_lake(sqlite_catalog, *create) as lake:

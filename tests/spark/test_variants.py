@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from pyspark.errors import PythonException
 from pyspark.sql.types import VariantType
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
@@ -55,32 +54,6 @@ def test_what_duckdb_shredded_is_read(session, lake, sqlite_catalog):
     found = rows.where("variant_get(doc, '$.a', 'bigint') > 36")
     texts = found.selectExpr("variant_get(doc, '$.s', 'string') AS s").collect()
     assert {row.s for row in texts} == {"x37", "x38"}
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        "doc.a > 36.5",
-        "doc.s IN ('x3', 'x5')",
-        "doc.a IS NULL",
-        "NOT doc.a <= 30 AND doc.none IS NULL",
-        "doc.s = 5",
-    ],
-)
-def test_filters_look_into_variants_as_arrow_and_duckdb_do(session, lake, sqlite_catalog, where):
-    if where == "doc.s = 5":
-        with pytest.raises(
-            PythonException, match=r'InvalidInputError\|column doc: "s" is a varchar in some rows'
-        ):
-            session.read("t", filter=where).count()
-        return
-
-    found = {row.i for row in session.read("t", columns=["i"], filter=where).collect()}
-
-    assert found == set(lake.read_arrow("t", columns=["i"], filter=where)["i"].to_pylist())
-    with open_lake(sqlite_catalog) as reference:
-        assert found == {i for (i,) in reference.sql(f"SELECT i FROM t WHERE {where}")}
-    assert 0 < len(found) < 40
 
 
 def test_every_verb_writes_them(spark, session, lake, sqlite_catalog, record_property):
@@ -186,27 +159,6 @@ def test_spark_compacts_them_and_shows_their_changes(spark, sqlite_catalog, encr
             ("update_preimage", 4, '{"a":4,"l":[4]}'),
         ]
         assert lake.verify() == []
-
-
-@pytest.mark.parametrize("encrypted", [True, False])
-def test_filters_look_into_files_that_spark_does_not_read_itself(spark, sqlite_catalog, encrypted):
-    """Arrow reads them in Spark's tasks: encrypted ones, and those whose columns Spark's reader has not."""
-    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path, encrypted=encrypted) as lake:
-        lake.set_option("data_inlining_row_limit", 0)
-        with lake.transaction() as tx:
-            tx.create_table("t", {"i": "int64", "doc": "variant", "n": "int128"})
-        session = LakeSession(spark, lake)
-        for start in (0, 20):
-            rows = spark.range(start, start + 20).selectExpr(
-                "id AS i", 'parse_json(\'{"a": {"b": \' || id || \'}, "s": "x"}\') AS doc', "id AS n"
-            )
-            session.insert("t", rows)
-
-        for columns in (["i"], ["i", "doc"], ["i", "n"]):
-            found = session.read(
-                "t", columns=columns, filter="doc.a.b >= 18 AND doc.a.b < 22 AND doc.s = 'x'"
-            )
-            assert sorted(row.i for row in found.collect()) == [18, 19, 20, 21]
 
 
 def test_a_default_that_duckdb_gave_a_new_column_is_a_string(session, lake, sqlite_catalog):

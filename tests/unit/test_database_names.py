@@ -66,7 +66,7 @@ def test_each_dialect_is_complete(dialect):
 @pytest.mark.parametrize(
     "dialect", [DIALECTS[one.driver.partition("+")[0]] for one in connect._DATABASES.values() if not one.file]
 )
-@pytest.mark.parametrize("name", ["clock", "is_missing_right", "why_not_alter", "grants"])
+@pytest.mark.parametrize("name", ["clock", "is_missing_right", "why_not_alter"])
 def test_each_server_has_a_clock_and_rights(dialect, name):
     assert getattr(dialect, name) is not getattr(CatalogDialect, name)  # which is that of files
 

@@ -24,7 +24,6 @@ from airflow_provider_ducklake.lake.catalog.upkeep.compaction import (
 )
 from airflow_provider_ducklake.lake.catalog.upkeep.export import ExportRequest, export
 from airflow_provider_ducklake.lake.catalog.upkeep.flush import Flush, FlushRule
-from airflow_provider_ducklake.lake.catalog.upkeep.grants import grants
 from airflow_provider_ducklake.lake.catalog.upkeep.orphans import OrphanRule
 from airflow_provider_ducklake.lake.catalog.verify import verification
 from airflow_provider_ducklake.lake.catalog.verify.repair import RepairResult, repair
@@ -38,9 +37,6 @@ from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName,
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
 from airflow_provider_ducklake.lake.spec.versions import (
     DEFAULT,
-    DEFAULT_NAMES,
-    Role,
-    RoleNames,
     SpecVersion,
     check_target,
     is_locked_out,
@@ -458,30 +454,6 @@ class Maintenance:
             sample=sample,
             with_notes=with_notes,
         )
-
-    def grants(
-        self,
-        role: str,
-        *,
-        reader: str = DEFAULT_NAMES.reader,
-        writer: str = DEFAULT_NAMES.writer,
-        maintainer: str = DEFAULT_NAMES.maintainer,
-    ) -> list[str]:
-        """Return the SQL that gives a database user what a role of the lake needs, and nothing else.
-
-        ``role`` is ``"reader"``, ``"writer"`` or ``"maintainer"``; the others are what the database calls the
-        user, or the role, that has each. Nothing is run: an administrator of the database reads it and runs
-        it, the maintainer's first, once all three exist; and again after a migration or a new release of the
-        provider. In MySQL ``name@host`` is an account, in PostgreSQL one name.
-
-        Raises:
-            InvalidInputError: there is no such role, or two of the names are the same.
-            InvalidNameError: the database could not take a name.
-            UnsupportedFeatureError: the catalog is a SQLite or DuckDB file, which has no users.
-        """
-        names, wanted = RoleNames(reader, writer, maintainer), Role.of(role)
-        with self._lake.translated():
-            return grants(self._lake.catalog, wanted, names)
 
     def repair(self, findings: Sequence[Finding], *, dry_run: bool = False) -> RepairResult:
         """Repair those findings of ``verify`` that can be repaired without losing anything, all or none.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.exc import DataError, DBAPIError
 
-from airflow_provider_ducklake.lake.catalog.database.connect import first_line, shown
+from airflow_provider_ducklake.lake.catalog.database.connect import first_line, open_engine, parse_url, shown
+from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
 from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
 from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
 from airflow_provider_ducklake.lake.catalog.snapshot.read_files import key_length
@@ -56,8 +57,8 @@ _CHECK = (
     "Check that the database runs, and check the connection's address and login; the next try connects again."
 )
 _GRANTS = (
-    "An administrator of the database can give its user a role: DuckLakeHook.grants(role) returns the "
-    "statements for a reader, a writer or a maintainer, and docs/security.md says what each may do. Run them"
+    "An administrator of the database can give its user a role: docs/roles.md has the statements for a "
+    "reader, a writer and a maintainer, and says what each may do. Run them"
 )
 _SHOWN = 120  # characters of a statement in an error
 
@@ -321,3 +322,26 @@ def _lacking(dialect: CatalogDialect, error: DBAPIError) -> str:
 def _is_connection_error(error: DBAPIError) -> bool:
     """Return True if connecting itself failed; such an error has no statement, as one of COMMIT."""
     return error.statement is None or "file is not a database" in str(error.orig)
+
+
+# Check the privileges of a catalog database's user without leaving anything behind.
+
+
+_WHY = (
+    "tasks create tables there: those of a new lake, those called airflow_ducklake_…, and those for rows in "
+    "the catalog"
+)
+
+
+def check_creates_tables(url: str | URL, metadata_schema: str | None = None) -> None:
+    """Refuse a user who may not create tables in the lake's schema; only PostgreSQL can check it."""
+    parsed = parse_url(url)
+    dialect = dialect_of(open_engine(parsed), metadata_schema)
+    try:
+        with translated(dialect):
+            dialect.try_to_create_table(metadata_schema)
+    except CatalogRefusedError as error:
+        reason = f"{error.reason}; {_WHY}"
+        raise CatalogRefusedError(shown(parsed), reason, error.statement, error.way_out) from None
+    finally:
+        dialect.engine.dispose()

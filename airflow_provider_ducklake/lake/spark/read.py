@@ -24,7 +24,7 @@ from airflow_provider_ducklake.lake.spark.job.errors import cause_of, is_of_spar
 from airflow_provider_ducklake.lake.spark.reading.read_changes import read_changes
 from airflow_provider_ducklake.lake.spark.reading.read_deletes import spark_path
 from airflow_provider_ducklake.lake.spark.reading.read_files import Read, rows_of
-from airflow_provider_ducklake.lake.spark.reading.row_filter import condition_on
+from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
 from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading
 from airflow_provider_ducklake.lake.spark.types.frames import renamed, select
 from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
@@ -86,7 +86,7 @@ def read_table(  # noqa: PLR0913 - callers name them
     )
     rows = rows_of(read)
     if plan.where is not None:
-        rows = rows.where(condition_on(rows, plan.where, plan.table.schema))
+        rows = rows.where(condition(plan.where, plan.table.schema))
     wanted = columns[: len(plan.columns)]
     if columns == wanted and not added and not any(is_converted(column) for column in wanted):
         return rows

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spec.limits import cached
+from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable, split_parts, written
-from airflow_provider_ducklake.lake.spec.sql.computed import Computed, computed
 from airflow_provider_ducklake.lake.spec.sql.parse import Parser, parse_expression
 from airflow_provider_ducklake.lake.spec.sql.printing import (
     columns_of,
@@ -21,12 +21,15 @@ from airflow_provider_ducklake.lake.spec.sql.printing import (
 )
 from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.sql.tree import Call, Expression, Name, walk
+from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.lake.spec.snapshots import SortId
+
+log = logger(__name__)
 
 _DUCKDB = "duckdb"
 # Of DuckDB's scalar functions those that make sense in a key. With any other name its inserts could fail.
@@ -60,11 +63,6 @@ class SortField:
     @property
     def _tree(self) -> Expression | None:
         return _parsed(self.expression) if self.dialect == _DUCKDB else None
-
-    def computed(self, schema: TableSchema) -> Computed | None:
-        """Build an expression's computation over rows; None if only DuckDB can do it, or for a column."""
-        tree = self._tree
-        return None if tree is None or isinstance(tree, Name) else computed(tree, schema)
 
     def mentions(self, column: Column) -> bool:
         """Return True if the expression needs the column; in doubt it does."""
@@ -110,6 +108,21 @@ class SortSpec:
     id: SortId | None = None
 
 
+def keys_to_write_by(keys: Sequence[SortField], schema: TableSchema, table: str) -> tuple[SortField, ...]:
+    """Return the keys by which we sort rows: those before one that is no column, or one without an order."""
+    columns = {fold(column.name): column for column in schema.columns}
+    for place, key in enumerate(keys):
+        column = columns.get(fold(key.column_name or ""))
+        if column is None or column.children or column.type.facts.kind in _WITHOUT_ORDER:
+            log.warning(
+                "%s: files are not sorted by %s, by which only DuckDB sorts, nor by keys after it",
+                *(table, key.expression),
+            )
+            return tuple(keys[:place])
+    return tuple(keys)
+
+
+_WITHOUT_ORDER = (ScalarKind.VARIANT, ScalarKind.INTERVAL)
 _COLUMN = re.compile(r'"(?:[^"]|"")+"|[A-Za-z_][A-Za-z0-9_]*')
 
 

@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidInputError,
     InvalidPredicateError,
     InvalidStatementError,
+    UnsupportedFeatureError,
 )
 from airflow_provider_ducklake.lake.planning.reading.predicates import (
     ALWAYS,
@@ -29,17 +30,11 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     Predicate,
     TypedValue,
     Value,
-    VariantPath,
     compare,
-    compare_at,
     like,
     member,
-    member_at,
-    null_at,
     null_test,
-    overlap,
     same,
-    same_at,
     unified,
 )
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
@@ -59,11 +54,8 @@ if TYPE_CHECKING:
 
 Node: TypeAlias = Any  # of sqlglot's tree; the class has another name in each release
 
-Target: TypeAlias = Column | VariantPath  # what a condition is about
-
 _BOOLEAN = ScalarType("boolean")
 _DOUBLE = ScalarType("float64")
-_AT = {compare: compare_at, same: same_at, member: member_at, null_test: null_at}  # in variants
 _COMPARING = {
     "EQ": Operator.EQUAL,
     "NEQ": Operator.UNEQUAL,
@@ -79,7 +71,7 @@ _KEYWORDS = frozenset(
 _COMPARISON_SIGNS = frozenset(["==", "!=", *Operator])
 _OTHER_SYMBOLS = frozenset(["(", ")", ",", ".", "-", "+", "::", "&&"])
 _ALLOWED = (
-    "A filter compares columns with values: = <> < <= > >=, IN, BETWEEN, LIKE, &&, IS NULL, "
+    "A filter compares columns with values: = <> < <= > >=, IN, BETWEEN, LIKE, IS NULL, "
     "IS DISTINCT FROM, combined with AND, OR, NOT and parentheses."
 )
 
@@ -162,6 +154,9 @@ class _Reader:
         position = min(starts) if starts else max(self.text.upper().find(shown.upper()), 0)
         return _error(self.text, position, shown, problem)
 
+    def unsupported(self, node: Node, problem: str) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(f"Filter on {self.table}: {_shortened(node.sql('duckdb'))} {problem}")
+
     def condition(self, node: Node, *, negate: bool) -> Predicate:
         """Return the filter that is true where a condition is, or, with ``negate``, where it is false."""
         read = _CONDITIONS.get(type(node).__name__)
@@ -192,8 +187,6 @@ class _Reader:
 
     def made(self, node: Node, make: Any, *arguments: Any, **options: Any) -> Predicate:  # noqa: ANN401
         """Call one of the functions of ``planning.reading.predicates``; its error gets a place."""
-        if isinstance(arguments[0], VariantPath):
-            make = _AT[make]
         try:
             predicate: Predicate = make(*arguments, **options)
         except InvalidInputError as error:
@@ -221,7 +214,7 @@ class _Reader:
         operator = _COMPARING[type(node).__name__]
         if not _is_column(left) and _is_column(right):
             left, right, operator = right, left, FLIPPED[operator]
-        target, value = self.target(left), self.value(right)
+        target, value = self.column(left), self.value(right)
         return self.made(node, compare, target, NEGATED[operator] if negate else operator, value)
 
     def is_same(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
@@ -234,18 +227,18 @@ class _Reader:
         left, right = self.parts(node, "this", "expression")
         if not _is_column(left) and _is_column(right):
             left, right = right, left
-        target, value = self.target(left), self.value(right)
+        target, value = self.column(left), self.value(right)
         return self.made(node, same, target, value, negated=negate)
 
     def membership(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         column, values = self.parts(node, "this", "expressions")
-        target, given = self.target(column), [self.value(one) for one in values]
+        target, given = self.column(column), [self.value(one) for one in values]
         return self.made(node, member, target, given, negated=negate)
 
     def between(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         column, *limits = self.parts(node, "this", "low", "high")
-        target, given = self.target(column), [self.value(limit) for limit in limits]
-        low, high = given if isinstance(target, VariantPath) else unified(target, given)
+        target, given = self.column(column), [self.value(limit) for limit in limits]
+        low, high = unified(target, given)
         ends = ((Operator.AT_LEAST, low), (Operator.AT_MOST, high))
         parts = tuple(
             self.made(node, compare, target, NEGATED[operator] if negate else operator, value)
@@ -258,53 +251,36 @@ class _Reader:
         negated = negate != bool(node.args.get("negate"))  # sqlglot 30 has no NOT around it
         return self.made(node, like, self.column(column), self.value(pattern), negated=negated)
 
-    def overlap(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
-        left, right = self.parts(node, "this", "expression")
-        if not _is_column(left) and _is_column(right):
-            left, right = right, left
-        return self.made(node, overlap, self.column(left), self.geometry(right), negated=negate)
-
-    def geometry(self, node: Node) -> str | None:
-        """Return well-known text: a string, which may be cast, as it is where it meets a geometry."""
-        given = _bare(node)
-        if type(given).__name__ == "Cast":
-            given, to = self.parts(given, "this", "to")
-            type_name = to.sql("duckdb").upper()
-            if type_name != "GEOMETRY":
-                raise self.refuse(node, "a geometry can only be compared with a GEOMETRY.")
-            given = _bare(given)
-        if type(given).__name__ == "Null":
-            return None
-        if type(given).__name__ != "Literal" or not given.is_string:
-            raise self.refuse(
-                node, "expected a geometry here, such as 'LINESTRING(0 0, 9 9)'::GEOMETRY: && compares boxes."
-            )
-        return str(self.literal(given))
+    def overlap(self, node: Node, negate: bool) -> Predicate:  # noqa: ARG002, FBT001
+        raise self.unsupported(
+            node,
+            "has &&, and filters do not compare boxes of geometries. Select the rows by other conditions, or "
+            "by ids that DuckDB found.",
+        )
 
     def is_(self, node: Node, negate: bool) -> Predicate:  # noqa: FBT001
         left, right = self.parts(node, "this", "expression")
         if type(right).__name__ == "Null":
-            return self.made(node, null_test, self.target(left), negated=negate)
+            return self.made(node, null_test, self.column(left), negated=negate)
         if type(right).__name__ != "Boolean":
             raise self.refuse(node, "expected NULL, TRUE, FALSE or DISTINCT FROM after IS.")
         return self.sameness(node, negate=negate)
 
     def column(self, node: Node) -> Column:
-        target = self.target(node)
-        if isinstance(target, VariantPath):
-            raise self.refuse(node, "what lies in a variant is compared with a value, or with NULL, only.")
-        return target
-
-    def target(self, node: Node) -> Target:
-        """Return the column, struct field, or place in a variant, that a name means."""
+        """Return the column or struct field that a name means."""
         node = _bare(node)
         if not _is_column(node):
             raise self.refuse(node, "expected a column here: a filter compares a column with a value.")
         names = [self.name(part) for part in node.parts]
         column = self.schema.find(names[0], self.table)
-        for place, name in enumerate(names[1:], 1):
+        for name in names[1:]:
             if column.type.facts.kind is ScalarKind.VARIANT:
-                return VariantPath(column, tuple(names[place:]))
+                raise self.unsupported(
+                    node,
+                    f"names a part of {column.name}, a variant, and filters look into none. Select "
+                    "such rows with variant_get in Spark SQL, or read them by other conditions and use "
+                    "decode_variant.",
+                )
             if not isinstance(column.type, StructType):
                 raise self.refuse(node, f"{column.name} is of type {column.type} and has no fields.")
             column = TableSchema(column.children).find(name, f"{self.table} column {column.name}")

@@ -7,7 +7,7 @@ they were.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from uuid6 import uuid7
@@ -23,6 +23,7 @@ from airflow_provider_ducklake.lake.spark.job import io as compaction_io
 from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, JobRequest, job_directory
 from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from airflow_provider_ducklake.lake.spec.sorting import keys_to_write_by
 from airflow_provider_ducklake.lake.storage.files.listing import check_gone, delete_files
 from airflow_provider_ducklake.lake.writes.arguments import names_of, parse_at, parse_count, parse_size
 from airflow_provider_ducklake.lake.writes.job_life import State, finish_earlier, remove_files, serving
@@ -113,7 +114,7 @@ class Compact:
         job_id = str(uuid7())
         partition_id = None if table.partition_spec is None else table.partition_spec.id
         source = CompactionSource(compaction, staging_id, partition_id)
-        plan = replace(plan_write(table, job_directory(table.root, job_id)), row_order=self._row_order(table))
+        plan = plan_write(table, job_directory(table.root, job_id), self._row_order(table))
         return JobRequest(job_id, source, (plan,), verb=verb)
 
     def find(self, lake: Lake) -> Compaction:
@@ -129,7 +130,7 @@ class Compact:
         names = tuple(table.schema.find(name, str(table.name)).name for name in names_of(self.zorder_by))
         if names or not self.sort or table.sort_spec is None:
             return RowOrder(zorder_by=names)
-        return RowOrder(table.sort_spec.fields)
+        return RowOrder(keys_to_write_by(table.sort_spec.fields, table.schema, str(table.name)))
 
 
 def _shared(

@@ -30,7 +30,6 @@ from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
 from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, quote, split_parts
 from airflow_provider_ducklake.lake.sql.spark.conditions import (
     check_expression,
-    compares_boxes,
     equal_columns,
     functions_in,
     may_look_at,
@@ -167,7 +166,8 @@ def plan_change(
     log.info("Reading %s at snapshot %d", plan.table.name, plan.table.snapshot.id)
     directory = job_directory(plan.table.root, job_id)
     planned = plan_write if all(one.action is Action.DELETE for one in changes.clauses) else plan_append
-    plans = tuple(planned(plan.table, f"{directory}{name}/") for name in ("updated", "inserted"))
+    updated = planned(plan.table, f"{directory}updated/")
+    plans = (updated, replace(updated, directory=f"{directory}inserted/"))
     request = JobRequest(job_id, changes, plans, verb=verb)
     return PlannedRowChange(changes, request, where)
 
@@ -242,19 +242,6 @@ def find_target(
     return replace(plan, where=None), plan.where or ALWAYS
 
 
-def find_rows(lake: Lake, table: TableName, condition: str) -> tuple[ScanPlan, Predicate, str | None]:
-    """Plan the read of the rows of a condition; return also a predicate, and the condition left to the job.
-
-    The predicate is true for all of these rows, as far as it can be read. A condition that compares
-    boxes of geometries is no Spark SQL but a filter, which the plan then has.
-    """
-    if not compares_boxes(condition):
-        return *find_target(lake, table, condition), condition
-    plan = lake.scan(table, filter=condition)
-    assert plan.where is not None
-    return plan, plan.where, None
-
-
 def check_columns(plan: ScanPlan, paths: Iterable[str]) -> None:
     """Look for columns before a job does, which takes longer; of a field only its column is looked for."""
     for path in paths:
@@ -289,8 +276,8 @@ class Delete:
     def plan(self, lake: Lake, commit: Commit, resolve: Resolve) -> PlannedRowChange:  # noqa: ARG002
         """Plan on the newest snapshot; see ``Verb``."""
         check_condition(self.where, "delete")
-        target, found, condition = find_rows(lake, self.table, self.where)
-        changes = RowChangeSource(target, not_matched_by_source=(Clause(Action.DELETE, condition),))
+        target, found = find_target(lake, self.table, self.where)
+        changes = RowChangeSource(target, not_matched_by_source=(Clause(Action.DELETE, self.where),))
         return plan_change(lake, "delete", changes, found, commit.job_id)
 
     def summary_of_records(self, lake: Lake, records: Sequence[CommitRecord]) -> Summary:  # noqa: ARG002
@@ -310,9 +297,9 @@ class Update:
         """Plan on the newest snapshot; see ``Verb``."""
         values = check_values(self.set, "set")
         check_condition(self.where, "update")
-        target, found, condition = find_rows(lake, self.table, self.where)
+        target, found = find_target(lake, self.table, self.where)
         check_columns(target, values)
-        clause = Clause(Action.UPDATE, condition, values)
+        clause = Clause(Action.UPDATE, self.where, values)
         changes = RowChangeSource(target, not_matched_by_source=(clause,))
         return plan_change(lake, "update", changes, found, commit.job_id)
 

@@ -15,11 +15,9 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidStatementError,
     InvalidTypeError,
 )
-from airflow_provider_ducklake.lake.spec.files import read_path_stats
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, is_claimed_in
 from airflow_provider_ducklake.lake.spec.sorting import SortField, parse_sort_by
-from airflow_provider_ducklake.lake.spec.sql.computed import computed
 from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.sql.printing import columns_of, printed
 from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
@@ -78,14 +76,12 @@ def use_of_a_tree(text: str) -> None:
     tree = parse_expression(text)
     printed(tree)
     columns_of(tree)
-    computed(tree, SCHEMA)
     hash(tree)
 
 
 def use_of_a_stored_key(text: str) -> None:
     key = SortField(text, "duckdb")
     key.mentions(A)
-    key.computed(SCHEMA)
 
 
 OF_EXPRESSIONS = {
@@ -252,7 +248,6 @@ NOTES = {
     "of a restore": (RestoreNote.of, '{"restored": %s}'),
     "of a frozen lake": (FrozenMark.parse, '{"lake_id": %s}'),
     "of a commit": (lambda text: is_claimed_in(text, "x", 1) or None, '{"commit_key": %s}'),
-    "of paths in variants": (lambda text: read_path_stats(text) or None, "%s"),
     "of geometries": (GeometryStats.of_text, '{"bbox": %s}'),
 }
 
@@ -276,21 +271,6 @@ def test_ids_that_are_no_numbers_are_no_note_of_a_restore(said):
     assert RestoreNote.of(json.dumps({"restored": {"as_of": 1, "table_ids": [1, 2]}})) is not None
 
     assert RestoreNote.of(json.dumps({"restored": said})) is None
-
-
-@pytest.mark.parametrize("bound", [1, ["a"], {}])
-def test_a_bound_of_a_path_that_is_no_text_is_nothing_that_a_file_says(bound):
-    known = {
-        "field_name": "a",
-        "shredded_type": "varchar",
-        "num_values": 1,
-        "null_count": 0,
-        "any_valid": True,
-    }
-    known |= {"column_size_bytes": 1, "min": "a"}
-    assert read_path_stats(json.dumps([known]))
-
-    assert read_path_stats(json.dumps([known | {"min": bound}])) == ()
 
 
 @pytest.mark.parametrize("find", [uris_of, uris_of_ended])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.sql.spark.conditions import check_expression, equal_columns, may_look_at
 from tests.unit.sql.conditions import ACCEPTED
 
@@ -61,6 +61,14 @@ def test_a_query_is_refused(text):
 @pytest.mark.parametrize("text", [*PRODUCTS, *NO_QUERIES, *(one for one in ACCEPTED if "SELECT" not in one)])
 def test_other_expressions_are_left_to_spark(text):
     check_expression(text, "where")
+
+
+def test_boxes_of_geometries_are_left_to_duckdb():
+    check_expression("name = 'a && b'", "where")
+    with pytest.raises(
+        UnsupportedFeatureError, match=r"where: .* has &&, which Spark SQL does not. Only DuckDB"
+    ):
+        check_expression("g && 'POINT(1 2)' AND id = 1", "where")
 
 
 @pytest.mark.parametrize("text", ["'open", "`open", "a = 'b' AND 'c"])

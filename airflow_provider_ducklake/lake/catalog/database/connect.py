@@ -529,7 +529,7 @@ def check_complete(found: Mapping[str, Sequence[str]], tables: CatalogTables, ca
             "other means that did not finish may have left it so. Restore the catalog from a backup, or set "
             f"its version in ducklake_metadata to {tables.writer.unfinished.value!r} and complete it with "
             f"DuckLakeMigrateOperator(to_version={version!r}). MySQL and MariaDB also hide tables from "
-            "users without rights on them: grant again, by DuckLakeHook.grants(role)."
+            "users without rights on them: grant again, as docs/roles.md says."
         )
 
 

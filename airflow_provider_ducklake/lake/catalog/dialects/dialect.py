@@ -36,7 +36,6 @@ from airflow_provider_ducklake.lake.catalog.database.tables import MOST_CHARACTE
 from airflow_provider_ducklake.lake.errors import (
     CommitRetriesExceededError,
     InvalidInputError,
-    UnsupportedFeatureError,
     UntrustedValueError,
 )
 from airflow_provider_ducklake.lake.spec.log_lines import logger
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted
     from airflow_provider_ducklake.lake.spec.files import InlinedForm
     from airflow_provider_ducklake.lake.spec.options import OptionRow
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
@@ -289,17 +287,6 @@ class CatalogDialect(ABC):
         It may end the connection's transaction, which changed nothing.
         """
         return None
-
-    def schema_of(self, connection: Connection, table: Table) -> str:  # noqa: ARG002 - for MySQL
-        """Return the schema that a table of the catalog is in, by its own name."""
-        return table.schema or ""
-
-    def grants(self, connection: Connection, wanted: Wanted, schema: str) -> list[str]:  # noqa: ARG002 - as well
-        """Return the statements that give a role its rights on the catalog's tables in a schema."""
-        raise UnsupportedFeatureError(
-            f"A catalog in {self.name} is a file, and has no users: a person who may write the file and its "
-            "directory is a maintainer, and one who may read it a reader. Set the permissions of the file."
-        )
 
     @staticmethod
     @abstractmethod

@@ -21,7 +21,6 @@ from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
     CatalogDialect,
     is_unknown_host,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted, mysql_grants
 from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 
@@ -44,8 +43,6 @@ _MISSING_RIGHT = {
     1143,  # ER_COLUMNACCESS_DENIED_ERROR
     1227,  # ER_SPECIFIC_ACCESS_DENIED_ERROR
 }
-# Of MySQL alone: names of databases in GRANT are no patterns then.
-_EXACT_NAMES = text("SHOW VARIABLES LIKE 'partial\\_revokes'")
 _GET_LOCK = text("SELECT GET_LOCK(:name, :seconds)")
 _HOLDER = text("SELECT IS_USED_LOCK(:name)")
 # Without the privilege PROCESS a user sees its own sessions alone.
@@ -203,17 +200,10 @@ class MySqlDialect(CatalogDialect):
             if not self.is_missing_right(error):
                 raise
             return (
-                "GRANT the user ALTER, CREATE, DROP and INSERT on the database: "
-                'DuckLakeHook.grants("maintainer") returns the statements.'
+                "GRANT the user ALTER, CREATE, DROP and INSERT on the database: docs/roles.md has the "
+                "statements for a maintainer."
             )
         return None
-
-    def schema_of(self, connection: Connection, table: Table) -> str:
-        return table.schema or str(connection.execute(select(func.database())).scalar_one())
-
-    def grants(self, connection: Connection, wanted: Wanted, schema: str) -> list[str]:
-        is_exact = connection.execute(_EXACT_NAMES).first()
-        return list(mysql_grants(wanted, schema, has_patterns=is_exact is None or is_exact[1] != "ON"))
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return bool(error.orig and error.orig.args and error.orig.args[0] in _LOST_RACE)

@@ -47,7 +47,6 @@ from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
     CatalogDialect,
     is_unknown_host,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.grants import postgres_grants
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.files import InlinedForm
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import BYTES, ScalarKind
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
     from airflow_provider_ducklake.lake.catalog.dialects.dialect import Writer
-    from airflow_provider_ducklake.lake.catalog.dialects.grants import Wanted
 
 _LOST_RACE = {
     "23505",  # unique_violation: another commit took the snapshot id
@@ -193,10 +191,6 @@ _RIGHTS = text(
     " WHERE relname = :name AND nspname = :schema"
 )
 _TABLE_OF_LAKE = re.compile(r"\b(airflow_)?ducklake_\w+")
-_OWNERS = text(
-    "SELECT relname, pg_get_userbyid(relowner) AS owner FROM pg_class"
-    " JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = :schema"
-)
 
 
 def _lock_of_version(metadata_schema: str) -> Select[Any]:
@@ -366,13 +360,8 @@ class PostgresDialect(CatalogDialect):
             return None
         return (
             f"Run it as their owner, {owner}, or as a member of that role, or make the user the owner: "
-            'DuckLakeHook.grants("maintainer") returns the statements.'
+            "docs/roles.md has the statements for a maintainer."
         )
-
-    def grants(self, connection: Connection, wanted: Wanted, schema: str) -> list[str]:
-        database = str(connection.execute(select(func.current_database())).scalar_one())
-        owners = {row.relname: row.owner for row in connection.execute(_OWNERS, {"schema": schema})}
-        return list(postgres_grants(wanted, database, schema, owners))
 
     def is_lost_race(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in _LOST_RACE

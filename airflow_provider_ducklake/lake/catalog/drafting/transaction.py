@@ -57,7 +57,7 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
 )
 from airflow_provider_ducklake.lake.spec.schema import Default
 from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, DataFileId
-from airflow_provider_ducklake.lake.spec.sorting import parse_sort_by
+from airflow_provider_ducklake.lake.spec.sorting import keys_to_write_by, parse_sort_by
 from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
 from airflow_provider_ducklake.lake.spec.versions import Feature
 from airflow_provider_ducklake.lake.sql.duckdb.create import stored_name
@@ -766,7 +766,7 @@ class LakeTransaction:
                 self._draft.put(draft.with_inlined(batch, self._base.rows.layout(draft.base, draft.columns)))
                 return
         if draft.sort_by and draft.options.flag("sort_on_insert"):
-            rows = sorted_rows(rows, draft.sort_by, draft.columns, str(draft.name))
+            rows = sorted_rows(rows, keys_to_write_by(draft.sort_by, draft.columns, str(draft.name)))
             parts = list(split_by_partition(rows, draft.columns, draft.partition_by))
         for values, part in parts:
             self.append_files(draft.name, self._write(part, values, draft))

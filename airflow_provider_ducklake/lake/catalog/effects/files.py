@@ -16,7 +16,6 @@ from airflow_provider_ducklake.lake.spec.files import (
     TableStats,
     key_text,
     merge_files,
-    read_path_stats,
 )
 from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
 from airflow_provider_ducklake.lake.spec.partitioning import check_partition_values
@@ -298,8 +297,6 @@ def add_files(
     skipped = state.skipped(table_id)
     if stats := list(_stats_rows(files, table_id, skipped, tables["file_column_stats"])):
         yield insert(tables["file_column_stats"], *stats)
-    if paths := list(_path_rows(files, table_id)):
-        yield insert(tables["file_variant_stats"], *paths)
     if values := list(_partition_rows(files, table_id, str(name))):
         yield insert(tables["file_partition_value"], *values)
 
@@ -346,27 +343,6 @@ def _stats_rows(
                 "contains_nan": stats.contains_nan,
                 "extra_stats": stats.extra_stats,
             }
-
-
-def _path_rows(files: Sequence[NewFile], table_id: TableId) -> Iterator[dict[str, Any]]:
-    """Yield the rows of what files say of the paths in their variants, as copies of DuckDB's files do."""
-    for file_id, file, _ in files:
-        for column_id, stats in sorted(file.column_stats.items()):
-            for path in read_path_stats(stats.extra_stats):
-                yield {
-                    "data_file_id": file_id,
-                    "table_id": table_id,
-                    "column_id": column_id,
-                    "variant_path": path.path,
-                    "shredded_type": path.shredded_type,
-                    "column_size_bytes": path.column_size_bytes,
-                    "value_count": path.value_count,
-                    "null_count": path.null_count,
-                    "min_value": path.min_value,
-                    "max_value": path.max_value,
-                    "contains_nan": path.contains_nan,
-                    "extra_stats": None,
-                }
 
 
 def _partition_rows(files: Sequence[NewFile], table_id: TableId, table: str) -> Iterator[dict[str, Any]]:

@@ -15,17 +15,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
-from airflow_provider_ducklake.lake.spec.names.identifiers import quote
-from airflow_provider_ducklake.lake.spec.schema import Column
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    MAX_DECIMAL_PRECISION,
-    NUMBERS,
     STEPPED,
     TEXTS,
     TIMES,
@@ -36,7 +30,6 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     children_of,
     is_float,
 )
-from airflow_provider_ducklake.lake.spec.types.geometry import box_of_wkt
 from airflow_provider_ducklake.lake.spec.types.values import (
     Physical,
     as_float32,
@@ -46,9 +39,10 @@ from airflow_provider_ducklake.lake.spec.types.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from airflow_provider_ducklake.lake.spec.types.geometry import Box
+    from airflow_provider_ducklake.lake.spec.schema import Column
+    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 
 
 OrderKey: TypeAlias = Any
@@ -117,15 +111,6 @@ class Likeness:
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
-    """The geometry is not NULL and its box meets another; or, ``negated``, does not."""
-
-    column_id: ColumnId
-    box: Box
-    negated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class NullTest:
     """The column is NULL; or, ``negated``, is not."""
 
@@ -142,25 +127,6 @@ class TypedValue:
 
 
 @dataclass(frozen=True, slots=True)
-class PathComparison:
-    """The value at a path in a variant exists, and compares so with a value: see ``variant_paths``."""
-
-    column_id: ColumnId
-    path: tuple[str, ...]
-    operator: Operator
-    value: TypedValue
-
-
-@dataclass(frozen=True, slots=True)
-class PathNullTest:
-    """Nothing lies at a path in a variant, or what is null; or, ``negated``, something does."""
-
-    column_id: ColumnId
-    path: tuple[str, ...]
-    negated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class AllOf:
     """Every part is true; without parts it always is."""
 
@@ -174,9 +140,8 @@ class AnyOf:
     parts: tuple[Predicate, ...] = ()
 
 
-Condition: TypeAlias = Comparison | Membership | Likeness | Overlap | NullTest
-PathCondition: TypeAlias = PathComparison | PathNullTest
-Predicate: TypeAlias = Condition | PathCondition | AllOf | AnyOf
+Condition: TypeAlias = Comparison | Membership | Likeness | NullTest
+Predicate: TypeAlias = Condition | AllOf | AnyOf
 ALWAYS, NEVER = AllOf(), AnyOf()
 
 
@@ -185,7 +150,7 @@ def column_ids(predicate: Predicate) -> list[ColumnId]:
     return [one.column_id for one in conditions(predicate)]
 
 
-def holds(predicate: Predicate, judge: Callable[[Condition | PathCondition], bool]) -> bool:
+def holds(predicate: Predicate, judge: Callable[[Condition], bool]) -> bool:
     """Combine the verdicts of ``judge`` on each condition by AND and OR."""
     match predicate:
         case AllOf(parts):
@@ -196,19 +161,11 @@ def holds(predicate: Predicate, judge: Callable[[Condition | PathCondition], boo
             return judge(predicate)
 
 
-def conditions(predicate: Predicate) -> list[Condition | PathCondition]:
+def conditions(predicate: Predicate) -> list[Condition]:
     """Return the conditions of a filter, without what connects them."""
     if isinstance(predicate, AllOf | AnyOf):
         return [one for part in predicate.parts for one in conditions(part)]
     return [predicate]
-
-
-@dataclass(frozen=True, slots=True)
-class VariantPath:
-    """A place in the variants of a column: the names of the fields that lead there."""
-
-    column: Column
-    names: tuple[str, ...]
 
 
 # A text takes the type of the column, a number without exponent is exact; None is NULL.
@@ -270,24 +227,6 @@ def like(column: Column, pattern: Value, *, negated: bool = False) -> Predicate:
     return Likeness(column.id, pattern, negated)
 
 
-def overlap(column: Column, geometry: str | None, *, negated: bool = False) -> Predicate:
-    """Return the filter for rows whose geometry's box meets that of another, in well-known text.
-
-    The box of an empty geometry meets none.
-    """
-    if column.type.facts.kind is not ScalarKind.GEOMETRY:
-        raise _refusal(column, "&& works on geometries only")
-    if geometry is None:
-        return NEVER
-    try:
-        box = box_of_wkt(geometry)
-    except ValueError as error:
-        raise _refusal(column, f"{geometry!r:.80} is not a valid geometry: {error}") from error
-    if box is None:
-        return NullTest(column.id, negated=True) if negated else NEVER
-    return Overlap(column.id, box, negated)
-
-
 _FLOAT = ScalarType("float32")
 _DOUBLE = ScalarType("float64")
 _EXACT_BELOW = {32: 2**24, 64: 2**53}  # by the bits of a float
@@ -300,8 +239,7 @@ def _refusal(column: Column, why: str) -> InvalidInputError:
 def _check_comparable(column: Column) -> None:
     facts = column.type.facts
     if children_of(column.type) or not (facts.storable and facts.comparable):
-        tests = "&&, IS NULL" if facts.kind is ScalarKind.GEOMETRY else "IS NULL"
-        raise _refusal(column, f"it can only be tested with {tests} and IS NOT NULL")
+        raise _refusal(column, "it can only be tested with IS NULL and IS NOT NULL")
 
 
 def _physical(column: Column, text: str) -> Physical:
@@ -364,7 +302,7 @@ def _float_of(type_: DuckLakeType, value: Value) -> float:
         case str():
             return float(literal_physical(type_, value))
         case int() | Decimal():
-            return _decimal_as_float(type_, *unscaled(Decimal(value)))
+            return _decimal_as_float(type_, *_unscaled(Decimal(value)))
         case TypedValue(given, physical) if is_float(given):
             return float(physical)
         case TypedValue(DecimalType(scale=scale), physical):
@@ -375,7 +313,7 @@ def _float_of(type_: DuckLakeType, value: Value) -> float:
             raise ValueError("it is not a number")
 
 
-def unscaled(value: Decimal) -> tuple[int, int]:
+def _unscaled(value: Decimal) -> tuple[int, int]:
     """Return a decimal, however long, as an integer and the number of its digits behind the point."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
@@ -465,127 +403,3 @@ def _stepped(column: Column, operator: Operator, wanted: Fraction) -> Predicate:
     if below < low:
         return NullTest(column.id, negated=True)
     return Comparison(column.id, Operator.AT_MOST if goes_down else Operator.GREATER, min(below, high))
-
-
-# Conditions on what lies at a path in a variant, as ``doc.user.id = 5``.
-#
-# A path has the names of fields, each as it is written: ``doc.A`` is not ``doc.a``. Where a row has nothing
-# there, or a variant that is null, the condition is NULL. Numbers of all types compare with each other, so
-# do dates and timestamps; a value of another kind is an error, as for DuckDB. *Source:* DuckDB's
-# comparisons of variants (probed on 1.5.5, ``tests/interop/test_variant_paths.py``).
-
-
-_TEXT = ScalarType("varchar")
-_INTEGER = ScalarType("int64")
-
-
-def compare_at(path: VariantPath, operator: Operator, value: Value) -> Predicate:
-    """Return the filter for the rows where what lies at a path compares so with a value."""
-    if value is None:
-        return NEVER
-    return PathComparison(path.column.id, path.names, operator, _typed(path, value))
-
-
-def same_at(path: VariantPath, value: Value, *, negated: bool = False) -> Predicate:
-    """Return the filter for IS NOT DISTINCT FROM; or, ``negated``, for IS DISTINCT FROM.
-
-    It goes by ``=``, unlike that of DuckDB 1.5, which takes 0.0 for another number than 0.
-    """
-    if value is None:
-        return null_at(path, negated=negated)
-    if not negated:
-        return compare_at(path, Operator.EQUAL, value)
-    return AnyOf((null_at(path), compare_at(path, Operator.UNEQUAL, value)))
-
-
-def member_at(path: VariantPath, values: Sequence[Value], *, negated: bool = False) -> Predicate:
-    """Return the filter for IN; or, ``negated``, for NOT IN."""
-    if negated:
-        parts = tuple(compare_at(path, Operator.UNEQUAL, value) for value in values)
-        return NEVER if None in values else AllOf(parts)
-    return AnyOf(tuple(compare_at(path, Operator.EQUAL, value) for value in values))
-
-
-def null_at(path: VariantPath, *, negated: bool = False) -> Predicate:
-    """Return the filter for IS NULL; or, ``negated``, for IS NOT NULL."""
-    return PathNullTest(path.column.id, path.names, negated)
-
-
-def _typed(path: VariantPath, value: Value) -> TypedValue:
-    match value:
-        case str():
-            return TypedValue(_TEXT, value.encode())
-        case int() | Decimal():
-            return _number(path, Decimal(value))
-        case TypedValue(type_) if type_.facts.kind in _COMPARABLE or type_.facts.has_days:
-            return value
-        case _:
-            raise InvalidInputError(
-                f"column {path.column.name} is a variant: compare what lies in it with a string, a number, a "
-                "truth value, a date or a timestamp."
-            )
-
-
-_COMPARABLE = NUMBERS | {ScalarKind.BOOLEAN, ScalarKind.STRING}
-
-
-def _number(path: VariantPath, value: Decimal) -> TypedValue:
-    whole, scale = unscaled(value)
-    digits = max(len(str(abs(whole))), scale)
-    if digits > MAX_DECIMAL_PRECISION:
-        raise InvalidInputError(
-            f"column {path.column.name}: {value} has more than {MAX_DECIMAL_PRECISION} digits, which no "
-            "variant holds."
-        )
-    return TypedValue(DecimalType(digits, scale), whole)
-
-
-def as_of_column(condition: PathComparison, type_: DuckLakeType) -> Predicate:
-    """Turn a condition on a path whose values have one type into a filter on a column ``ONLY``."""
-    value = condition.value
-    kinds = (value.type.facts.kind, type_.facts.kind)
-    if kinds == (ScalarKind.BOOLEAN, ScalarKind.INTEGER):
-        value = TypedValue(_INTEGER, int(value.value))
-    elif (
-        kinds == (ScalarKind.DECIMAL, ScalarKind.BOOLEAN)
-        and isinstance(value.type, DecimalType)
-        and not value.type.scale
-    ):
-        met = (one for one in (False, True) if _HOLDS[condition.operator](int(one), int(value.value)))
-        return Membership(ONLY, tuple(met))
-    elif not _compares(value.type, type_):
-        raise InvalidInputError(
-            f"{shown_path(condition.path)} is {_shown_type(type_)} in some rows, which does not compare with "
-            f"{_shown_type(value.type)}. DuckDB refuses that, too: ask for one kind of value, or select the "
-            "rows with Spark's variant_get."
-        )
-    return compare(Column(ONLY, shown_path(condition.path), type_), condition.operator, value)
-
-
-ONLY = ColumnId(0)
-_HOLDS: Mapping[Operator, Callable[[int, int], bool]] = {
-    Operator.EQUAL: eq,
-    Operator.UNEQUAL: ne,
-    Operator.LESS: lt,
-    Operator.AT_MOST: le,
-    Operator.GREATER: gt,
-    Operator.AT_LEAST: ge,
-}
-
-
-def _compares(one: DuckLakeType, other: DuckLakeType) -> bool:
-    kinds = {one.facts.kind, other.facts.kind}
-    return kinds <= NUMBERS or len(kinds) == 1 or (one.facts.has_days and other.facts.has_days)
-
-
-def _shown_type(type_: DuckLakeType) -> str:
-    return "a number" if type_.facts.kind in NUMBERS else f"a {type_}"
-
-
-def shown_path(names: Sequence[str]) -> str:
-    """Return a path as statistics name it.
-
-    >>> shown_path(("user", "id"))
-    '"user"."id"'
-    """
-    return ".".join(map(quote, names))

@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidTypeError
 from airflow_provider_ducklake.lake.planning.reading.predicates import (
     NEGATED,
     AnyOf,
@@ -28,19 +27,13 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     NullTest,
     Operator,
     OrderKey,
-    Overlap,
-    PathComparison,
-    PathNullTest,
-    as_of_column,
     holds,
     order,
-    shown_path,
 )
 from airflow_provider_ducklake.lake.spec.defaults import initial_value
 from airflow_provider_ducklake.lake.spec.files import (
     STRING_BOUND_BYTES,
     blob_bounds,
-    read_path_stats,
     string_bounds,
 )
 from airflow_provider_ducklake.lake.spec.partitioning import (
@@ -62,9 +55,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarKind,
     children_of,
     is_float,
-    parse_type,
 )
-from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.lake.spec.types.values import (
     Physical,
@@ -80,20 +71,18 @@ from airflow_provider_ducklake.lake.spec.types.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, PathCondition, Predicate
+    from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, Predicate
     from airflow_provider_ducklake.lake.spec.files import ColumnStats, LiveDataFile
     from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
     from airflow_provider_ducklake.lake.spec.schema import Column
     from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId
-    from airflow_provider_ducklake.lake.spec.types.geometry import Box
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Facts about a column's values in one file; None is unknown, which excludes nothing.
 
-    ``transformed`` gives the partition values that a value can have; the file has ``part``. All geometries
-    lie in ``box``.
+    ``transformed`` gives the partition values that a value can have; the file has ``part``.
     """
 
     low: OrderKey | None = None
@@ -102,7 +91,6 @@ class Evidence:
     has_values: bool = True
     part: str | None = None
     transformed: Callable[[Physical], frozenset[str | None] | None] | None = None
-    box: Box | None = None
 
     def admits(self, value: Physical) -> bool:
         """Return True if the value may be there."""
@@ -121,11 +109,7 @@ def may_match(
 ) -> bool:
     """Return True if a file may hold a row for which the filter is true, were none of its rows deleted."""
 
-    def judge(condition: Condition | PathCondition) -> bool:
-        if isinstance(condition, PathNullTest):
-            return True  # no statistics record that a path is missing in a file
-        if isinstance(condition, PathComparison):
-            return _may_hold_at(condition, file)
+    def judge(condition: Condition) -> bool:
         type_ = types[condition.column_id]
         spec = None if file.partition_id is None else partition_specs.get(file.partition_id)
         found = evidence(file, condition.column_id, type_, spec)
@@ -134,26 +118,7 @@ def may_match(
     return holds(predicate, judge)
 
 
-def _may_hold_at(condition: PathComparison, file: LiveDataFile) -> bool:
-    """Return True if a file may hold such a value at a path in a variant, by its statistics."""
-    stats = file.column_stats.get(condition.column_id)
-    known = {one.path: one for one in read_path_stats(None if stats is None else stats.extra_stats)}
-    path = known.get(shown_path(condition.path))
-    if path is None:
-        return True
-    try:
-        type_ = parse_type(path.shredded_type)
-        predicate = as_of_column(condition, type_)
-    except (InvalidTypeError, InvalidInputError):
-        return True  # the reader of the values raises the error
-    low, high = _bounds(type_, path.min_value, path.max_value)
-    if is_float(type_) and path.contains_nan is not False:
-        high = None
-    evidence = Evidence(low, high, has_values=path.value_count != 0)
-    return holds(predicate, lambda one: _may_hold(one, evidence))
-
-
-def _may_hold(condition: Condition | PathCondition, known: Evidence) -> bool:
+def _may_hold(condition: Condition, known: Evidence) -> bool:
     if isinstance(condition, NullTest) and not condition.negated:
         return known.has_nulls
     if not known.has_values:
@@ -167,8 +132,6 @@ def _may_hold(condition: Condition | PathCondition, known: Evidence) -> bool:
             return any(map(known.admits, _between(values, known)))
         case Likeness(_, pattern, negated):
             return negated or _may_begin(_beginning(pattern), known)
-        case Overlap(_, box, negated):
-            return negated or known.box is None or known.box.meets(box)
         case _:
             return True
 
@@ -253,15 +216,7 @@ def _of_statistics(file: LiveDataFile, stats: ColumnStats, type_: DuckLakeType) 
     low, high = _bounds(type_, stats.min_value, stats.max_value)
     if is_float(type_) and (stats.contains_nan is not False or is_foreign):
         high = None
-    is_of_geometries = type_.facts.kind is ScalarKind.GEOMETRY
-    geometries = GeometryStats.of_text(stats.extra_stats) if is_of_geometries else None
-    return Evidence(
-        low,
-        high,
-        has_nulls=nulls != 0 or is_foreign,
-        has_values=values != 0,
-        box=None if geometries is None else geometries.surroundings,
-    )
+    return Evidence(low, high, has_nulls=nulls != 0 or is_foreign, has_values=values != 0)
 
 
 def _bounds(
@@ -421,10 +376,8 @@ def all_match(
 ) -> bool:
     """Return True if the filter is surely true for every row of a file, deleted ones too."""
 
-    def judge(condition: Condition | PathCondition) -> bool:
+    def judge(condition: Condition) -> bool:
         match condition:
-            case PathComparison() | PathNullTest():
-                return False
             case NullTest(column_id, negated):
                 opposite: Predicate = NullTest(column_id, not negated)
             case Comparison(column_id, operator, value):

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ducklake.lake.errors import ChangesUndoneError
 from airflow_provider_ducklake.lake.planning.reading.predicates import (
-    PathComparison,
-    PathNullTest,
     column_ids,
-    conditions,
 )
 from airflow_provider_ducklake.lake.planning.reading.pruning import may_match
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
@@ -91,18 +88,6 @@ def columns_to_read(plan: ScanPlan) -> tuple[Column, ...]:
         *chosen,
         *(one for one in schema.columns if one not in chosen and wanted & {inner.id for inner in one.walk()}),
     )
-
-
-def paths_to_read(plan: ScanPlan) -> dict[ColumnId, frozenset[tuple[str, ...]]]:
-    """Return the variant columns that the filter reads only at some paths, with these paths."""
-    if plan.where is None:
-        return {}
-    found: dict[ColumnId, set[tuple[str, ...]]] = {}
-    for one in conditions(plan.where):
-        path = one.path if isinstance(one, PathComparison | PathNullTest) else ()
-        found.setdefault(one.column_id, set()).add(path)
-    chosen = {plan.table.schema.find(name).id for name in plan.columns}
-    return {one: frozenset(paths) for one, paths in found.items() if () not in paths and one not in chosen}
 
 
 def plan_scan(  # noqa: PLR0913 - the last three have defaults

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.planning.writing.write import (
     ParquetSettings,
     RowOrder,
@@ -385,11 +385,7 @@ def _sort_keys_at(table: TableSnapshot, schema: TableSchema) -> tuple[SortField,
     then = {column.id: column.name for column in schema.columns}
     keys = []
     for key in sort_keys_of(table):
-        columns = [column for column in table.schema.columns if key.mentions(column)]
-        if not all(column.id in then for column in columns):
-            continue
-        try:
-            keys.append(key.with_names({one: then[one.id] for one in columns if then[one.id] != one.name}))
-        except UnsupportedFeatureError:
-            break  # only DuckDB could say what it was called then
+        (column,) = (one for one in table.schema.columns if key.mentions(one))
+        if column.id in then:
+            keys.append(key.renamed(column, then[column.id]))
     return tuple(keys)

@@ -17,6 +17,7 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     check_transforms,
     hive_directory,
 )
+from airflow_provider_ducklake.lake.spec.sorting import keys_to_write_by
 from airflow_provider_ducklake.lake.transaction.changes import (
     AppendFiles,
     CreateSchema,
@@ -217,8 +218,8 @@ def plan_append(table: TableSnapshot, directory: str) -> WritePlan:
     return plan_write(table, directory)
 
 
-def plan_write(table: TableSnapshot, directory: str) -> WritePlan:
-    """Return the plan for writing files of an existing table."""
+def plan_write(table: TableSnapshot, directory: str, row_order: RowOrder | None = None) -> WritePlan:
+    """Return the plan for writing files of an existing table, by default in the order of its sort keys."""
     spec = table.partition_spec
     return WritePlan(
         table=str(table.name),
@@ -226,7 +227,7 @@ def plan_write(table: TableSnapshot, directory: str) -> WritePlan:
         schema=table.schema,
         partition_fields=spec.fields if spec is not None else (),
         settings=ParquetSettings.of_options(table.options),
-        row_order=RowOrder(sort_keys_of(table)),
+        row_order=RowOrder(sort_keys_of(table)) if row_order is None else row_order,
     )
 
 
@@ -234,7 +235,7 @@ def sort_keys_of(table: TableSnapshot) -> tuple[SortField, ...]:
     """Return the sort keys that rows are written by; none where the option ``sort_on_insert`` is off."""
     if table.sort_spec is None or not table.options.flag("sort_on_insert"):
         return ()
-    return table.sort_spec.fields
+    return keys_to_write_by(table.sort_spec.fields, table.schema, str(table.name))
 
 
 def plan_create(table: NewTable, directory: str, partition_by: Sequence[str]) -> WritePlan:

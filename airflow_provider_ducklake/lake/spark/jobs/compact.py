@@ -28,6 +28,7 @@ from airflow_provider_ducklake.lake.spark.types.names import free_prefix
 from airflow_provider_ducklake.lake.spark.writing.row_order import clustered, ordered
 from airflow_provider_ducklake.lake.spark.writing.write_arrow import runs
 from airflow_provider_ducklake.lake.spec.log_lines import logger
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.schema import TableSchema
 from airflow_provider_ducklake.lake.storage.files import writing
 from airflow_provider_ducklake.lake.storage.moving.compact import Rewriting, compactor, in_one_file
@@ -152,8 +153,12 @@ class _AlikeBins:
             )
         )
         order = self.plan.row_order
-        zorder_by = tuple(name for name in order.zorder_by if name in schema.names)
-        return replace(self.plan, schema=schema, row_order=replace(order, zorder_by=zorder_by))
+        there = {fold(name) for name in schema.names}
+        row_order = RowOrder(
+            tuple(key for key in order.sort_by if fold(key.column_name or "") in there),
+            tuple(name for name in order.zorder_by if fold(name) in there),
+        )
+        return replace(self.plan, schema=schema, row_order=row_order)
 
     def _rows(self, spark: SparkSession, named: TableSchema, bin_name: str) -> DataFrame:
         documents = (

@@ -10,13 +10,10 @@ import math
 from functools import reduce
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark import __version__ as spark_version
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.planning.reading.predicates import (
     AllOf,
     AnyOf,
@@ -25,28 +22,19 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     Membership,
     NullTest,
     Operator,
-    Overlap,
-    PathComparison,
-    PathNullTest,
 )
-from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.spark.types.frames import DAY, folded, number_of
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import literal, scalar_read_type
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
-from airflow_provider_ducklake.lake.spec.types.geometry import NO_GEOMETRY, meets_box
-from airflow_provider_ducklake.lake.storage.rows.filter import in_variants, path_to, regex
+from airflow_provider_ducklake.lake.storage.rows.filter import path_to, regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, PathCondition, Predicate
+    from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, Predicate
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.spec.types.geometry import Box
     from airflow_provider_ducklake.lake.spec.types.values import Physical
 
 _COMPARE = {
@@ -60,21 +48,6 @@ _COMPARE = {
 _MET_BY_NAN = (Operator.UNEQUAL, Operator.GREATER, Operator.AT_LEAST)
 
 
-def condition_on(rows: DataFrame, predicate: Predicate, schema: TableSchema) -> SparkColumn:
-    """Return ``condition`` for rows; where it has a Python function, their session gets this package."""
-    if _has_function(predicate):
-        kind_of(rows.sparkSession).send_package()
-    return condition(predicate, schema)
-
-
-def _has_function(predicate: Predicate) -> bool:
-    match predicate:
-        case AllOf(parts) | AnyOf(parts):
-            return any(map(_has_function, parts))
-        case _:
-            return isinstance(predicate, PathComparison | PathNullTest | Overlap)
-
-
 def condition(predicate: Predicate, schema: TableSchema) -> SparkColumn:
     """Return the condition that is true for the rows that a filter wants; elsewhere it is false or NULL."""
     match predicate:
@@ -86,35 +59,12 @@ def condition(predicate: Predicate, schema: TableSchema) -> SparkColumn:
             return folded(SparkColumn.__or__, met or [f.lit(False)])  # noqa: FBT003 - a value
         case _:
             path = path_to(schema, predicate.column_id)
-            if isinstance(predicate, PathComparison | PathNullTest):
-                return _in_variants(predicate, path)
             return _condition(predicate, _value(path), path[-1].type)
 
 
 def _value(path: tuple[Column, ...]) -> SparkColumn:
     top, *fields = path
     return reduce(lambda value, child: value.getField(child.name), fields, f.col(quoted(top.name)))
-
-
-def _in_variants(predicate: PathCondition, path: tuple[Column, ...]) -> SparkColumn:
-    """Evaluate a condition on variants with Arrow: Spark compares values of two kinds unlike DuckDB."""
-    if not hasattr(f, "arrow_udf"):
-        raise UnsupportedFeatureError(
-            f"column {path[-1].name}: filters look into variants with Spark 4.1 and later; this is Spark "
-            f"{spark_version}. Select the rows with variant_get."
-        )
-    name, of_driver = path[-1].name, secret()
-
-    def met(variants: pa.Array) -> pa.Array:
-        try:
-            return in_variants(predicate, name, variants).combine_chunks()
-        except InvalidInputError as error:
-            raise RuntimeError(marked(str(error), InvalidInputError, of_driver)) from error
-        except pa.ArrowInvalid as error:
-            raise RuntimeError(marked(f"column {name}: {error}", StorageError, of_driver)) from error
-
-    found: SparkColumn = f.arrow_udf(met, t.BooleanType())(_value(path))
-    return found
 
 
 def _condition(
@@ -127,9 +77,6 @@ def _condition(
             return value.isNotNull() if negated else value.isNull()
         case Likeness(_, pattern, negated):
             found = value.rlike(regex(pattern))
-            return ~found if negated else found
-        case Overlap(_, box, negated):
-            found = _meets(value, box)
             return ~found if negated else found
         case Membership(_, wanted, negated):
             return _member(value, wanted, type_, negated=negated)
@@ -148,19 +95,6 @@ def _member(
     value, constants = _operands(value, wanted, type_)
     found = value.isin(constants)
     return value.isNotNull() & ~found if negated else found
-
-
-def _meets(value: SparkColumn, box: Box) -> SparkColumn:
-    """Build the condition that the box of a geometry meets another: Spark has no function for it."""
-    of_driver = secret()
-
-    def meets(data: bytes | None) -> bool | None:
-        try:
-            return None if data is None else meets_box(data, box)
-        except ValueError as error:
-            raise RuntimeError(marked(NO_GEOMETRY.format(error), StorageError, of_driver)) from error
-
-    return f.udf(meets, t.BooleanType(), useArrow=False)(value)
 
 
 def _compared(value: SparkColumn, operator: Operator, one: Physical, type_: DuckLakeType) -> SparkColumn:

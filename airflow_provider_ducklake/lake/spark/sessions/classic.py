@@ -169,10 +169,6 @@ class Classic:
         if not any(one.endswith(f"/{zip_file.name}") for one in context.listFiles):
             context.addPyFile(str(zip_file))
 
-    def send_package(self) -> None:
-        """See ``Kind``."""
-        self.give_package()
-
 
 def _share_observations(of_user: JavaObject, of_copy: JavaObject) -> None:
     """Pass the copy's observations on to users' ``Observation``s, which would wait forever."""

@@ -38,7 +38,7 @@ class Connect:
 
     def map_in_arrow(self, df: DataFrame, function: BatchFunction, schema: t.StructType) -> DataFrame:
         """See ``Kind``. The options travel in the function: a session has no environment on the server."""
-        self.send_package()
+        self._send_package()
         return df.mapInArrow(_with_options(function, process_options()), schema)
 
     def explained(self, df: DataFrame) -> str:
@@ -171,8 +171,8 @@ class Connect:
     def give_package(self) -> None:
         """Do nothing: what needs no function in tasks needs no package there, and is done sooner."""
 
-    def send_package(self) -> None:
-        """See ``Kind``, whatever the server has installed."""
+    def _send_package(self) -> None:
+        """Make this package available to functions in tasks, whatever the server has installed."""
         if getattr(self._spark, _SENT, False):
             return
         with tempfile.TemporaryDirectory(prefix="ducklake-") as folder:

@@ -102,9 +102,6 @@ class SessionBackend(Protocol):
     def give_package(self) -> None:
         """Make this package available to the tasks."""
 
-    def send_package(self) -> None:
-        """Make this package available to functions in tasks that ``map_in_arrow`` does not apply."""
-
 
 def is_remote(spark: SparkSession) -> bool:
     """Return True if a session is one of Spark Connect."""

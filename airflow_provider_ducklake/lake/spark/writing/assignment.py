@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.lake.errors import SchemaMismatchError
 from airflow_provider_ducklake.lake.planning.writing.fit import Parts, Types, differences
 from airflow_provider_ducklake.lake.spark.job.errors import marked, marks
-from airflow_provider_ducklake.lake.spark.reading.row_filter import condition_on
+from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
 from airflow_provider_ducklake.lake.spark.types.frames import (
     DAY,
     OFFSET,
@@ -109,7 +109,7 @@ def only_matching(df: DataFrame, where: Predicate, schema: TableSchema) -> DataF
         f.lit(f"; nothing was written.{after}"),
     )
     refused = f.raise_error(problem).cast("boolean")
-    return df.filter(f.when(condition_on(df, where, schema), f.lit(True)).otherwise(refused))  # noqa: FBT003
+    return df.filter(f.when(condition(where, schema), f.lit(True)).otherwise(refused))  # noqa: FBT003
 
 
 def _hint(found: Scalar, wanted: Scalar) -> str:

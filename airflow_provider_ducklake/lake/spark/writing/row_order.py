@@ -1,8 +1,5 @@
 """Distribute rows to tasks and order them: by partition, sort keys, or clustered by columns.
 
-Sort keys that are expressions are DuckDB's SQL: those that Spark cannot compute end the keys that count here,
-which is logged.
-
 To cluster, rows get a number by which those that are near each other in several columns lie near each other:
 the Z-order curve. Each column's values are ranked into 64 ranges of about as many rows, by a
 sample; the bits of the ranks, highest first and taken in turns, are the number. So columns count alike,
@@ -18,82 +15,20 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spark.types.frames import is_infinite, number_of
+from airflow_provider_ducklake.lake.spark.types.frames import number_of
 from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import carrier_type
 from airflow_provider_ducklake.lake.spark.writing.partitions import gathered, rebalanced
-from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
     from airflow_provider_ducklake.lake.spec.schema import TableSchema
     from airflow_provider_ducklake.lake.spec.sorting import SortField
-    from airflow_provider_ducklake.lake.spec.sql.computed import Computed
-
-
-# Expressions as Spark computes them to the values that DuckDB has; see ``spec.sql.computed``.
-#
-# Nothing here fails a job: integers that overflow become NULL.
-
-
-def spark_value(computed: Computed) -> SparkColumn | None:
-    """Return the value of each row; None where Spark's may differ from DuckDB's."""
-    if computed.operation == "column":
-        column = f.col(quoted(computed.column))
-        return column.cast("bigint") if computed.kind is ScalarKind.INTEGER else column
-    if computed.operation == "literal":
-        literal = f.lit(computed.value)
-        return literal.cast("bigint") if computed.kind is ScalarKind.INTEGER else literal
-    given = [spark_value(one) for one in computed.arguments]
-    known = [one for one in given if one is not None]
-    return _applied(computed, known) if len(known) == len(given) else None
-
-
-def _applied(computed: Computed, given: list[SparkColumn]) -> SparkColumn | None:
-    """Return an operation; none are ``lower`` and ``upper``, whose alphabets differ, and ``date_trunc``."""
-    operation = computed.operation
-    if operation in _SIMPLE:
-        return _SIMPLE[operation](*given)
-    if operation == "substring":
-        start, length = (int(one.value) for one in computed.arguments[1:])
-        return f.substring(given[0], start, length)
-    return _part(computed, given[0]) if operation in _PARTS else None
-
-
-def _negative(value: SparkColumn) -> SparkColumn:
-    return f.try_subtract(f.lit(0).cast("bigint"), value)
-
-
-_SIMPLE: dict[str, Callable[..., SparkColumn]] = {
-    "+": f.try_add,
-    "-": f.try_subtract,
-    "*": f.try_multiply,
-    "%": lambda value, by: value % by,
-    "negative": _negative,
-    "abs": lambda value: f.when(value < 0, _negative(value)).otherwise(value),
-    "||": f.concat,
-    "IS NULL": f.isnull,
-    "IS NOT NULL": f.isnotnull,
-    "coalesce": f.coalesce,
-    "length": f.length,
-    "text": lambda value: value.cast("string"),
-}
-_PARTS = {"year": f.year, "month": f.month, "day": f.day}
-
-
-def _part(computed: Computed, value: SparkColumn) -> SparkColumn:
-    carrier = t.DateType() if computed.arguments[0].kind is ScalarKind.DATE else t.TimestampNTZType()
-    return f.when(~is_infinite(value, carrier), _PARTS[computed.operation](value))
-
-
-log = logger(__name__)
 
 
 def placed(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> DataFrame:
@@ -128,26 +63,16 @@ def ordered(df: DataFrame, leading: Sequence[str], plan: WritePlan) -> DataFrame
     order = [f.col(quoted(name)).asc_nulls_first() for name in leading]
     if plan.row_order.zorder_by:
         return df.sortWithinPartitions(*order, f.col(_zorder(plan))).drop(_zorder(plan))
-    order += _sort_columns(plan.row_order.sort_by, plan.target, plan.table)
+    order += _sort_columns(plan.row_order.sort_by, plan.target)
     return df.sortWithinPartitions(*order) if order else df
 
 
-def _sort_columns(keys: Sequence[SortField], schema: TableSchema, table: str) -> list[SparkColumn]:
-    found = []
+def _sort_columns(keys: Sequence[SortField], schema: TableSchema) -> list[SparkColumn]:
     names = {fold(name): name for name in schema.names}
-    for key in keys:
-        name = names.get(fold(key.column_name or ""))
-        how = key.computed(schema)
-        value = f.col(quoted(name)) if name is not None else None if how is None else spark_value(how)
-        if value is None:
-            log.warning(
-                "%s is sorted by %s, which Spark cannot compute: rows are sorted by the keys before it only",
-                table,
-                key.expression,
-            )
-            break
-        found.append(_SORTED[key.direction, key.null_order](value))
-    return found
+    return [
+        _SORTED[key.direction, key.null_order](f.col(quoted(names[fold(key.column_name or "")])))
+        for key in keys
+    ]
 
 
 _SORTED = {

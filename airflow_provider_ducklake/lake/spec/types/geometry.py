@@ -33,30 +33,6 @@ _TYPES = {
     7: "geometrycollection",
 }
 _DIMENSIONS = ("", "_z", "_m", "_zm")
-_ROUNDED = 1e-6  # of the text's six decimals, at most
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle with its edges; that of geometries with a NaN may have NaN for a side, as DuckDB's."""
-
-    xmin: float
-    ymin: float
-    xmax: float
-    ymax: float
-
-    def meets(self, other: Box) -> bool:
-        """Return True if they have a point in common, edges included; a side of NaN excludes nothing.
-
-        >>> Box(0, 0, 1, 1).meets(Box(1, 1, 2, 2)), Box(0, 0, 1, 1).meets(Box(0, 1.5, 1, 2))
-        (True, False)
-        """
-        return not (
-            self.xmin > other.xmax
-            or self.xmax < other.xmin
-            or self.ymin > other.ymax
-            or self.ymax < other.ymin
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +52,6 @@ class GeometryStats:
     def is_finite(self) -> bool:
         """Return True if no side of the box is infinite."""
         return all(math.isfinite(side) for sides in self.box if sides is not None for side in sides)
-
-    @property
-    def surroundings(self) -> Box | None:
-        """A rectangle around the box, however its text was rounded; None: unknown."""
-        (x, y, *_) = self.box
-        if x is None or y is None:
-            return None
-        return Box(x[0] - _ROUNDED, y[0] - _ROUNDED, x[1] + _ROUNDED, y[1] + _ROUNDED)
 
     @property
     def text(self) -> str:
@@ -157,35 +125,12 @@ def type_name(number: int) -> str | None:
     return _TYPES[type_] + _DIMENSIONS[dimensions]
 
 
-# Well-known binary: where a geometry ends, and the box around it as DuckDB's ``&&`` computes it.
-#
-# *Source:* docs/sources.md, geometries. A box is that of the vertices one after the other: a NaN takes the
-# place of what was before it, and is replaced by what comes after. A point of NaNs only is empty.
+# Well-known binary: where a geometry ends, and whether its vertices are finite.
 
 
-_DEEPEST, _DEEPEST_OF_DUCKDB = 32, 15
-_PLAIN_POINT, _POINT_HEAD = struct.Struct("<5sdd"), b"\x01\x01\0\0\0"  # most geometries are
+_DEEPEST = 15  # as DuckDB has it
 _POINT, _LINE, _POLYGON, _COLLECTION = 1, 2, 3, 7
 _MANY = 3  # from the type of a geometry to that of many
-NO_GEOMETRY = "A filter met a value that is no geometry in WKB: {}. Its data file is damaged, or no lake's."
-
-
-def box_of_wkb(data: bytes) -> Box | None:
-    """Return the box around a geometry; None: it has no vertex."""
-    extent = _Extent()
-    _go_through(data, extent.add)
-    return extent.box
-
-
-def meets_box(data: bytes, box: Box) -> bool:
-    """Return True if the box around a geometry meets another; that of an empty one meets none."""
-    if len(data) == _PLAIN_POINT.size:  # of a line it is a part only
-        head, x, y = _PLAIN_POINT.unpack(data)
-        if head == _POINT_HEAD:
-            is_outside = x > box.xmax or x < box.xmin or y > box.ymax or y < box.ymin
-            return not is_outside and (not math.isnan(x) or not math.isnan(y))
-    found = box_of_wkb(data)
-    return found is not None and found.meets(box)
 
 
 def is_finite(data: bytes) -> bool:
@@ -198,15 +143,14 @@ def is_finite(data: bytes) -> bool:
 def check_wkb(data: bytes) -> None:
     """Refuse a geometry that is not whole, or that DuckDB does not take.
 
-    Of a collection all members have its dimensions, those of a MULTIPOINT are points, and so on. What only
-    looks for a box takes others, too: rows that were committed once are still found.
+    Of a collection all members have its dimensions, those of a MULTIPOINT are points, and so on.
     """
-    _go_through(data, None, as_duckdb=True)
+    _go_through(data, None)
 
 
-def _go_through(data: bytes, visit: Visit | None, *, as_duckdb: bool = False) -> None:
+def _go_through(data: bytes, visit: Visit | None) -> None:
     try:
-        end = _Walk(data, visit, as_duckdb).end(0, 0, None)
+        end = _Walk(data, visit).end(0, 0, None)
     except (struct.error, IndexError):
         raise ValueError("it is cut off") from None
     if end != len(data):
@@ -217,17 +161,16 @@ def _go_through(data: bytes, visit: Visit | None, *, as_duckdb: bool = False) ->
 class _Walk:
     data: bytes
     visit: Visit | None
-    as_duckdb: bool
 
     def end(self, start: int, depth: int, within: int | None) -> int:
         """Return the end of the geometry at ``start``; ``within`` is the type of the one around it."""
-        if depth > (_DEEPEST_OF_DUCKDB if self.as_duckdb else _DEEPEST):
+        if depth > _DEEPEST:
             raise ValueError("its collections are nested too deeply")
         if self.data[start] > 1:
             raise ValueError(f"byte {start} is {self.data[start]}, which is no byte order")
         order = "<" if self.data[start] else ">"
         (number,) = struct.unpack_from(f"{order}I", self.data, start + 1)
-        _check_type(number, start, within if self.as_duckdb else None)
+        _check_type(number, start, within)
         dimensions, type_ = divmod(number, 1000)
         width = 2 + (dimensions in (1, 3)) + (dimensions in (2, 3))
         if type_ == _POINT:
@@ -271,39 +214,9 @@ def _count(data: bytes, place: int, order: str) -> tuple[int, int]:
     return count, place + 4
 
 
-class _Extent:
-    """The box around the vertices so far."""
-
-    def __init__(self) -> None:
-        self.box: Box | None = None
-
-    def add(self, xs: Sequence[float], ys: Sequence[float]) -> None:
-        box = self.box or Box(math.inf, math.inf, -math.inf, -math.inf)
-        self.box = Box(
-            _least(box.xmin, xs), _least(box.ymin, ys), _greatest(box.xmax, xs), _greatest(box.ymax, ys)
-        )
-
-
-def _least(least: float, values: Sequence[float]) -> float:
-    if not math.isnan(sum(values, least)):
-        return min(least, *values)
-    for value in values:
-        least = least if least < value else value  # noqa: FURB136 - min() keeps the first of it and a NaN
-    return least
-
-
-def _greatest(greatest: float, values: Sequence[float]) -> float:
-    if not math.isnan(sum(values, greatest)):
-        return max(greatest, *values)
-    for value in values:
-        greatest = greatest if greatest > value else value  # noqa: FURB136 - as above
-    return greatest
-
-
-# Geometries as filters and defaults write them, in well-known text: the box around one, and its binary.
+# Geometries as defaults write them, in well-known text.
 #
-# What is read here DuckDB's cast reads as the same geometry. It takes more, as a NaN, an SRID that it
-# ignores and words behind the end, which are refused. *Source:* docs/sources.md, geometries.
+# *Source:* docs/sources.md, geometries.
 
 
 _SPACE = r"[ \t\n\v\f\r]"
@@ -314,21 +227,6 @@ _TOKEN = re.compile(
 _REST = re.compile(rf"{_SPACE}*\Z")
 _DEEPEST_TEXT = 32
 _DIMENSION_WORDS = ("", "Z", "M", "ZM")  # by the thousands of a type's number
-_NO_DIMENSIONS = "it has Z or M, which && does not look at: write x and y only"
-
-
-def box_of_wkt(text: str) -> Box | None:
-    """Return the box around a geometry; None: it is empty.
-
-    >>> box_of_wkt("LINESTRING (1 5, -2.5 7)"), box_of_wkt("POLYGON EMPTY")
-    (Box(xmin=-2.5, ymin=5.0, xmax=1.0, ymax=7.0), None)
-    """
-    reader = _Reader(text)
-    reader.geometry()
-    reader.expect_end()
-    if not reader.xs:
-        return None
-    return Box(min(reader.xs), min(reader.ys), max(reader.xs), max(reader.ys))
 
 
 def wkb_of_wkt(text: str) -> bytes:
@@ -337,7 +235,7 @@ def wkb_of_wkt(text: str) -> bytes:
     >>> wkb_of_wkt("MULTILINESTRING Z EMPTY").hex()
     '01ed03000000000000'
     """
-    reader = _Reader(text, takes_dimensions=True)
+    reader = _Reader(text)
     data = reader.geometry()
     reader.expect_end()
     check_wkb(data)
@@ -345,15 +243,13 @@ def wkb_of_wkt(text: str) -> bytes:
 
 
 class _Reader:
-    """Reads a text word by word into well-known binary, and notes the coordinates.
+    """Reads a text word by word into well-known binary.
 
     ``dimensions`` are those of the geometry that is read, by the thousands of its type's number.
     """
 
-    def __init__(self, text: str, *, takes_dimensions: bool = False) -> None:
-        self.text, self.place, self.takes_dimensions = text, 0, takes_dimensions
-        self.xs: list[float] = []
-        self.ys: list[float] = []
+    def __init__(self, text: str) -> None:
+        self.text, self.place = text, 0
         self.depth = self.dimensions = 0
         self._types: dict[str, Callable[[], bytes]] = {
             "POINT": lambda: self.within(self.point),
@@ -392,8 +288,6 @@ class _Reader:
     def geometry(self) -> bytes:
         word = self.next()[0].upper()
         if word not in self._types:
-            if any(word == one + dimensions for one in self._types for dimensions in _DIMENSION_WORDS):
-                raise ValueError(_NO_DIMENSIONS)
             raise self.error(f"one of {', '.join(self._types)}")
         self.take()
         self.dimensions = self.dimensions_of(self.next()[0].upper())
@@ -407,8 +301,6 @@ class _Reader:
     def dimensions_of(self, word: str) -> int:
         if word not in _DIMENSION_WORDS[1:]:
             return 0
-        if not self.takes_dimensions:
-            raise ValueError(_NO_DIMENSIONS)
         self.take()
         return _DIMENSION_WORDS.index(word)
 
@@ -442,8 +334,6 @@ class _Reader:
         axes = [self.number() for _ in range(self.width)]
         if self.next()[1]:
             raise self.error(f"{('two', 'three', 'four')[self.width - 2]} numbers for a point")
-        self.xs.append(axes[0])
-        self.ys.append(axes[1])
         return _vertex(axes)
 
     def point_of_several(self) -> bytes:
@@ -459,11 +349,8 @@ class _Reader:
         text = self.next()[1]
         if not text:
             raise self.error("a number")
-        number = float(text)
-        if not math.isfinite(number) and not self.takes_dimensions:
-            raise self.error("a finite number")
         self.take()
-        return number
+        return float(text)
 
 
 def _vertex(axes: Sequence[float]) -> bytes:

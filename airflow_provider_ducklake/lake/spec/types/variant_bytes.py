@@ -365,13 +365,6 @@ def merged_objects(metadata: bytes, one: bytes, other: bytes, not_in_other: froz
     return object_bytes(ids_of_names(metadata), fields)
 
 
-def without_fields(metadata: bytes, data: bytes, left_out: frozenset[str]) -> bytes:
-    """Return an object without the fields of certain names."""
-    fields = _fields(data, read_names(metadata))
-    kept = {name: value for name, value in fields.items() if name not in left_out}
-    return object_bytes(ids_of_names(metadata), kept)
-
-
 def _fields(data: bytes, names: Sequence[str]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for id_, start in object_items(data, 0):

@@ -125,7 +125,7 @@ def _says_the_same(
     """Return True if Spark means what our filter means by a text."""
     try:
         predicate = read_predicate(text, schema, table)
-    except (InvalidPredicateError, ColumnNotFoundError):
+    except (InvalidPredicateError, ColumnNotFoundError, UnsupportedFeatureError):
         return False
     written = [condition[token.start : token.end + 1] for token in words]
     if any(one.upper() in _UNLIKE for one in written):
@@ -253,26 +253,14 @@ def check_expression(text: str, what: str) -> None:
     words = [_word(text, token) for token in tokens]
     if _BOXES_MEET in words:
         raise UnsupportedFeatureError(
-            f"{what}: {text!r} has &&, which Spark SQL does not. Only filters, and where of a delete or an "
-            "update, compare boxes of geometries: select the rows in the source, or delete or update them."
+            f"{what}: {text!r} has &&, which Spark SQL does not. Only DuckDB compares boxes of geometries: "
+            "select the rows by other conditions, or by ids that DuckDB found."
         )
     if any(word == "*" and not _FACTOR.fullmatch(before) for before, word in pairwise(["(", *words])):
         raise InvalidInputError(f"{what}: {text!r} uses * for all columns. Name the columns.")
     places = [place for place, pair in enumerate(pairwise(words)) if pair[0] == "(" and pair[1] in _QUERIES]
     if any(_is_query(words, place + 1) for place in places):
         raise InvalidInputError(f"{what}: {text!r} contains a subquery. Merge with that query as the source.")
-
-
-def compares_boxes(text: str) -> bool:
-    """Return True if a condition has ``&&``: it is a filter of ours then, as Spark SQL has no such operator.
-
-    >>> compares_boxes("id < 5 AND g && 'POINT(1 2)'"), compares_boxes("name = 'a && b'")
-    (True, False)
-    """
-    try:
-        return any(_word(text, token) == _BOXES_MEET for token in _all_tokens(text))
-    except TokenError:
-        return False  # check_expression says what is wrong
 
 
 def _is_query(words: Sequence[str], place: int) -> bool:

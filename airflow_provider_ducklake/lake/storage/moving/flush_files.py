@@ -61,10 +61,9 @@ class Flushing:
         """
         done: list[FlushedFile] = []
         files: dict[Values, _OpenFile] = {}
-        logged: set[str] = set()  # sort keys that cannot be computed
         try:
             for run in _runs(batches):
-                for values, rows in self._partitions(run, logged):
+                for values, rows in self._partitions(run):
                     done += self._write_partition(files, values, rows)
                 _shrink(files.values())
             done += [self._finish(one) for one in files.values()]
@@ -74,11 +73,11 @@ class Flushing:
             raise
         return done
 
-    def _partitions(self, run: pa.Table, logged: set[str]) -> Iterator[tuple[Values, pa.Table]]:
+    def _partitions(self, run: pa.Table) -> Iterator[tuple[Values, pa.Table]]:
         columns = run.select(list(range(len(self.plan.target.columns))))
         if found := bad_strings(columns, self.plan.target):
             raise error_of([_of_row_id(one, run[ROW_ID.name]) for one in found], self.plan.table)
-        rows = sorted_rows(run, self.plan.row_order.sort_by, self.plan.target, self.plan.table, logged)
+        rows = sorted_rows(run, self.plan.row_order.sort_by)
         return split_by_partition(rows, self.plan.target, self.plan.partition_fields)
 
     def _write_partition(

@@ -19,14 +19,10 @@ from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatu
 from airflow_provider_ducklake.lake.spec.files import (
     ColumnStats,
     DataFile,
-    PathStats,
     blob_bounds,
     fits,
-    format_path_stats,
     string_bounds,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import quote
-from airflow_provider_ducklake.lake.spec.schema import Column
 from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     TEXTS,
@@ -34,14 +30,11 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     DuckLakeType,
     ScalarKind,
     ScalarType,
-    catalog_name,
     is_float,
 )
 from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.lake.spec.types.values import Physical, format_physical, is_readable
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import NULL
 from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_input
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type
 from airflow_provider_ducklake.lake.storage.parquet.footer_scan import FooterLayout, scan, with_schema_alone
 from airflow_provider_ducklake.lake.storage.parquet.geometries import geometry_stats
 from airflow_provider_ducklake.lake.storage.parquet.modules import (
@@ -52,119 +45,11 @@ from airflow_provider_ducklake.lake.storage.parquet.modules import (
 )
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
 from airflow_provider_ducklake.lake.storage.parquet.readable import unread_by_arrow
-from airflow_provider_ducklake.lake.storage.parquet.reshape import Matcher, by_field_id, field_id, is_list
+from airflow_provider_ducklake.lake.storage.parquet.reshape import Matcher, by_field_id, field_id
 from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS, Decoder, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-
-    StatsOf = Callable[[Column, int, pa.DataType], ColumnStats]
-
-
-# What the footer of a file that shreds its variants says of the paths in them.
-#
-# A path has statistics if no value in the file lies there in one piece, nor around it. A variant
-# that is null may: it counts as NULL.
-
-
-_ROOT = "root"
-_ONLY = ColumnId(0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A Parquet column of a group: a value of a type at a path; ``type`` None: values in one piece."""
-
-    path: tuple[str, ...]
-    type: pa.DataType | None
-
-
-def _leaves(group: pa.StructType, path: tuple[str, ...]) -> Iterator[_Leaf]:
-    """Yield what each Parquet column of a group is, in their order."""
-    for field in group:
-        if field.name != "typed_value":
-            yield _Leaf(path if field.name == "value" else (_METADATA,), None)
-        elif pa.types.is_struct(field.type):
-            for child in field.type:
-                yield from _leaves(child.type, (*path, quote(child.name)))
-        elif is_list(field.type):
-            yield from _leaves(field.type.value_type, (*path, "element"))
-        else:
-            yield _Leaf(path, field.type)
-
-
-_METADATA = "\0metadata"
-
-
-def path_stats(
-    metadata: pq.FileMetaData, group: pa.DataType, columns: Sequence[int], stats_of: StatsOf
-) -> tuple[PathStats, ...]:
-    """Collect the statistics of the paths in the variants of a group, whose Parquet columns are given.
-
-    ``stats_of`` merges the statistics of all row groups of one of them, read as a column.
-    """
-    if not pa.types.is_struct(group) or "typed_value" not in [field.name for field in group]:
-        return ()
-    leaves = list(zip(_leaves(group, ()), columns, strict=True))
-    whole = {
-        leaf.path
-        for leaf, column in leaves
-        if leaf.type is None and leaf.path != (_METADATA,) and not _is_empty(metadata, column)
-    }
-    told = (
-        _of_path(leaf, stats_of(_column(leaf), column, leaf.type), _slots(metadata, column))
-        for leaf, column in leaves
-        if leaf.type is not None and not any(leaf.path[: len(one)] == one for one in whole)
-    )
-    return tuple(one for one in told if one is not None)
-
-
-def _column(leaf: _Leaf) -> Column:
-    assert leaf.type is not None
-    return Column(_ONLY, _text_of_path(leaf.path), ducklake_type(leaf.type, _text_of_path(leaf.path)))
-
-
-def _text_of_path(path: tuple[str, ...]) -> str:
-    return ".".join(path) or _ROOT
-
-
-def _slots(metadata: pq.FileMetaData, column: int) -> int:
-    return sum(
-        metadata.row_group(group).column(column).num_values for group in range(metadata.num_row_groups)
-    )
-
-
-def _is_empty(metadata: pq.FileMetaData, column: int) -> bool:
-    """Return True if a Parquet column of values in one piece has none but nulls."""
-    for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(column)
-        statistics = chunk.statistics if chunk.is_stats_set else None
-        if statistics is None or not statistics.has_null_count:
-            return False
-        if statistics.null_count == chunk.num_values:
-            continue
-        if not statistics.has_min_max or not statistics.min_raw == statistics.max_raw == NULL:
-            return False
-    return True
-
-
-def _of_path(leaf: _Leaf, stats: ColumnStats, slots: int) -> PathStats | None:
-    """Build the statistics of a path; None: the footer does not even count its values."""
-    values = stats.value_count
-    if values is None:
-        return None
-    return PathStats(
-        _text_of_path(leaf.path),
-        catalog_name(_column(leaf).type),
-        slots,
-        slots - values,
-        stats.column_size_bytes or 0,
-        stats.min_value,
-        stats.max_value,
-        stats.contains_nan,
-    )
+    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
 
 
 FIRST_RESERVED_FIELD_ID = 2**31 - 201  # Iceberg's; row ids and the like lie above and have no statistics
@@ -311,22 +196,7 @@ def footer_stats(  # noqa: PLR0913 - two are rules, two are further facts
         check_field_ids(file_schema, schema.columns, where)
     stats: dict[ColumnId, ColumnStats] = {}
 
-    def merged(column: Column, index: int, file_type: pa.DataType) -> ColumnStats:
-        decode = decoder(column.type, file_type)
-        read = [
-            chunk_facts(
-                metadata.row_group(group).column(index),
-                decode,
-                nan_rule,
-                (known or {}).get((group, index)),
-                of_geometries=column.type.facts.kind is ScalarKind.GEOMETRY,
-            )
-            for group in range(metadata.num_row_groups)
-        ]
-        return merge_chunks(column, read, are_whole=_are_whole(metadata))
-
-    leaves = leaf_columns(file_schema, schema, match)
-    for index, (column, file_type) in enumerate(leaves):
+    for index, (column, file_type) in enumerate(leaf_columns(file_schema, schema, match)):
         if column is None or column.id >= FIRST_RESERVED_FIELD_ID:
             continue
         size = 0
@@ -339,12 +209,18 @@ def footer_stats(  # noqa: PLR0913 - two are rules, two are further facts
                 stats[column.id], column_size_bytes=(stats[column.id].column_size_bytes or 0) + size
             )
             continue
-        stats[column.id] = merged(column, index, file_type)
-    for place, column in zip(match(list(file_schema), schema.columns), schema.columns, strict=True):
-        if place is not None and column.type.facts.kind is ScalarKind.VARIANT:
-            columns = [index for index, (owner, _) in enumerate(leaves) if owner is column]
-            found = path_stats(metadata, file_schema.field(place).type, columns, merged)
-            stats[column.id] = replace(stats[column.id], extra_stats=format_path_stats(found))
+        decode = decoder(column.type, file_type)
+        read = [
+            chunk_facts(
+                metadata.row_group(group).column(index),
+                decode,
+                nan_rule,
+                (known or {}).get((group, index)),
+                of_geometries=column.type.facts.kind is ScalarKind.GEOMETRY,
+            )
+            for group in range(metadata.num_row_groups)
+        ]
+        stats[column.id] = merge_chunks(column, read, are_whole=_are_whole(metadata))
     return stats
 
 

@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.spec.types.geometry import (
     AXES,
-    NO_GEOMETRY,
     GeometryStats,
     check_wkb,
     is_finite,
-    meets_box,
     type_name,
 )
 from airflow_provider_ducklake.lake.storage.parquet.reshape import BYTE_ARRAY
@@ -26,7 +24,6 @@ from airflow_provider_ducklake.lake.storage.parquet.reshape import BYTE_ARRAY
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from airflow_provider_ducklake.lake.spec.types.geometry import Box
     from airflow_provider_ducklake.lake.storage.parquet.reshape import SchemaNode
 
 
@@ -124,16 +121,6 @@ def have_box(values: pa.ChunkedArray) -> bool:
     """Return True if the box that Arrow finds is around all of the geometries: it leaves NaN out."""
     suspects = values.filter(pc.match_substring_regex(values, _MAY_BE_INFINITE))
     return all(is_finite(value) for value in suspects.to_pylist())
-
-
-def meets(values: pa.ChunkedArray, box: Box) -> pa.Array:
-    """Return for each geometry whether its box meets another; NULL for NULL."""
-    try:
-        return pa.array(
-            [None if one is None else meets_box(one, box) for one in values.to_pylist()], pa.bool_()
-        )
-    except ValueError as error:
-        raise StorageError(NO_GEOMETRY.format(error)) from error
 
 
 # GeoParquet's metadata, the key ``geo`` of a footer, which makes DuckDB read bytes as geometries.

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,18 +60,15 @@ from airflow_provider_ducklake.lake.storage.parquet.shredding import (
     read_variants,
     variant_parts,
 )
-from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import parts_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile, NameMapping
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
     from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SnapshotId, TableSnapshot
     from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
     from airflow_provider_ducklake.lake.spec.types.values import Physical
-
-    Paths: TypeAlias = Mapping[ColumnId, frozenset[tuple[str, ...]]]
 
 
 # Which column of a table each field of a data file is, as Parquet field ids.
@@ -144,7 +141,6 @@ def _map_of(key: pa.Field, value: pa.Field) -> pa.DataType:
     return pa.map_(key.with_nullable(nullable=False), value)
 
 
-NO_PATHS: Paths = MappingProxyType({})
 _SMALL = 2 * 2**20  # bytes of a file; below that threads cost more than they save
 
 
@@ -152,14 +148,12 @@ _SMALL = 2 * 2**20  # bytes of a file; below that threads cost more than they sa
 class StoredRows:
     """Rows of a data file in the types that it has, each field with the id of its column.
 
-    Only rows that are wanted are cast: a type that a restore narrowed again need not hold the others. Columns
-    ``as_stored`` keep their type.
+    Only rows that are wanted are cast: a type that a restore narrowed again need not hold the others.
     """
 
     table: pa.Table
     columns: tuple[Column, ...]
     file: LiveDataFile
-    as_stored: Container[ColumnId] = ()
 
     @property
     def row_count(self) -> int:
@@ -180,7 +174,7 @@ class StoredRows:
 
     def _cast(self, columns: Sequence[Column]) -> pa.Table:
         constants = folder_values(self.file, columns)
-        return in_schema(self.table, columns, self.file.path, constants, self.as_stored)
+        return in_schema(self.table, columns, self.file.path, constants)
 
 
 def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
@@ -190,19 +184,17 @@ def read_data_file(  # noqa: PLR0913 - table and snapshot are for the messages
     table: str,
     snapshot_id: SnapshotId,
     columns: Sequence[str] | None = None,
-    paths: Paths = NO_PATHS,
     locate: Callable[[str], Location] = open_filesystem,
 ) -> StoredRows:
     """Return all rows of a data file, in file order, with the columns of ``schema``; deletes are not applied.
 
-    ``columns`` chooses top-level columns by name, in that order. Columns of variants that have ``paths`` are
-    left as the file shreds them, with what lies there and perhaps not all else. A caller that wants the row
+    ``columns`` chooses top-level columns by name, in that order. A caller that wants the row
     ids that a file may hold adds their column to ``schema``: it is NULL where the file has none.
     """
     wanted = schema.columns if columns is None else tuple(schema.find(name, table) for name in columns)
     location = locate(file.path).with_key(file.encryption_key)
     with naming_file(file, table, snapshot_id), open_parquet(location) as source:
-        return _read(parquet_file(source, location), wanted, file, paths=paths)
+        return _read(parquet_file(source, location), wanted, file)
 
 
 def read_row_groups(
@@ -288,29 +280,16 @@ def _read(
     columns: tuple[Column, ...],
     file: LiveDataFile,
     row_groups: list[int] | None = None,
-    *,
-    paths: Paths = NO_PATHS,
 ) -> StoredRows:
     """Return the rows of a file, or of some of its row groups."""
     stored = _identified(source.schema_arrow, columns, file)
     names = {field_id(field): field.name for field in stored}
-    wanted = [
-        part
-        for column in columns
-        if column.id in names
-        for part in parts_at(stored.field(names[column.id]), paths.get(column.id, frozenset()))
-    ]
+    wanted = [names[column.id] for column in columns if column.id in names]
     groups = list(range(source.num_row_groups)) if row_groups is None else row_groups
     rows = read_columns(source, wanted, groups, use_threads=file.file_size_bytes > _SMALL)
-    in_parts = {names[one] for one in paths if one in names}  # these were read in part
-    identified = pa.schema(
-        [
-            stored.field(one.name).with_type(one.type) if one.name in in_parts else stored.field(one.name)
-            for one in rows.schema
-        ]
-    )
+    identified = pa.schema([stored.field(one.name) for one in rows.schema])
     rows = rows if rows.schema.equals(identified, check_metadata=True) else rows.cast(identified)
-    return StoredRows(rows, columns, file, paths)
+    return StoredRows(rows, columns, file)
 
 
 def folder_values(file: LiveDataFile, columns: Sequence[Column]) -> dict[ColumnId, Physical | None]:
@@ -343,12 +322,10 @@ def in_schema(
     columns: Sequence[Column],
     source: str,
     constants: Mapping[ColumnId, Physical | None] = MappingProxyType({}),
-    as_stored: Container[ColumnId] = (),
 ) -> pa.Table:
     """Return rows whose fields have field ids with ``columns``, as their types are now.
 
-    ``constants`` are the values (in physical form) of columns that the rows themselves do not have. Columns
-    ``as_stored`` keep the type that they have.
+    ``constants`` are the values (in physical form) of columns that the rows themselves do not have.
     """
     if not columns:
         return rows.select([])  # keeps the number of rows
@@ -360,8 +337,6 @@ def in_schema(
             arrays.append(_repeated(column, constants[column.id], field.type, rows.num_rows))
         elif place is None:
             arrays.append(initial_values(column, field.type, rows.num_rows))
-        elif column.id in as_stored:
-            arrays.append(rows.column(place))
         else:
             arrays.append(_in_column(rows.column(place), column, field.type, source))
     return pa.Table.from_arrays(

@@ -21,7 +21,7 @@ from airflow_provider_ducklake.lake.spec.types.values import is_infinite, readab
 from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type
 from airflow_provider_ducklake.lake.storage.parquet.scalars import unstorable
-from airflow_provider_ducklake.lake.storage.parquet.variant_scalars import are_sound
+from airflow_provider_ducklake.lake.storage.parquet.variant_checks import are_sound
 from airflow_provider_ducklake.lake.storage.parquet.writer import values_of_leaves
 
 if TYPE_CHECKING:

@@ -400,10 +400,6 @@ class Objects:
     offset_width: pa.Array
     fields_at: pa.Array
 
-    def has_only(self, known: frozenset[str]) -> pa.Array:
-        """Return for each object if all of its fields have one of these names."""
-        return pa.array([known.issuperset(names) for names in self.names], pa.bool_()).take(self.layout)
-
     def field(self, name: str) -> pa.Array:
         """Return the value of a field of each object; NULL where an object lacks it."""
         places = [names.index(name) if name in names else None for names in self.names]

@@ -30,11 +30,6 @@ from airflow_provider_ducklake.lake.storage.parquet.geometries import WKB, check
 from airflow_provider_ducklake.lake.storage.parquet.opening import Annotations, ParquetOutput
 from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
 from airflow_provider_ducklake.lake.storage.parquet.scalars import STORED_INTERVAL
-from airflow_provider_ducklake.lake.storage.parquet.shredding import (
-    shapes_of,
-    shredded_rows,
-    shredded_schema,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -215,25 +210,22 @@ class _OpenFile:
     ) -> None:
         self._location = location
         self._columns = columns
-        self._shapes = shapes_of(first_rows, columns)
-        self._schema = shredded_schema(parquet_schema(columns), self._shapes)
-        sample = shredded_rows(first_rows.slice(0, _SAMPLE_ROWS), self._schema, self._shapes)
         self._known: dict[tuple[int, int], ChunkFacts] = {}
         self._groups = 0
         self._rows = 0
         if location.is_encrypted and settings.page_version != "V1":
             settings = replace(settings, page_version="V1")  # DuckDB 1.5.5 cannot read others encrypted
-        encodings = _encodings(self._schema, sample, use_delta=settings.page_version == "V2")
+        schema, sample = parquet_schema(columns), first_rows.slice(0, _SAMPLE_ROWS)
+        encodings = _encodings(schema, sample, use_delta=settings.page_version == "V2")
         with storage_errors(location.uri, "write"):
             self._output = ParquetOutput(location, _annotations(columns))
-        self._writer = _parquet_writer(self._output.sink, self._schema, encodings, settings)
+        self._writer = _parquet_writer(self._output.sink, schema, encodings, settings)
 
     @property
     def bytes_written(self) -> int:
         return self._output.size
 
     def write(self, rows: pa.Table) -> None:
-        rows = shredded_rows(rows, self._schema, self._shapes)
         leaves = list(zip(_leaf_types(rows.schema), _leaves(rows), strict=True))
         for (path, type_), values in leaves:
             if type_ == WKB:

@@ -12,7 +12,6 @@ from airflow_provider_ducklake.lake.planning.reading.scan import (
     BEGIN_SNAPSHOT,
     END_SNAPSHOT,
     columns_to_read,
-    paths_to_read,
 )
 from airflow_provider_ducklake.lake.spec.names.identifiers import INTERNAL_PREFIX
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
@@ -21,7 +20,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
 from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows, row_count_of
 from airflow_provider_ducklake.lake.storage.files.filesystem import storage_errors
 from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
-from airflow_provider_ducklake.lake.storage.parquet.reader import NO_PATHS, naming_file, read_data_file
+from airflow_provider_ducklake.lake.storage.parquet.reader import naming_file, read_data_file
 from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id, ordinals
 from airflow_provider_ducklake.lake.storage.rows.filter import matching
 from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, FileHistory, ScanPlan
     from airflow_provider_ducklake.lake.spec.files import LiveDataFile
     from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.parquet.reader import Paths, StoredRows
+    from airflow_provider_ducklake.lake.storage.parquet.reader import StoredRows
 
 
 def read_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> pa.Table:
@@ -47,14 +46,14 @@ def _of_files(plan: ScanPlan, locate: Callable[[str], Location]) -> Iterator[pa.
 
 def live_rows(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Table:
     """Return the rows of a data file that the plan wants: the plan's columns, in file order."""
-    rows = visible_rows(plan, file, locate, paths=paths_to_read(plan))
+    rows = visible_rows(plan, file, locate)
     with naming_file(file, str(plan.table.name), plan.table.snapshot.id):
         return _wanted(plan, rows)
 
 
 def wanted_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
     """Find the positions of the rows that the plan wants in a data file: int64, ascending, from 0."""
-    rows = visible_rows(plan, file, locate, numbered=True, paths=paths_to_read(plan))
+    rows = visible_rows(plan, file, locate, numbered=True)
     with naming_file(file, str(plan.table.name), plan.table.snapshot.id):
         return _matching(plan, rows)[POSITION].combine_chunks()
 
@@ -73,15 +72,13 @@ def visible_rows(
     locate: Callable[[str], Location],
     *,
     numbered: bool = False,
-    paths: Paths = NO_PATHS,
 ) -> pa.Table:
     """Return the rows of a data file that the plan's snapshot has, in file order: ``columns_to_read``.
 
-    ``numbered`` adds two columns at the end, int64: the row id and the position in the file. For ``paths``
-    see ``read_data_file``: only who looks at nothing else in those columns gives them.
+    ``numbered`` adds two columns at the end, int64: the row id and the position in the file.
     """
     names = tuple(column.name for column in columns_to_read(plan))
-    stored = _all_rows(plan, file, names, locate, numbered=numbered, paths=paths)
+    stored = _all_rows(plan, file, names, locate, numbered=numbered)
     keep = _live(plan, file, stored, locate)
     read = (stored if keep is None else stored.filter(keep)).cast()
     if not numbered:
@@ -106,14 +103,13 @@ def count_live_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> int:
     return count
 
 
-def _all_rows(  # noqa: PLR0913 - the last two have defaults
+def _all_rows(
     plan: ScanPlan,
     file: LiveDataFile,
     names: tuple[str, ...],
     locate: Callable[[str], Location],
     *,
     numbered: bool = False,
-    paths: Paths = NO_PATHS,
 ) -> StoredRows:
     """Read all rows of a file, with the column of their snapshots, if there is one.
 
@@ -127,7 +123,6 @@ def _all_rows(  # noqa: PLR0913 - the last two have defaults
         table=str(table.name),
         snapshot_id=table.snapshot.id,
         columns=(*names, *(one.name for one in reserved)),
-        paths=paths,
         locate=locate,
     )
 
