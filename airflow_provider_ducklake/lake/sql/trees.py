@@ -67,8 +67,8 @@ def check_cost(text: str, dialect: str) -> None:
 
 def _readings(tokens: Sequence[Token], dialect: Dialect, level: int) -> int:
     """Estimate how often tokens are read at most, all together; those around them are read 2**level times."""
-    found, base = 0, level
-    opened: list[tuple[int, int]] = []
+    found, base, calls = 0, level, 0  # calls of methods in a row: each is built of all those before it
+    opened: list[tuple[int, int, int]] = []
     before = None
     are_types = _are_types(tokens, dialect)
     for place, token in enumerate(tokens):
@@ -77,12 +77,18 @@ def _readings(tokens: Sequence[Token], dialect: Dialect, level: int) -> int:
         found += _weight(token, before) * 2**level + _readings(inner, dialect, level)
         if found > _MOST_READ + len(tokens):
             break
+        is_method = kind == "DOT" and before is not None and before.token_type.name == "R_PAREN"
+        if is_method:
+            calls += 1
+            found += 2 * calls
+        elif before is not None and before.token_type.name != "DOT" and kind not in _OPENING | _CLOSING:
+            calls = 0
         if kind in _OPENING:
-            opened.append((level, base))
+            opened.append((level, base, calls))
             level += before is not None and (are_types[place - 1] or before.text.upper() == "LATERAL")
             base = level
         elif kind in _CLOSING and opened:
-            level, base = opened.pop()
+            level, base, calls = opened.pop()
         elif kind in _CONDITIONS:
             level = max(base, level - 1)
         elif kind in _ENDS:

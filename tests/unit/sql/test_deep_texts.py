@@ -153,6 +153,7 @@ READ_OVER_AND_OVER = {
     "offsets": around("(SELECT 1 OFFSET ", ")"),
     "applies": around("CROSS APPLY SELECT * FROM (a, ", ")} :int)"),
     "joins without conditions": lambda count: f"(SELECT 1 FROM t{' JOIN t' * count})",
+    "methods": lambda count: "a" + ".b(1, c)" * 100 * count,
     "an interval": lambda count: f"INTERVAL '{'9' * count * 1_000}' DAY",
 }
 # by sqlglot's parser alone
@@ -174,6 +175,12 @@ def test_ordinary_levels_of_types_and_joins_are_read():
     joins = " ".join(f"CROSS JOIN t AS t{one} JOIN t AS u{one} ON a = b" for one in range(40))
 
     assert parse_query(f"SELECT {types}, array(struct(1, array(struct(2)))) FROM t {joins} LIMIT 5")
+
+
+def test_a_hundred_methods_in_a_row_are_read_and_fields_of_calls_wherever_they_stand():
+    methods, fields = "a" + ".b(1)" * 100, ", ".join(f"f({one}).x" for one in range(2_000))
+
+    assert parse_query(f"SELECT {methods}, {fields} FROM t")
 
 
 def test_the_error_says_which_statement_is_too_deep_and_where():
