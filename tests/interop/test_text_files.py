@@ -1,6 +1,7 @@
 """CSV and JSON as the readers of Spark's tasks take them apart, against DuckDB's: equal rows, or an error."""
 
 import io
+from decimal import Decimal
 from random import Random
 
 import duckdb
@@ -14,6 +15,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.spec.types.values import format_physical
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import physical_values
 from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
+from airflow_provider_ducklake.lake.storage.rows.inlined_values import _array
 from airflow_provider_ducklake.lake.storage.rows.text_values import Formats, values_of_texts
 
 FILES = {"ci": 400, "full": 20_000}
@@ -180,6 +182,39 @@ def test_each_value_of_json_is_the_one_that_duckdb_reads(request, seed, tmp_path
     assert same > FILES[request.config.option.size] / 10
 
 
+@pytest.mark.parametrize("type_", ["decimal(9,2)", "decimal(38,0)", "decimal(38,38)"])
+@pytest.mark.parametrize("exponent", [*range(-45, 46, 5), -2, 2, -999_999_999, 999_999_999])
+@pytest.mark.parametrize(
+    "digits", ["1", "0", "-1.50", "1" * 38, "1" * 39, "0." + "0" * 38 + "1", "1" + "0" * 40]
+)
+def test_decimals_of_any_spelling_are_exact_or_refused(type_, exponent, digits):
+    """Of pyarrow 26's own cast some become another number, and some end the process."""
+    wanted, text = parse_type(type_), f"{digits}e{exponent}"
+    exact = Decimal(text).as_tuple() if abs(exponent) < 100 else None
+    columns = new_columns({"d": type_}).columns
+
+    found = []
+    for read in (
+        lambda: values_of_texts(pa.array([text, "0"]), wanted, Formats())[0],
+        lambda: json_rows.table_of(
+            f'{{"d": 0}}\n{{"d": {text}}}'.encode(),
+            0,
+            json_rows.Reading(columns, Formats(), selects=False),
+            is_array=False,
+        )["d"][1],
+        lambda: _array(columns[0], [text, "0"])[0],
+    ):
+        try:
+            found.append(read().as_py())
+        except (ValueError, DuckLakeError):
+            found.append(None)
+
+    found.pop()  # inlined values are rounded, as DuckDB rounds them
+    assert all(one is None or (exact is not None and one == Decimal(text)) for one in found), found
+    if exact is not None and abs(exponent) <= 5 and digits in ("1", "0") and exponent >= 0:
+        assert None not in found or type_ == "decimal(38,38)"
+
+
 def test_blocks_of_other_keys_and_kinds_are_read_as_each_by_itself(request, seed):
     draw = Random(seed)
     types = {"id": "int64", "s": "struct(a int64, b varchar)", "note": "varchar"}
@@ -210,3 +245,39 @@ def _rows_or_error(block: bytes, how: json_rows.Reading) -> list[dict[str, objec
         return json_rows.table_of(block, 0, how, is_array=False).to_pylist()
     except InvalidInputError as error:
         return str(error)
+
+
+def test_a_record_of_thousands_of_levels_is_refused_and_ends_no_process():
+    deep = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
+    texts = b'{"a":"[[[[[[[["}\n' * 1_000  # brackets in texts are no levels
+
+    with pytest.raises(InvalidInputError, match=r"line 1: .* is no record of JSON"):
+        json_rows.shape_of(deep, 0, is_array=False)
+    assert json_rows.shape_of(texts, 0, is_array=False).fields["a"].kinds == {"string"}
+
+
+@pytest.mark.parametrize("has_quotes", [False, True])
+def test_a_backslash_outside_of_quotes_stands_for_itself(seed, has_quotes, tmp_path):
+    """As DuckDB's reader has it, and Spark's writer writes it."""
+    draw, dialect = Random(seed), csv_rows.Dialect(escape="\\")
+    fields = [
+        "C:\\new\\dir",
+        "\\N",
+        "tail\\",
+        "a",
+        "",
+        "é\\t",
+        *(['"a\\"b"', '"x\\\\y,z"', '"\n"'] * has_quotes),
+    ]
+    for number in range(100):
+        rows = [",".join(draw.choices(fields, k=3)) for _ in range(draw.randint(1, 4))]
+        path = tmp_path / f"{number}.csv"
+        path.write_text("\n".join(["x,y,1", *rows]) + "\n")
+        options = "header=false, all_varchar=true, auto_detect=false, sep=',', quote='\"', escape='\\'"
+        columns = "columns={'a': 'VARCHAR', 'b': 'VARCHAR', 'c': 'VARCHAR'}"
+        wanted = duckdb.sql(f"FROM read_csv('{path}', {options}, {columns})").fetchall()
+
+        (block,) = csv_rows.blocks(csv_rows.Part(io.BytesIO(path.read_bytes())), dialect, is_old_mac=False)
+        found = csv_rows.table_of(block, ["a", "b", "c"], dialect).to_pylist()
+
+        assert [tuple(row.values()) for row in found] == wanted, path.read_text()

@@ -280,6 +280,44 @@ def test_a_header_that_is_no_list_of_names_is_refused_for_a_new_table(spark, tmp
         assert len(named.columns) == 1
 
 
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet", "orc"])
+@pytest.mark.parametrize("kind", ["a file", "a folder", "a folder of a partition"])
+def test_a_source_has_no_file_that_links_lead_away_to(spark, tmp_path, suffix, kind):
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    for folder in (inside, outside):
+        spark.range(1).coalesce(1).write.format(suffix).options(header=True).save(str(folder))
+    (secret,) = outside.glob(f"part-*.{suffix}")
+    link = inside / {"a file": f"z.{suffix}", "a folder": "z", "a folder of a partition": "p=1"}[kind]
+    link.symlink_to(secret if kind == "a file" else outside)
+    if kind == "a folder of a partition":
+        next(inside.glob(f"part-*.{suffix}")).unlink()
+    options = {"recursiveFileLookup": True} if kind == "a folder" else {}
+    source = {"path": str(inside), "format": suffix, "options": options}
+
+    with pytest.raises(InvalidInputError, match=rf"is a link, or below one, that leads out of {inside}/\."):
+        load(spark, source_of(source), None)
+    with pytest.raises(InvalidInputError, match="leads out of"):
+        load(spark, source_of(source | {"path": f"{inside}/*"}), None)
+    link.unlink()
+    named = tmp_path / f"named.{suffix}"
+    named.symlink_to(secret)
+    for path in (named, outside):
+        (row,) = load(spark, source_of({"path": str(path), "format": suffix}), None).collect()
+        assert int(row["id"]) == 0
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_values_of_folders_are_those_below_the_path(spark, tmp_path, suffix):
+    path = tmp_path / "region=EU" / "in"
+    for region in ("US", "CH"):
+        rows = spark.range(1).coalesce(1).write.format(suffix).options(header=True)
+        rows.save(str(path / f"region={region}"))
+
+    rows = load(spark, source_of({"path": str(path), "format": suffix}), None).collect()
+
+    assert sorted(row["region"] for row in rows) == ["CH", "US"]
+
+
 def test_spaces_go_on_the_side_that_is_named(spark, tmp_path):
     path = file(tmp_path, "in.csv", "a,b\n x ,y\n")
     rows = {

@@ -12,6 +12,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -42,10 +43,12 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
 )
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from airflow_provider_ducklake.lake.spec.names.paths import is_local, with_slash
 from airflow_provider_ducklake.lake.spec.partitioning import hive_value, hive_values
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, Field, ScalarKind, ScalarType
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
+from airflow_provider_ducklake.lake.storage.files.local import lies_below
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
     arrow_schema,
@@ -67,7 +70,7 @@ from airflow_provider_ducklake.lake.storage.parquet.scalars import (
 from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT, read_variants
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
@@ -285,7 +288,8 @@ def _read(
     paths = sorted(
         one for one in map(own_path, listed.inputFiles()) if one.rsplit("/", 1)[-1] not in _SUMMARIES
     )
-    by_path = [hive_values(one) for one in paths]
+    check_links(paths, path, name)
+    by_path = [hive_values(one.removeprefix(folder_of(path))) for one in paths]
     texts = {one: {values.get(one) for values in by_path} for one in folders}
     found = [_looked_at(one, name) for one in paths[:1]]
     if None not in found:  # else the others would wait for the same store
@@ -328,6 +332,30 @@ def no_file(name: str, path: str) -> InvalidInputError:
         f"{name} cannot be read: there is no file at {path} but such as Spark leaves out, whose names begin "
         "with _ or a point. Correct the path, or name the files otherwise."
     )
+
+
+def check_links(files: Iterable[str], path: str, name: str) -> None:
+    """Refuse local files of a source that links lead out of its path to: who fills it may not read there.
+
+    The path itself may be a link, and so may a file that it names.
+    """
+    folder = folder_of(path)
+    for file in files:
+        if is_local(file) and file != own_path(path) and not lies_below(file, folder):
+            raise InvalidInputError(
+                f"{name} cannot be read: {file} is a link, or below one, that leads out of {folder}. Name "
+                "the place that it leads to as a source, or remove the link."
+            )
+
+
+def folder_of(path: str) -> str:
+    """Return the folder that a source's path names, up to its first pattern, as DuckLake spells it."""
+    steps = own_path(path).split("/")
+    kept = [*takewhile(lambda step: not _PATTERN.search(step), steps)]
+    return with_slash("/".join(kept))
+
+
+_PATTERN = re.compile(r"[*?\[{\\]")
 
 
 def own_path(uri: str) -> str:

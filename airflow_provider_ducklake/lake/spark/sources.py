@@ -40,7 +40,7 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     TransformSource,
     datasets_of,
 )
-from airflow_provider_ducklake.lake.spark.parquet_sources import no_file, own_path, read_parquet
+from airflow_provider_ducklake.lake.spark.parquet_sources import check_links, no_file, own_path, read_parquet
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote, kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import require_file_system
 from airflow_provider_ducklake.lake.spark.text_sources import read_texts
@@ -159,7 +159,7 @@ def read_dataset(
             return analysed(_with_password(reader, dataset, name).load())
         if schema is not None:
             reader = reader.schema(schema)
-        return analysed(reader.load(_location(dataset)))
+        return _of_files(reader.load(_location(dataset)), _location(dataset), name)
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
             raise SourceNotFoundError(name, str(dataset.path)) from error
@@ -168,6 +168,11 @@ def read_dataset(
         raise InvalidInputError(f"{name} cannot be read: {message_of(error)}") from error
     except ArithmeticException as error:  # a type that Spark does not have
         raise InvalidInputError(f"{name} cannot be read: {dataset.path}: {error}") from error
+
+
+def _of_files(rows: DataFrame, path: str, name: str) -> DataFrame:
+    check_links(map(own_path, analysed(rows).inputFiles()), path, name)
+    return rows
 
 
 def _location(dataset: Dataset) -> str:

@@ -18,6 +18,7 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, StorageError
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
+from airflow_provider_ducklake.lake.spark.parquet_sources import check_links
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.types.spark_types import INFERRED
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
@@ -50,7 +51,7 @@ class Texts:
     """What tasks need of a dataset.
 
     ``selects``: the user named the columns of JSON records, and other keys are left out. ``folders`` are
-    columns whose values are in the names of folders.
+    columns whose values are in the names of folders ``below`` the source's own.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Texts:
     dialect: Dialect | None
     selects: bool = False
     folders: tuple[str, ...] = ()
+    below: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ def documents(spark: SparkSession, files: Sequence[TextFile], texts: Texts) -> I
                 "is_array": file.is_array,
                 "is_lines": file.is_lines,
                 "is_old_mac": file.is_old_mac,
-                "folders": {name: hive_values(file.path).get(name) for name in texts.folders},
+                "folders": {
+                    name: hive_values(file.path.removeprefix(texts.below)).get(name) for name in texts.folders
+                },
                 "start": start,
                 "end": start + step if start + step < file.size else None,
                 "quoted": [before, is_quoted],
@@ -223,7 +227,7 @@ def _fields_of_part(document: Json, texts: Texts, lines: int = 0) -> Iterator[tu
     has_header = bool(names) and not document["start"]
     folders = {fold(name) for name in document["folders"]}
     names = names or [column.name for column in texts.columns.columns if fold(column.name) not in folders]
-    with opened(document["path"], texts.encoding) as stream:
+    with opened(document["path"], texts) as stream:
         part = _part_of(stream, document, dialect)
         for read in csv_rows.blocks(part, dialect, is_old_mac=document["is_old_mac"], lines=lines):
             block = csv_rows.without_first(read, dialect) if has_header else read
@@ -244,7 +248,7 @@ def _part_of(stream: pa.NativeFile, document: Json, dialect: Dialect) -> Part:
 
 
 def _json_blocks(document: Json, texts: Texts, lines: int = 0) -> Iterator[Block]:
-    with opened(document["path"], texts.encoding) as stream:
+    with opened(document["path"], texts) as stream:
         part, rest = _part_of(stream, document, _LINES), b""
         if not document["is_lines"]:
             content = part.read(_MOST_IN_MEMORY + 1)
@@ -348,10 +352,11 @@ def codec_of(path: str) -> str | None:
 
 
 @contextmanager
-def opened(path: str, encoding: str) -> Iterator[pa.NativeFile]:
+def opened(path: str, texts: Texts) -> Iterator[pa.NativeFile]:
     """Yield a file's text as UTF-8; a plain one can be read from any place."""
+    check_links([path], texts.below, texts.name)  # again: a link may have come since
     with open_input(open_filesystem(path)) as file:
-        yield as_utf8(file, path, encoding)
+        yield as_utf8(file, path, texts.encoding)
 
 
 def as_utf8(file: pa.NativeFile, path: str, encoding: str) -> pa.NativeFile:

@@ -8,6 +8,7 @@ options are Spark's.
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,7 +24,14 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.errors import message_of
-from airflow_provider_ducklake.lake.spark.parquet_sources import OF_LISTING, listing_of, no_file, own_path
+from airflow_provider_ducklake.lake.spark.parquet_sources import (
+    OF_LISTING,
+    check_links,
+    folder_of,
+    listing_of,
+    no_file,
+    own_path,
+)
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.text_parts import (
     TextFile,
@@ -136,12 +144,14 @@ def read_texts(  # noqa: PLR0913 - what a dataset is read for
     listed = listing_of(spark, path, listing, name)
     folders = {one.name: one.dataType for one in listed.schema if one.name not in OF_LISTING}
     paths = sorted(map(own_path, listed.inputFiles()))
+    check_links(paths, path, name)
     source = _Dataset(spark, dataset, name, given, paths, folders, fills)
     if not source.paths:
         raise no_file(name, str(dataset.path))
     encoding = _encoding(source)
     dialect = _dialect(source) if dataset.format == "csv" else None
-    looked = Texts(name, TableSchema(()), _formats(source), encoding, dialect, folders=tuple(folders))
+    nothing, below = TableSchema(()), folder_of(path)
+    looked = Texts(name, nothing, _formats(source), encoding, dialect, folders=tuple(folders), below=below)
     files = _looked_at(source, looked)
     names = None if dialect is None else _names(source, files, target)
     parts = list(documents(spark, files, looked))
@@ -279,7 +289,8 @@ def _names(source: _Dataset, files: Sequence[TextFile], target: TableSchema | No
         return _names_by_position(source, filled, target)
     for file in filled:
         folded = [fold(one) for one in file.names]
-        twice = next((one for one in file.names if folded.count(fold(one)) > 1), None)
+        counts = Counter(folded)
+        twice = next((one for one in file.names if counts[fold(one)] > 1), None)
         longest = max(map(len, file.names))
         if twice is not None or "" in folded or longest > _LONGEST_NAME:
             what = f"the name {twice!r} twice" if twice else "a column without a name"

@@ -60,7 +60,27 @@ class Dialect:
             return rb"(?:%s(?:[^%s]++|%s%s)*+%s|(?!%s)[^%s\r\n]*+)" % (*(quote,) * 6, sep)
         esc = re.escape(self.escape).encode()
         inner = rb"(?:[^%s%s]++|%s[%s%s])*+" % (quote, esc, esc, quote, esc)
-        return rb"(?:%s%s%s|(?!%s)[^%s%s\r\n]*+)" % (quote, inner, quote, quote, sep, esc)
+        return rb"(?:%s%s%s|(?!%s)[^%s\r\n]*+)" % (quote, inner, quote, quote, sep)
+
+    @cached_property
+    def _quoted(self) -> re.Pattern[bytes]:
+        sep, quote = re.escape(self.separator).encode(), re.escape(self.quote).encode()
+        esc = re.escape(self.escape).encode()
+        inner = rb"(?:[^%s%s]++|%s[%s%s])*+" % (quote, esc, esc, quote, esc)
+        return re.compile(rb"((?:\A|(?<=[%s\r\n]))%s%s%s)|%s" % (sep, quote, inner, quote, esc))
+
+    def for_arrow(self, content: bytes) -> tuple[bytes, str | bool]:
+        """Return records as Arrow's reader has to get them, and its escape.
+
+        That reader has it outside of quotes, too, where it stands for itself. *Source:* DuckDB 1.5.5, and
+        Spark's reader and writer.
+        """
+        escape = self.escape.encode()
+        if self.escape in ("", self.quote) or escape not in content:
+            return content, False
+        if self.quote.encode() not in content:
+            return content, False
+        return self._quoted.sub(lambda found: found[1] or escape * 2, content), self.escape
 
     @cached_property
     def record(self) -> re.Pattern[bytes]:
@@ -150,15 +170,16 @@ def table_of(block: Block, names: Sequence[str], dialect: Dialect) -> pa.Table:
     Raises:
         InvalidInputError: a record has more or fewer fields, or is not UTF-8; the text names the line.
     """
+    content, escape = dialect.for_arrow(block.content)
     try:
         table = csv.read_csv(
-            pa.BufferReader(block.content),
-            csv.ReadOptions(use_threads=False, block_size=len(block.content) + 1, column_names=list(names)),
+            pa.BufferReader(content),
+            csv.ReadOptions(use_threads=False, block_size=len(content) + 1, column_names=list(names)),
             csv.ParseOptions(
                 delimiter=dialect.separator,
                 quote_char=dialect.quote or False,
                 double_quote=dialect.escape == dialect.quote,
-                escape_char=False if dialect.escape in ("", dialect.quote) else dialect.escape,
+                escape_char=escape,
                 newlines_in_values=True,
                 ignore_empty_lines=len(names) > 1,
             ),

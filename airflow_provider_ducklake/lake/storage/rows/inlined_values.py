@@ -49,6 +49,7 @@ from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
 )
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
 from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS
+from airflow_provider_ducklake.lake.storage.rows.text_values import plain_decimals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -145,6 +146,8 @@ def _taken(cells: list[Any], target: pa.DataType) -> pa.Array:
     if pa.types.is_string(target):
         return pa.array(cells, pa.binary()).cast(target)
     is_text = any(isinstance(cell, str) for cell in cells)
+    if is_text and pa.types.is_decimal(target):
+        return plain_decimals(pa.array(cells, pa.string()), target).cast(target)
     return pa.array(cells, pa.string()).cast(target) if is_text else pa.array(cells, target)
 
 

@@ -30,7 +30,12 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
 )
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import array_of, arrow_field, arrow_type
 from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_name, nulls, reshape
-from airflow_provider_ducklake.lake.storage.rows.text_values import Formats, value_of_text, values_of_texts
+from airflow_provider_ducklake.lake.storage.rows.text_values import (
+    Formats,
+    has_odd_decimals,
+    value_of_text,
+    values_of_texts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -158,9 +163,37 @@ def _is_inexact(array: pa.ChunkedArray) -> bool:
     return False
 
 
+def _levels(block: bytes) -> int:
+    """Return the largest number of brackets that are open at once, those in strings among them."""
+    brackets = block.translate(None, _NO_BRACKETS)
+    kinds = pa.Array.from_buffers(pa.uint8(), len(brackets), [None, pa.py_buffer(brackets)])
+    steps = pc.if_else(pc.is_in(kinds, pa.array(b"[{", pa.uint8())), 1, -1)
+    return pc.max(pc.cumulative_sum(steps)).as_py() or 0
+
+
+def _scales(type_: pa.DataType | pa.Schema) -> Iterator[int]:
+    """Yield the scales of all decimals in a type."""
+    if isinstance(type_, pa.Decimal128Type):
+        yield type_.scale
+    elif isinstance(type_, pa.Schema | pa.StructType):
+        yield from (scale for one in type_ for scale in _scales(one.type))
+    elif isinstance(type_, pa.ListType):
+        yield from _scales(type_.value_type)
+
+
+_MOST_LEVELS = 1_000
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
 def _by_arrow(block: bytes, schema: pa.Schema | None, others: str, *, is_array: bool) -> pa.Table:
     if not block.strip():
         return pa.table({}) if schema is None else schema.empty_table()
+    if _levels(block) > _MOST_LEVELS and _levels(_STRING.sub(b"", block)) > _MOST_LEVELS:
+        raise pa.ArrowInvalid("more levels than Arrow's reader has a stack for")
+    scales = () if schema is None else tuple(_scales(schema))
+    if scales and has_odd_decimals(pa.array([block], pa.binary()), max(scales)):
+        raise pa.ArrowInvalid("a number that Arrow may read as another decimal")
     if is_array:
         block = b'{"r":' + block + b"}"
         schema = schema and pa.schema([pa.field("r", pa.list_(pa.struct(list(schema))))])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from airflow_provider_ducklake.lake.errors import InvalidOptionError
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, ScalarType
 from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
 from airflow_provider_ducklake.lake.spec.types.values import format_date, parse_physical
+from airflow_provider_ducklake.lake.spec.types.variant_bytes import MOST_DIGITS
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type, from_physical
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 _BOOLEANS = dict.fromkeys(("true", "t", "1", "yes", "y"), True) | dict.fromkeys(
     ("false", "f", "0", "no", "n"), False
 )
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?([0-9]+))?")
 _SPACES = " \t\n\v\f\r"
 _MOMENT = re.compile(
     r"(?P<date>(?P<year>\d{4,})-(?P<month>\d\d?)-(?P<day>\d\d?)(?P<bc> \(BC\))?)"
@@ -73,14 +76,46 @@ def values_of_texts(texts: pa.Array, type_: DuckLakeType, formats: Formats) -> p
         return texts
     try:
         return _cast(texts, type_, formats)
-    except pa.ArrowException:
+    except (pa.ArrowException, ValueError):
         return from_physical(
             type_, [None if one is None else value_of_text(one, type_, formats) for one in texts.to_pylist()]
         )
 
 
+def has_odd_decimals(texts: pa.Array, scale: int) -> bool:
+    """Return True if pyarrow 26 may read one as another number, or end the process: with so many digits."""
+    pattern = rf"[0-9.][eE][-+]?[0-9]{{2}}|[0-9.]{{{MOST_DIGITS}}}|[0-9]{{{MOST_DIGITS + 1 - scale}}}"
+    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
+
+
+def plain_decimals(texts: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
+    """Return texts of decimals without exponents and needless digits, where pyarrow wants it.
+
+    Raises:
+        ValueError: a number has more digits than the type.
+    """
+    if not has_odd_decimals(texts, type_.scale):
+        return texts
+    return pa.array([one if one is None else _plain(one, type_) for one in texts.to_pylist()], pa.string())
+
+
+def _plain(text: str, type_: pa.Decimal128Type) -> str:
+    found = _DECIMAL.fullmatch(text.strip(_SPACES))
+    if found is None:
+        return text
+    if len((found[1] or "").lstrip("0")) > 2:  # noqa: PLR2004 - no decimal has 100 digits
+        raise ValueError(text)
+    whole, _, fraction = format(Decimal(found[0]), "f").partition(".")
+    fraction = fraction.rstrip("0")
+    if len(fraction) > type_.scale or len(whole.lstrip("+-0")) > type_.precision - type_.scale:
+        raise ValueError(text)
+    return f"{whole}.{fraction}" if fraction else whole
+
+
 def _cast(texts: pa.Array, type_: DuckLakeType, formats: Formats) -> pa.Array:
     facts, target = type_.facts, arrow_type(type_)
+    if facts.kind is ScalarKind.DECIMAL:
+        return plain_decimals(texts, target).cast(target)
     if facts.kind is ScalarKind.TIMESTAMP and pc.any(pc.equal(pc.binary_length(texts), _HOUR)).as_py():
         raise pa.ArrowInvalid("an hour without minutes")
     if facts.kind is ScalarKind.TIMESTAMP and facts.zoned:
@@ -113,7 +148,10 @@ def value_of_text(text: str, type_: DuckLakeType, formats: Formats) -> Physical:
                 return _BOOLEANS[text.lower()]
             case ScalarKind.INTEGER | ScalarKind.DECIMAL | ScalarKind.FLOAT:
                 plain = stripped[1:] if _NUMBER.fullmatch(stripped) and stripped[0] == "+" else stripped
-                (value,) = pa.array([plain]).cast(arrow_type(type_))
+                texts = pa.array([plain], pa.string())
+                target = arrow_type(type_)
+                texts = plain_decimals(texts, target) if kind is ScalarKind.DECIMAL else texts
+                (value,) = texts.cast(target)
                 return parse_physical(type_, _exact(value))
             case ScalarKind.DATE | ScalarKind.TIMESTAMP:
                 return _moment(stripped, type_, formats)
