@@ -239,7 +239,9 @@ class PlannedInsert:
             *(f"added column {name} {type_}" for name, type_ in columns[0].items()),
             *(f"{name} {' → '.join(types)}" for name, types in columns[1].items()),
         ]
-        announce_commit(log, committed, str(self.target.name), summary, *changed)
+        announce_commit(log, committed, str(self.target.name), summary)
+        if changed:
+            log.info("Its columns: %s", "; ".join(changed))
         return summary
 
 

@@ -79,15 +79,13 @@ def added(numbers: Summary) -> str:
     return f"{counted(numbers['rows_added'], 'row')} in {files}"
 
 
-def announce_commit(
-    log: logging.Logger, committed: CommittedSnapshot, table: str, numbers: Summary, *more: str
-) -> None:
-    """Log what a commit did to a table: rows that went and came, and ``more``; a warning if none came."""
+def announce_commit(log: logging.Logger, committed: CommittedSnapshot, table: str, numbers: Summary) -> None:
+    """Log what a commit did to a table: rows that went and came; a warning if none came."""
     what, removed = added(numbers), numbers["rows_removed"]
     if removed:
         what = f"replaced {counted(removed, 'row')} by {what if numbers['rows_added'] else 0}"
     level = logging.WARNING if removed and not numbers["rows_added"] else logging.INFO
-    log.log(level, "Committed snapshot %d to %s: %s", committed.id, table, "; ".join([what, *more]))
+    log.log(level, "Committed snapshot %d to %s: %s", committed.id, table, what)
 
 
 @dataclass(frozen=True, slots=True)
