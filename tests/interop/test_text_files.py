@@ -182,10 +182,10 @@ def test_each_value_of_json_is_the_one_that_duckdb_reads(request, seed, tmp_path
     assert same > FILES[request.config.option.size] / 10
 
 
-@pytest.mark.parametrize("type_", ["decimal(9,2)", "decimal(38,0)", "decimal(38,38)"])
-@pytest.mark.parametrize("exponent", [*range(-45, 46, 5), -2, 2, -999_999_999, 999_999_999])
+@pytest.mark.parametrize("type_", ["decimal(9,2)", "decimal(38,0)", "decimal(38,18)", "decimal(38,38)"])
+@pytest.mark.parametrize("exponent", [*range(-45, 46, 5), -2, 2, 9, -999_999_999, 999_999_999])
 @pytest.mark.parametrize(
-    "digits", ["1", "0", "-1.50", "1" * 38, "1" * 39, "0." + "0" * 38 + "1", "1" + "0" * 40]
+    "digits", ["1234567890123", "1", "0", "-1.50", "1" * 38, "1" * 39, "0." + "0" * 38 + "1", "1" + "0" * 40]
 )
 def test_decimals_of_any_spelling_are_exact_or_refused(type_, exponent, digits):
     """Of pyarrow 26's own cast some become another number, and some end the process."""
@@ -281,3 +281,25 @@ def test_a_backslash_outside_of_quotes_stands_for_itself(seed, has_quotes, tmp_p
         found = csv_rows.table_of(block, ["a", "b", "c"], dialect).to_pylist()
 
         assert [tuple(row.values()) for row in found] == wanted, path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("record", "is_odd"),
+    [
+        ('{"d": 1.50, "id": "3e45-12e4", "ratio": 1e-05, "n": 123456789012345678901234567890}', False),
+        ('{"d": "1.50", "s": {"e": 12}, "note": "1e5, and"}', False),
+        ('{"d" : 1e5}', True),
+        ('{"d": " 1E-3 " }', True),
+        ('{"s": {"e": -1.5e7}, "d": 1}', True),
+        ('{"d": 0.00000000000000000000000000000000000001}', True),
+        ('{"d": 123456789012345678901}', True),
+        ('{"\\u0064": 1e5}', True),
+    ],
+)
+def test_only_decimals_that_pyarrow_may_misread_are_left_to_python(record, is_odd):
+    schema = pa.schema({"d": pa.decimal128(38, 18), "s": pa.struct({"e": pa.decimal128(9, 2)})})
+
+    assert json_rows._has_odd_decimals(record.encode(), schema) is is_odd
+    listed = pa.schema({"l": pa.list_(pa.decimal128(9, 2))})
+    assert json_rows._has_odd_decimals(b'{"l": [1, 2e5]}', listed)
+    assert not json_rows._has_odd_decimals(b'{"l": [1, 2.5], "id": "3e45-1"}', listed)

@@ -306,6 +306,16 @@ def test_a_source_has_no_file_that_links_lead_away_to(spark, tmp_path, suffix, k
         assert int(row["id"]) == 0
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "orc"])
+@pytest.mark.parametrize("folder", ["a%20b", "k=v%2Fw", "a b", "ä", "p%"])
+def test_folders_of_any_name_are_no_links(spark, tmp_path, suffix, folder):
+    spark.range(1).coalesce(1).write.format(suffix).options(header=True).save(f"{tmp_path}/{folder}")
+
+    for path in (f"{tmp_path}/{folder}", f"{tmp_path}/{folder[:1]}*"):
+        (row,) = load(spark, source_of({"path": path, "format": suffix}), None).collect()
+        assert int(row["id"]) == 0
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_values_of_folders_are_those_below_the_path(spark, tmp_path, suffix):
     path = tmp_path / "region=EU" / "in"

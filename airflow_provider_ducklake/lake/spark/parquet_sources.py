@@ -9,16 +9,12 @@ the type that a new table gets for it (``types.spark_types``), where Spark has n
 from __future__ import annotations
 
 import json
-import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
@@ -33,6 +29,14 @@ from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.errors import is_of_spark
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.sessions.settings import as_texts, nanos_refused
+from airflow_provider_ducklake.lake.spark.source_files import (
+    OF_LISTING,
+    check_links,
+    folder_of,
+    listing_of,
+    own_path,
+    without_scheme,
+)
 from airflow_provider_ducklake.lake.spark.types.frames import analysed
 from airflow_provider_ducklake.lake.spark.types.names import quoted
 from airflow_provider_ducklake.lake.spark.types.spark_types import (
@@ -43,12 +47,10 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
 )
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.names.paths import is_local, with_slash
 from airflow_provider_ducklake.lake.spec.partitioning import hive_value, hive_values
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, Field, ScalarKind, ScalarType
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.files.local import lies_below
 from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
     arrow_schema,
@@ -70,7 +72,7 @@ from airflow_provider_ducklake.lake.storage.parquet.scalars import (
 from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT, read_variants
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
@@ -194,7 +196,6 @@ def clock_in_utc(value: SparkColumn, given: t.DataType, wanted: t.DataType) -> S
 log = logger(__name__)
 
 _TASK_BYTES = 128 * 2**20  # of row groups that one task reads
-OF_LISTING = ("path", "modificationTime", "length", "content")  # columns of Spark's format binaryFile
 TRUNCATES = "truncateNanoseconds"  # an option of ours
 _MERGES = "spark.sql.parquet.mergeSchema"
 _SUMMARIES = ("_metadata", "_common_metadata")  # of dask and Hadoop: files without rows
@@ -289,7 +290,8 @@ def _read(
         one for one in map(own_path, listed.inputFiles()) if one.rsplit("/", 1)[-1] not in _SUMMARIES
     )
     check_links(paths, path, name)
-    by_path = [hive_values(one.removeprefix(folder_of(path))) for one in paths]
+    below = folder_of(path)
+    by_path = [hive_values(one.removeprefix(below)) for one in paths]
     texts = {one: {values.get(one) for values in by_path} for one in folders}
     found = [_looked_at(one, name) for one in paths[:1]]
     if None not in found:  # else the others would wait for the same store
@@ -311,60 +313,6 @@ def _read(
     source = _Source(name, _columns(schema, name, files, target, truncates=truncates), truncates)
     documents = list(_documents(files, _values_of_folders(listed, folders)))
     return _by_arrow(spark, documents, source, [listed.schema[one] for one in folders]), texts
-
-
-def listing_of(spark: SparkSession, path: str, options: Mapping[str, str], name: str) -> DataFrame:
-    """Return the files at a path, as Spark lists them, with the values of their folders."""
-    try:
-        return analysed(spark.read.format("binaryFile").options(**options).load(path))
-    except SparkRuntimeException as error:  # no retry cures it
-        condition = error.getCondition() or type(error).__name__
-        raise InvalidInputError(
-            f"{name} cannot be read: the folders of {path} do not all have the same names column=value in "
-            f"one order, each with a value ({condition}). Make those that are alike sources of their own, or "
-            "add the files with hive_partitioning."
-        ) from error
-
-
-def no_file(name: str, path: str) -> InvalidInputError:
-    """Return the error for a path at which Spark lists no file."""
-    return InvalidInputError(
-        f"{name} cannot be read: there is no file at {path} but such as Spark leaves out, whose names begin "
-        "with _ or a point. Correct the path, or name the files otherwise."
-    )
-
-
-def check_links(files: Iterable[str], path: str, name: str) -> None:
-    """Refuse local files of a source that links lead out of its path to: who fills it may not read there.
-
-    The path itself may be a link, and so may a file that it names.
-    """
-    folder = folder_of(path)
-    for file in files:
-        if is_local(file) and file != own_path(path) and not lies_below(file, folder):
-            raise InvalidInputError(
-                f"{name} cannot be read: {file} is a link, or below one, that leads out of {folder}. Name "
-                "the place that it leads to as a source, or remove the link."
-            )
-
-
-def folder_of(path: str) -> str:
-    """Return the folder that a source's path names, up to its first pattern, as DuckLake spells it."""
-    steps = own_path(path).split("/")
-    kept = [*takewhile(lambda step: not _PATTERN.search(step), steps)]
-    return with_slash("/".join(kept))
-
-
-_PATTERN = re.compile(r"[*?\[{\\]")
-
-
-def own_path(uri: str) -> str:
-    """Return a path as DuckLake spells it, of one that Spark gives as a URI."""
-    return _without_scheme(unquote(uri))
-
-
-def _without_scheme(path: str) -> str:
-    return re.sub(r"^file:/+", "/", path)
 
 
 def _looked_at(path: str, name: str) -> _File | None:
@@ -642,7 +590,7 @@ def _values_of_folders(listed: DataFrame, folders: Sequence[str]) -> dict[str, d
         return {}
     texts = [f.col(quoted(one)).cast("string").alias(one) for one in folders]
     rows = listed.select("path", *texts).collect()
-    return {_without_scheme(row["path"]): dict(zip(folders, row[1:], strict=True)) for row in rows}
+    return {without_scheme(row["path"]): dict(zip(folders, row[1:], strict=True)) for row in rows}
 
 
 def _documents(files: Sequence[_File], folders: Mapping[str, Mapping[str, str | None]]) -> Iterator[Json]:

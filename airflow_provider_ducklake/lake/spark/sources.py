@@ -40,9 +40,10 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     TransformSource,
     datasets_of,
 )
-from airflow_provider_ducklake.lake.spark.parquet_sources import check_links, no_file, own_path, read_parquet
+from airflow_provider_ducklake.lake.spark.parquet_sources import read_parquet
 from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote, kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import require_file_system
+from airflow_provider_ducklake.lake.spark.source_files import check_links, no_file, own_path
 from airflow_provider_ducklake.lake.spark.text_sources import read_texts
 from airflow_provider_ducklake.lake.spark.types.frames import analysed
 from airflow_provider_ducklake.lake.spark.types.names import quoted
@@ -159,7 +160,7 @@ def read_dataset(
             return analysed(_with_password(reader, dataset, name).load())
         if schema is not None:
             reader = reader.schema(schema)
-        return _of_files(reader.load(_location(dataset)), _location(dataset), name)
+        return _without_links(reader.load(_location(dataset)), _location(dataset), name)
     except AnalysisException as error:
         if error.getCondition() in _MISSING:
             raise SourceNotFoundError(name, str(dataset.path)) from error
@@ -170,7 +171,7 @@ def read_dataset(
         raise InvalidInputError(f"{name} cannot be read: {dataset.path}: {error}") from error
 
 
-def _of_files(rows: DataFrame, path: str, name: str) -> DataFrame:
+def _without_links(rows: DataFrame, path: str, name: str) -> DataFrame:
     check_links(map(own_path, analysed(rows).inputFiles()), path, name)
     return rows
 

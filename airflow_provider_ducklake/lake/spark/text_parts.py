@@ -18,8 +18,8 @@ from pyspark.sql import types as t
 
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, StorageError
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.parquet_sources import check_links
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
+from airflow_provider_ducklake.lake.spark.source_files import check_links
 from airflow_provider_ducklake.lake.spark.types.spark_types import INFERRED
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.partitioning import hive_values

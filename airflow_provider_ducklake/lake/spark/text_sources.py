@@ -24,7 +24,8 @@ from airflow_provider_ducklake.lake.errors import (
 )
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.job.errors import message_of
-from airflow_provider_ducklake.lake.spark.parquet_sources import (
+from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
+from airflow_provider_ducklake.lake.spark.source_files import (
     OF_LISTING,
     check_links,
     folder_of,
@@ -32,7 +33,6 @@ from airflow_provider_ducklake.lake.spark.parquet_sources import (
     no_file,
     own_path,
 )
-from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.text_parts import (
     TextFile,
     Texts,

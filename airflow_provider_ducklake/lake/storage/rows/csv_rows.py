@@ -58,16 +58,19 @@ class Dialect:
             return rb"[^%s\r\n]*+" % sep
         if self.escape == self.quote:
             return rb"(?:%s(?:[^%s]++|%s%s)*+%s|(?!%s)[^%s\r\n]*+)" % (*(quote,) * 6, sep)
-        esc = re.escape(self.escape).encode()
-        inner = rb"(?:[^%s%s]++|%s[%s%s])*+" % (quote, esc, esc, quote, esc)
-        return rb"(?:%s%s%s|(?!%s)[^%s\r\n]*+)" % (quote, inner, quote, quote, sep)
+        return rb"(?:%s|(?!%s)[^%s\r\n]*+)" % (self._escaped, quote, sep)
 
     @cached_property
-    def _quoted(self) -> re.Pattern[bytes]:
-        sep, quote = re.escape(self.separator).encode(), re.escape(self.quote).encode()
-        esc = re.escape(self.escape).encode()
-        inner = rb"(?:[^%s%s]++|%s[%s%s])*+" % (quote, esc, esc, quote, esc)
-        return re.compile(rb"((?:\A|(?<=[%s\r\n]))%s%s%s)|%s" % (sep, quote, inner, quote, esc))
+    def _escaped(self) -> bytes:
+        """A field in quotes, where those within have an escape of their own."""
+        quote, esc = re.escape(self.quote).encode(), re.escape(self.escape).encode()
+        return rb"%s(?:[^%s%s]++|%s[%s%s])*+%s" % (quote, quote, esc, esc, quote, esc, quote)
+
+    @cached_property
+    def _escapes(self) -> re.Pattern[bytes]:
+        """Fields in quotes, and the escapes outside of them."""
+        sep, esc = re.escape(self.separator).encode(), re.escape(self.escape).encode()
+        return re.compile(rb"((?:\A|(?<=[%s\r\n]))%s)|%s" % (sep, self._escaped, esc))
 
     def for_arrow(self, content: bytes) -> tuple[bytes, str | bool]:
         """Return records as Arrow's reader has to get them, and its escape.
@@ -76,11 +79,9 @@ class Dialect:
         Spark's reader and writer.
         """
         escape = self.escape.encode()
-        if self.escape in ("", self.quote) or escape not in content:
+        if self.escape in ("", self.quote) or escape not in content or self.quote.encode() not in content:
             return content, False
-        if self.quote.encode() not in content:
-            return content, False
-        return self._quoted.sub(lambda found: found[1] or escape * 2, content), self.escape
+        return self._escapes.sub(lambda found: found[1] or escape * 2, content), self.escape
 
     @cached_property
     def record(self) -> re.Pattern[bytes]:

@@ -32,7 +32,7 @@ from airflow_provider_ducklake.lake.storage.parquet.arrow_types import array_of,
 from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_name, nulls, reshape
 from airflow_provider_ducklake.lake.storage.rows.text_values import (
     Formats,
-    has_odd_decimals,
+    too_many_digits,
     value_of_text,
     values_of_texts,
 )
@@ -171,14 +171,31 @@ def _levels(block: bytes) -> int:
     return pc.max(pc.cumulative_sum(steps)).as_py() or 0
 
 
-def _scales(type_: pa.DataType | pa.Schema) -> Iterator[int]:
-    """Yield the scales of all decimals in a type."""
-    if isinstance(type_, pa.Decimal128Type):
-        yield type_.scale
-    elif isinstance(type_, pa.Schema | pa.StructType):
-        yield from (scale for one in type_ for scale in _scales(one.type))
-    elif isinstance(type_, pa.ListType):
-        yield from _scales(type_.value_type)
+def _has_odd_decimals(block: bytes, schema: pa.Schema) -> bool:
+    """Return True if a decimal is spelled so that pyarrow may read another, see ``too_many_digits``.
+
+    Only values of the columns' own keys are looked at, where these can be found by their letters.
+    """
+    found = list(_decimals(schema))
+    if not found:
+        return False
+    names = {name for name, _ in found}
+    is_spelled = b"\\u" not in block and all(re.fullmatch(r'[^"\\]+', name) for name in names)
+    before = rf'"(?:{"|".join(map(re.escape, names))})"\s*:' if is_spelled and "" not in names else r"[:,\[]"
+    odd = rf'[0-9.]+[eE][-+]?[0-9]+\s*"?\s*[,}}\]]|{too_many_digits(max(scale for _, scale in found))}'
+    pattern = rf'{before}\s*"?\s*[-+]?(?:{odd})'
+    return bool(pc.match_substring_regex(pa.array([block], pa.binary()), pattern)[0].as_py())
+
+
+def _decimals(fields: Iterable[pa.Field]) -> Iterator[tuple[str, int]]:
+    """Yield the key and the scale of each decimal; an item of a list has none."""
+    for one in fields:
+        if isinstance(one.type, pa.Decimal128Type):
+            yield one.name, one.type.scale
+        elif isinstance(one.type, pa.StructType):
+            yield from _decimals(one.type)
+        elif isinstance(one.type, pa.ListType):
+            yield from _decimals([one.type.value_field.with_name("")])
 
 
 _MOST_LEVELS = 1_000
@@ -191,8 +208,7 @@ def _by_arrow(block: bytes, schema: pa.Schema | None, others: str, *, is_array: 
         return pa.table({}) if schema is None else schema.empty_table()
     if _levels(block) > _MOST_LEVELS and _levels(_STRING.sub(b"", block)) > _MOST_LEVELS:
         raise pa.ArrowInvalid("more levels than Arrow's reader has a stack for")
-    scales = () if schema is None else tuple(_scales(schema))
-    if scales and has_odd_decimals(pa.array([block], pa.binary()), max(scales)):
+    if schema is not None and _has_odd_decimals(block, schema):
         raise pa.ArrowInvalid("a number that Arrow may read as another decimal")
     if is_array:
         block = b'{"r":' + block + b"}"

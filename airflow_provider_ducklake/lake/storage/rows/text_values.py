@@ -82,10 +82,12 @@ def values_of_texts(texts: pa.Array, type_: DuckLakeType, formats: Formats) -> p
         )
 
 
-def has_odd_decimals(texts: pa.Array, scale: int) -> bool:
-    """Return True if pyarrow 26 may read one as another number, or end the process: with so many digits."""
-    pattern = rf"[0-9.][eE][-+]?[0-9]{{2}}|[0-9.]{{{MOST_DIGITS}}}|[0-9]{{{MOST_DIGITS + 1 - scale}}}"
-    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
+def too_many_digits(scale: int) -> str:
+    """Return a pattern for the digits of decimals that pyarrow 26 may read as another number.
+
+    With an exponent it may do so, too, or end the process.
+    """
+    return rf"[0-9.]{{{MOST_DIGITS}}}|[0-9]{{{MOST_DIGITS + 1 - scale}}}"
 
 
 def plain_decimals(texts: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
@@ -94,7 +96,7 @@ def plain_decimals(texts: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
     Raises:
         ValueError: a number has more digits than the type.
     """
-    if not has_odd_decimals(texts, type_.scale):
+    if not pc.any(pc.match_substring_regex(texts, f"[eE]|{too_many_digits(type_.scale)}")).as_py():
         return texts
     return pa.array([one if one is None else _plain(one, type_) for one in texts.to_pylist()], pa.string())
 
