@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import duckdb_type
-from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError
+from airflow_provider_ducklake.lake.errors import CatalogError, DuckLakeError, InvalidInputError
+from airflow_provider_ducklake.lake.spark.text_parts import _values
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
 from airflow_provider_ducklake.lake.spec.types.values import format_physical
@@ -240,6 +241,25 @@ def test_blocks_of_other_keys_and_kinds_are_read_as_each_by_itself(request, seed
             assert found[0] == found[1], block
 
 
+def test_a_key_that_comes_late_is_read_as_one_that_was_always_there(request, seed):
+    draw = Random(seed)
+    for _ in range(FILES[request.config.option.size]):
+        name, value = draw.choice(_JSON_TYPES), draw.choice(_JSON_VALUES)
+        columns = new_columns(
+            {"id": "int64", "v": name, "s": parse_type(f"struct(a int64, v {name})")}
+        ).columns
+        late = draw.choice(['{"id": 2, "v": %s}', '{"s": {"v": %s}}', '{"s": {"a": 1, "V": %s}}']) % value
+        how, alone = (json_rows.Reading(columns, Formats(), selects=True) for _ in range(2))
+        alone.learn(json_rows.Shape({"object", "array"}))  # only Python reads it
+
+        json_rows.table_of(b'{"id": 1, "s": {"a": 2}}', 0, how, is_array=False)
+
+        assert str(_rows_or_error(late.encode(), how)) == str(_rows_or_error(late.encode(), alone)), (
+            name,
+            late,
+        )
+
+
 def _rows_or_error(block: bytes, how: json_rows.Reading) -> list[dict[str, object]] | str:
     try:
         return json_rows.table_of(block, 0, how, is_array=False).to_pylist()
@@ -251,8 +271,10 @@ def test_a_record_of_thousands_of_levels_is_refused_and_ends_no_process():
     deep = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
     texts = b'{"a":"[[[[[[[["}\n' * 1_000  # brackets in texts are no levels
 
-    with pytest.raises(InvalidInputError, match=r"line 1: .* is no record of JSON"):
-        json_rows.shape_of(deep, 0, is_array=False)
+    for block in (deep, b'{"a":' * 61 + b"1" + b"}" * 61):
+        with pytest.raises(InvalidInputError, match="more than 60 levels"):
+            json_rows.check_levels(block)
+    json_rows.check_levels(texts)
     assert json_rows.shape_of(texts, 0, is_array=False).fields["a"].kinds == {"string"}
 
 
@@ -303,3 +325,103 @@ def test_only_decimals_that_pyarrow_may_misread_are_left_to_python(record, is_od
     listed = pa.schema({"l": pa.list_(pa.decimal128(9, 2))})
     assert json_rows._has_odd_decimals(b'{"l": [1, 2e5]}', listed)
     assert not json_rows._has_odd_decimals(b'{"l": [1, 2.5], "id": "3e45-1"}', listed)
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        (b"null", "line 1: 'null' is no object"),
+        (b'null {"a": 1}', "line 1: 'null' is no object"),
+        (b'{"a": 1}\nnull', "line 2: 'null' is no object"),
+        (b'{"a": "caf\xe9"}', "line 1: it is not UTF-8"),
+        (b'{"\xe9": 1}', "line 1: it is not UTF-8"),
+    ],
+)
+def test_what_arrows_reader_of_json_takes_for_rows_is_refused(block, said):
+    """A first NULL ends the process in pyarrow 26."""
+    columns = new_columns({"a": "varchar"}).columns
+    for selects in (True, False):
+        with pytest.raises(InvalidInputError, match=said):
+            json_rows.table_of(block, 0, json_rows.Reading(columns, Formats(), selects), is_array=False)
+    with pytest.raises(InvalidInputError, match=said):
+        json_rows.shape_of(block, 0, is_array=False)
+
+
+def test_a_key_given_twice_is_found_in_one_pass():
+    keys = ",".join(f'"k{number}": 1' for number in range(200_000))
+
+    with pytest.raises(InvalidInputError, match="'k7' twice"):
+        [*json_rows.records(f'{{{keys}, "k7": 2}}'.encode(), 0, is_array=False)]
+
+
+_NESTED = {
+    "decimal(9,2)[]": ("[1.5, 2.25]", "[1.019]", "[0.009]", "[NULL, 7]"),
+    "date[]": ("[2024-02-29]", "[2024-02-30]", "['2024-01-05']", "[2024-01-05 10:11:12]"),
+    "timestamp[]": ("[2024-01-05 10:00:00]", "[2024-01-05 10:00:00+02]", "[2024-01-05 10:11:12.1234567]"),
+    "timestamptz[]": ("[2024-01-05 10:00:00+02]",),
+    "int8[]": ("[1, -7]", "[300]", "[1.5]", "[ +7 ]"),
+    "boolean[]": ("[true, f]", "[2]"),
+    "struct(x int64, y varchar)": ("{'x': 1}", "{'x': 1, 'x': 2}", "{'y': a b}", "{'y': it's}", "{'y': a\\}"),
+    "map(varchar, int64)": ("{a=1}", "{NULL=1}", "{a=1, a=2}", "{'NULL'=1}", "{}"),
+    "map(int64, varchar)": ("{1=a}", "{1=a, 01=b}"),
+    "map(varchar, int64)[]": ("[{a=1}]", "[{NULL=1}]"),
+    "varchar[]": ("[a, 'b, c']", "[a''b]", "[{]", "[a\\'b]", '[x"y]', "[[a]", "[]"),
+}
+
+
+@pytest.mark.parametrize("name", _NESTED)
+def test_a_text_of_nested_values_is_the_value_that_duckdb_casts_it_to_or_refused(name):
+    (column,) = new_columns({"v": name}).columns
+    refused = set()
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for text in _NESTED[name]:
+            try:
+                ours = pa.table({"v": _values(pa.array([text]), column, Formats())})
+            except ValueError:
+                refused.add(text)
+                continue
+            connection.register("ours", ours)
+            cast = f"SELECT CAST(? AS {duckdb_type(column.type)})"
+            assert connection.execute("FROM ours").fetchall() == connection.execute(cast, [text]).fetchall()
+    assert refused < set(_NESTED[name])
+    assert len(refused) >= len(_NESTED[name]) - 3
+
+
+def test_a_map_of_the_catalog_with_a_null_key_ends_no_process():
+    (column,) = new_columns({"v": "map(varchar, int64)"}).columns
+
+    with pytest.raises(CatalogError, match="a map with the keys None"):
+        _array(column, ["{NULL=1}"])
+
+
+def test_a_part_of_a_csv_ends_with_a_record_or_the_file_is_refused(monkeypatch):
+    """A quote within a field turns what is in quotes and what is not round for the parts behind it."""
+    monkeypatch.setattr(csv_rows, "_LONGEST", 1000)
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 100)
+    data = b'a 5" nail\n' + b"a line of a log\n" * 100
+
+    with pytest.raises(
+        InvalidInputError, match=r"no record ends in the 1000 bytes behind byte 300.*multiLine"
+    ):
+        csv_rows.first_record(io.BytesIO(data), 300, csv_rows.Dialect(), is_quoted=True)
+    assert csv_rows.first_record(io.BytesIO(data), 1500, csv_rows.Dialect(), is_quoted=True) == len(data)
+
+
+@pytest.mark.parametrize("escape", ["\\", '"', ""])
+def test_without_a_quote_there_is_no_escape(escape):
+    dialect = csv_rows.Dialect(quote="", escape=escape)
+    (block,) = csv_rows.blocks(csv_rows.Part(io.BytesIO(b'x\\y,"q"\n\\,z\n')), dialect, is_old_mac=False)
+
+    found = csv_rows.table_of(block, ["a", "b"], dialect).to_pylist()
+
+    assert [tuple(row.values()) for row in found] == [("x\\y", '"q"'), ("\\", "z")]
+
+
+def test_a_mark_of_byte_order_is_one_at_the_beginning_of_a_file_alone():
+    file = io.BytesIO("\ufeffa,b\n\ufeffx,y\n".encode())
+    (block,) = csv_rows.blocks(csv_rows.Part(file), csv_rows.Dialect(), is_old_mac=False)
+    rows = csv_rows.without_first(block, csv_rows.Dialect())
+
+    assert block.content.startswith(b"a,b")
+    assert csv_rows.table_of(rows, ["a", "b"], csv_rows.Dialect()).to_pylist() == [{"a": "\ufeffx", "b": "y"}]

@@ -296,8 +296,10 @@ def test_a_source_has_no_file_that_links_lead_away_to(spark, tmp_path, suffix, k
 
     with pytest.raises(InvalidInputError, match=rf"is a link, or below one, that leads out of {inside}/\."):
         load(spark, source_of(source), None)
-    with pytest.raises(InvalidInputError, match="leads out of"):
-        load(spark, source_of(source | {"path": f"{inside}/*"}), None)
+    patterns = (f"{inside}/*", f"{tmp_path}/i?", f"{tmp_path}/{{in,x}}", f"{tmp_path}/*/")
+    for path in patterns if kind == "a file" else patterns[:1]:
+        with pytest.raises(InvalidInputError, match="leads out of"):
+            load(spark, source_of(source | {"path": path}), None)
     link.unlink()
     named = tmp_path / f"named.{suffix}"
     named.symlink_to(secret)
@@ -328,14 +330,38 @@ def test_values_of_folders_are_those_below_the_path(spark, tmp_path, suffix):
     assert sorted(row["region"] for row in rows) == ["CH", "US"]
 
 
-def test_spaces_go_on_the_side_that_is_named(spark, tmp_path):
-    path = file(tmp_path, "in.csv", "a,b\n x ,y\n")
-    rows = {
-        name: load(spark, source_of({"path": path, "options": {name: True}}), None).collect()[0]["a"]
-        for name in ("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace")
-    }
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_pattern_names_no_folder_through_a_link(spark, tmp_path, suffix):
+    spark.range(1).coalesce(1).write.format(suffix).options(header=True).save(str(tmp_path / "other"))
+    (tmp_path / "l1").symlink_to(tmp_path / "other")
+    for path in ("l?", "l1*", "l{1,9}", f"l?/*.{suffix}", f"*1/p*.{suffix}"):
+        with pytest.raises(InvalidInputError, match="leads out of"):
+            load(spark, source_of({"path": f"{tmp_path}/{path}", "format": suffix}), None)
 
-    assert rows == {"ignoreLeadingWhiteSpace": "x ", "ignoreTrailingWhiteSpace": " x"}
+
+@pytest.mark.parametrize("folders", [("k=a=b", "k=x"), ("k=a?b", "k=x"), ("k=1", "K=2"), ("k=%FF", "k=x")])
+def test_values_of_folders_are_those_that_spark_lists_in_every_format(spark, tmp_path, folders):
+    read = {}
+    for suffix in ("csv", "json", "parquet"):
+        for number, folder in enumerate(folders):
+            rows = spark.range(number, number + 1).coalesce(1).write.format(suffix).options(header=True)
+            rows.save(f"{tmp_path}/{suffix}/{folder}")
+        source = {"path": f"{tmp_path}/{suffix}//", "format": suffix}
+        found = load(spark, source_of(source), None)
+        (name,) = set(found.columns) - {"id"}
+        read[suffix] = sorted((int(row["id"]), str(row[name])) for row in found.collect())
+
+    assert read["csv"] == read["json"] == read["parquet"]
+    assert "None" not in dict(read["csv"]).values()
+
+
+@pytest.mark.parametrize("head", ["\n" * 2**20 + "a,b\n1,2\n", f"{'a' * 9_000},b" * 120 + "\n1\n"])
+def test_a_header_is_found_or_the_file_is_refused(spark, tmp_path, head):
+    file(tmp_path, "1.csv", "a,b\n1,2\n")
+    file(tmp_path, "2.csv", head)
+
+    with pytest.raises(InvalidInputError, match=r"2\.csv: its first 1048576 bytes hold no whole record"):
+        load(spark, source_of({"path": str(tmp_path), "format": "csv"}), None)
 
 
 def test_a_store_that_does_not_answer_is_no_bad_file():

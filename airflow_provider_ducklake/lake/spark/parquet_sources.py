@@ -32,7 +32,7 @@ from airflow_provider_ducklake.lake.spark.sessions.settings import as_texts, nan
 from airflow_provider_ducklake.lake.spark.source_files import (
     OF_LISTING,
     check_links,
-    folder_of,
+    folder_values,
     listing_of,
     own_path,
     without_scheme,
@@ -47,7 +47,7 @@ from airflow_provider_ducklake.lake.spark.types.spark_types import (
 )
 from airflow_provider_ducklake.lake.spec.log_lines import logger
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.partitioning import hive_value, hive_values
+from airflow_provider_ducklake.lake.spec.partitioning import hive_value
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, Field, ScalarKind, ScalarType
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
@@ -290,9 +290,8 @@ def _read(
         one for one in map(own_path, listed.inputFiles()) if one.rsplit("/", 1)[-1] not in _SUMMARIES
     )
     check_links(paths, path, name)
-    below = folder_of(path)
-    by_path = [hive_values(one.removeprefix(below)) for one in paths]
-    texts = {one: {values.get(one) for values in by_path} for one in folders}
+    by_path = [folder_values(one, folders) for one in paths]
+    texts = {one: {values[one] for values in by_path} for one in folders}
     found = [_looked_at(one, name) for one in paths[:1]]
     if None not in found:  # else the others would wait for the same store
         found += in_threads(lambda one: _looked_at(one, name), paths[1:])

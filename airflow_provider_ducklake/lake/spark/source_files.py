@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -11,8 +12,10 @@ from pyspark.errors import SparkRuntimeException
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
 from airflow_provider_ducklake.lake.spark.types.frames import analysed
+from airflow_provider_ducklake.lake.spec.names.identifiers import fold
 from airflow_provider_ducklake.lake.spec.names.paths import is_local, with_slash
-from airflow_provider_ducklake.lake.storage.files.local import lies_below
+from airflow_provider_ducklake.lake.spec.partitioning import HIVE_NULL
+from airflow_provider_ducklake.lake.storage.files.local import lies_below, real_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,22 +49,50 @@ def no_file(name: str, path: str) -> InvalidInputError:
 def check_links(files: Iterable[str], path: str, name: str) -> None:
     """Refuse local files of a source that links lead out of its path to: who fills it may not read there.
 
-    The path itself may be a link, and so may a file that it names.
+    The path itself may be a link, and so may a file that it names. What patterns of it name are no folders
+    that are links, and a file lies in its own.
     """
-    given, folder = without_scheme(path), folder_of(path)
+    given = without_scheme(path)
+    steps = given.split("/")
+    kept = [*takewhile(lambda step: not _PATTERN.search(step), steps)]
+    above = "/".join(kept)
     for file in files:
-        if is_local(file) and file != given and not lies_below(file, folder):
+        if not is_local(file) or file == given:
+            continue
+        folder = with_slash(above if len(kept) == len(steps) else file.rpartition("/")[0])
+        start = os.path.normpath(above or "/")
+        place = os.path.normpath(f"{real_path(start)}/{os.path.relpath(folder, start)}")
+        if (len(kept) < len(steps) and place != real_path(folder)) or not lies_below(file, folder):
             raise InvalidInputError(
                 f"{name} cannot be read: {file} is a link, or below one, that leads out of {folder}. Name "
                 "the place that it leads to as a source, or remove the link."
             )
 
 
-def folder_of(path: str) -> str:
-    """Return the folder that a source's path names, up to its first pattern: a path of a user's, no URI."""
-    steps = without_scheme(path).split("/")
-    kept = [*takewhile(lambda step: not _PATTERN.search(step), steps)]
-    return with_slash("/".join(kept))
+def folder_values(path: str, columns: Iterable[str]) -> dict[str, str | None]:
+    """Return the values that the nearest folders ``name=value`` of a file have for columns that Spark lists.
+
+    Raises:
+        InvalidInputError: the file lies in no folder of that name.
+    """
+    texts: dict[str, str] = {}
+    for step in reversed(path.split("/")[:-1]):
+        name, equals, text = step.partition("=")
+        if equals:
+            texts.setdefault(fold(_unescaped(name)), _unescaped(text))
+    missing = next((one for one in columns if fold(one) not in texts), None)
+    if missing is not None:
+        raise InvalidInputError(f"{path} lies in no folder {missing}=. Put it into one, or leave it out.")
+    found = {one: texts[fold(one)] for one in columns}
+    return {one: None if text in (HIVE_NULL, "NULL", "null") else text for one, text in found.items()}
+
+
+def _unescaped(text: str) -> str:
+    """Return a name or a value of a folder, whose escapes are bytes of UTF-8, or characters as Hive's are."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return unquote(text, "latin-1")
 
 
 _PATTERN = re.compile(r"[*?\[{\\]")

@@ -19,19 +19,22 @@ from pyspark.sql import types as t
 from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, StorageError
 from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
 from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
-from airflow_provider_ducklake.lake.spark.source_files import check_links
+from airflow_provider_ducklake.lake.spark.source_files import check_links, folder_values
 from airflow_provider_ducklake.lake.spark.types.spark_types import INFERRED
 from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.partitioning import hive_values
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.lake.spec.types.literals import parse_cast
+from airflow_provider_ducklake.lake.spec.types.literals import parse_written
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem, open_input
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import array_of, arrow_field
 from airflow_provider_ducklake.lake.storage.parquet.reader import in_carriers
 from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
 from airflow_provider_ducklake.lake.storage.rows.csv_rows import Block, Dialect, Part
 from airflow_provider_ducklake.lake.storage.rows.json_rows import Shape
-from airflow_provider_ducklake.lake.storage.rows.text_values import Formats, values_of_texts
+from airflow_provider_ducklake.lake.storage.rows.text_values import (
+    Formats,
+    value_as_formatted,
+    values_of_texts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ducklake.lake.spark.job.codec import Json
     from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from airflow_provider_ducklake.lake.spec.types.values import Physical
 
 
 _PART_BYTES = 32 * 2**20  # of a large file, that one task reads
@@ -51,7 +56,7 @@ class Texts:
     """What tasks need of a dataset.
 
     ``selects``: the user named the columns of JSON records, and other keys are left out. ``folders`` are
-    columns whose values are in the names of folders ``below`` the source's own.
+    columns whose values are in the names of folders; ``path`` is the source's own.
     """
 
     name: str
@@ -61,7 +66,7 @@ class Texts:
     dialect: Dialect | None
     selects: bool = False
     folders: tuple[str, ...] = ()
-    below: str = ""
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ def documents(spark: SparkSession, files: Sequence[TextFile], texts: Texts) -> I
     """Yield what each task is to read: a file, or a part of one, from record to record."""
     counts = _quotes(spark, [one for one in files if _is_in_parts(one, texts)], texts)
     for file in files:
-        is_quoted = False
+        is_quoted, folders = False, folder_values(file.path, texts.folders)
         step = _PART_BYTES if _is_in_parts(file, texts) else max(file.size, 1)
         for start in range(0, max(file.size, 1), step):
             before, is_quoted = is_quoted, is_quoted ^ bool(counts.get((file.path, start), 0) % 2)
@@ -96,9 +101,7 @@ def documents(spark: SparkSession, files: Sequence[TextFile], texts: Texts) -> I
                 "is_array": file.is_array,
                 "is_lines": file.is_lines,
                 "is_old_mac": file.is_old_mac,
-                "folders": {
-                    name: hive_values(file.path.removeprefix(texts.below)).get(name) for name in texts.folders
-                },
+                "folders": folders,
                 "start": start,
                 "end": start + step if start + step < file.size else None,
                 "quoted": [before, is_quoted],
@@ -212,6 +215,7 @@ def _of_folder(text: str | None, column: Column, count: int, formats: Formats) -
 def _of_json(document: Json, texts: Texts, columns: Sequence[Column], lines: int) -> Iterator[pa.Table]:
     how = json_rows.Reading(columns, texts.formats, texts.selects)
     for block in _json_blocks(document, texts, lines):
+        json_rows.check_levels(block.content)
         yield json_rows.table_of(block.content, block.lines, how, is_array=document["is_array"])
 
 
@@ -297,7 +301,11 @@ def _in_columns(table: pa.Table, block: Block, columns: Sequence[Column], texts:
 def _values(texts: pa.Array, column: Column, formats: Formats) -> pa.Array:
     if not column.children:
         return values_of_texts(texts, column.type, formats)
-    values = [None if one is None else parse_cast(column.type, one) for one in texts.to_pylist()]
+
+    def leaf(type_: DuckLakeType, text: str) -> Physical:
+        return value_as_formatted(text, type_, formats)
+
+    values = [None if one is None else parse_written(column.type, one, leaf) for one in texts.to_pylist()]
     return array_of(column, values, arrow_field(column, field_ids=False).type)
 
 
@@ -341,6 +349,7 @@ def shape_of_part(document: Json, texts: Texts) -> Iterator[Json]:
     """Yield the shape of a JSON file's records."""
     shape = Shape()
     for block in _json_blocks(document, texts):
+        json_rows.check_levels(block.content)
         shape.add(json_rows.shape_of(block.content, block.lines, is_array=document["is_array"]))
     yield shape.dump()
 
@@ -354,7 +363,7 @@ def codec_of(path: str) -> str | None:
 @contextmanager
 def opened(path: str, texts: Texts) -> Iterator[pa.NativeFile]:
     """Yield a file's text as UTF-8; a plain one can be read from any place."""
-    check_links([path], texts.below, texts.name)  # again: a link may have come since
+    check_links([path], texts.path, texts.name)  # again: a link may have come since
     with open_input(open_filesystem(path)) as file:
         yield as_utf8(file, path, texts.encoding)
 

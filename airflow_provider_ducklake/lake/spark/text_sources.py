@@ -28,7 +28,6 @@ from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
 from airflow_provider_ducklake.lake.spark.source_files import (
     OF_LISTING,
     check_links,
-    folder_of,
     listing_of,
     no_file,
     own_path,
@@ -92,14 +91,11 @@ _OF_BOTH = frozenset(_LISTS).union(
 _OPTIONS = {
     "csv": _OF_BOTH.union(
         ("sep", "delimiter", "quote", "escape", "header", "inferschema", "nullvalue", "emptyvalue"),
-        ("mergeschema", "ignoreleadingwhitespace", "ignoretrailingwhitespace", "maxcolumns"),
-        ("maxcharspercolumn",),
+        ("mergeschema", "maxcolumns", "maxcharspercolumn"),
     ),
     "json": _OF_BOTH,
 }
-_FLAGS = frozenset(("header", "inferschema", "mergeschema", "multiline", "recursivefilelookup")).union(
-    ("ignoreleadingwhitespace", "ignoretrailingwhitespace")
-)
+_FLAGS = ("header", "inferschema", "mergeschema", "multiline", "recursivefilelookup")
 _ONLY = {  # the values of options that have no others here
     "mode": ("failfast",),
     "emptyvalue": ("",),
@@ -150,8 +146,8 @@ def read_texts(  # noqa: PLR0913 - what a dataset is read for
         raise no_file(name, str(dataset.path))
     encoding = _encoding(source)
     dialect = _dialect(source) if dataset.format == "csv" else None
-    nothing, below = TableSchema(()), folder_of(path)
-    looked = Texts(name, nothing, _formats(source), encoding, dialect, folders=tuple(folders), below=below)
+    nothing, of_folders = TableSchema(()), tuple(folders)
+    looked = Texts(name, nothing, _formats(source), encoding, dialect, folders=of_folders, path=path)
     files = _looked_at(source, looked)
     names = None if dialect is None else _names(source, files, target)
     parts = list(documents(spark, files, looked))
@@ -213,14 +209,7 @@ def _dialect(source: _Dataset) -> Dialect:
     escape = given.get("escape", quote)
     if len(separator.encode()) != 1 or len(quote.encode()) > 1 or len(escape.encode()) > 1:
         raise source.error("the options sep, quote and escape are one character of ASCII each.")
-    return Dialect(
-        separator,
-        quote,
-        escape or quote,
-        given.get("nullvalue", ""),
-        source.is_set("ignoreleadingwhitespace"),
-        source.is_set("ignoretrailingwhitespace"),
-    )
+    return Dialect(separator, quote, escape or quote, given.get("nullvalue", ""))
 
 
 def _schema(source: _Dataset) -> tuple[Field, ...]:
@@ -260,10 +249,16 @@ def _look(path: str, *, texts: Texts, has_header: bool, is_whole: bool) -> TextF
 
 
 def _with_header(file: TextFile, head: bytes, dialect: Dialect, *, has_header: bool) -> TextFile:
+    is_cut = len(head) >= _HEAD_BYTES - len(csv_rows.BOM)
     head = (head.replace(b"\r", b"\n") if file.is_old_mac else head).lstrip(b"\r\n")
+    record = dialect.record.match(head)
+    if is_cut and (record is None or not record[0].endswith(b"\n")):
+        raise InvalidInputError(
+            f": its first {_HEAD_BYTES} bytes hold no whole record, but empty lines, a quoted field without "
+            "an end, or a line that goes on. Correct the beginning."
+        )
     if not head:
         return file
-    record = dialect.record.match(head)
     if record is None or not record[0]:
         raise InvalidInputError(
             f", line 1: {head[:200].decode(errors='replace')!r} is no record: a quoted field has no end, or "

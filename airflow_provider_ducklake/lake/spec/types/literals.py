@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Value: TypeAlias = Any  # Physical, list[Value], dict[str, Value], list[tuple[Value, Value]], None
+Leaf: TypeAlias = "Callable[[DuckLakeType, str], Physical]"
 
 _SPACES = " \t\n\v\f\r"
 _SPECIAL = re.compile(r"[\[\]{}()=:,'\"]")
@@ -157,16 +158,38 @@ def parse_cast(type_: DuckLakeType, text: str) -> Value:
     return _Reader(text, expressions=False).whole(type_)
 
 
+def parse_written(type_: DuckLakeType, text: str, leaf: Leaf) -> Value:
+    r"""Return the nested value of a text that a user wrote; ``leaf`` reads its scalars.
+
+    Raises:
+        ValueError: the text is not valid for the type, or DuckDB may read another value.
+    """
+    return _StrictReader(text, expressions=False, leaf=leaf).whole(type_)
+
+
+def map_of(pairs: list[tuple[Value, Value]]) -> list[tuple[Value, Value]]:
+    """Return the pairs of a map.
+
+    Raises:
+        ValueError: a key is NULL, which ends a process in Arrow, or two are equal. DuckDB has no such map.
+    """
+    keys = {repr(key) for key, _ in pairs}
+    if len(keys) < len(pairs) or any(key is None for key, _ in pairs):
+        raise ValueError(f"a map with the keys {', '.join(repr(key) for key, _ in pairs)}")
+    return pairs
+
+
 class _Reader:
     """Recursive descent over one text, led by the type.
 
     ``expressions``: structs around which there are only structs have the members of an SQL expression.
     """
 
-    def __init__(self, text: str, *, expressions: bool) -> None:
+    def __init__(self, text: str, *, expressions: bool, leaf: Leaf = parse_scalar) -> None:
         self.text = text
         self.position = 0
         self.expressions = expressions
+        self.leaf = leaf
 
     def fail(self) -> ValueError:
         return ValueError(f"cannot read {self.text!r} from character {self.position}")
@@ -208,7 +231,8 @@ class _Reader:
         if self.match(_NULL):
             return None
         if self.text[self.position : self.position + 1] in _QUOTES:
-            return _Reader(self.string(in_struct=False), expressions=False).whole(type_)
+            inner = type(self)(self.string(in_struct=False), expressions=False, leaf=self.leaf)
+            return inner.whole(type_)
         match type_:
             case ListType(element):
                 return self.list(element)
@@ -242,22 +266,22 @@ class _Reader:
 
         self.match(_MAP)
         self.members("{", "}", pair)
-        return found
+        return map_of(found)
 
     def struct(self, fields: tuple[Field, ...], *, in_struct: bool) -> Value:
         types = {fold(field.name): field for field in fields}
-        found: dict[str, Value] = {field.name: None for field in fields}
+        found: dict[str, Value] = {}
 
         def member() -> None:
             name = self.name(in_struct=in_struct)
             self.expect(":")
             field = types.get(fold(name))
-            if field is None:
+            if field is None or field.name in found:
                 raise self.fail()
             found[field.name] = self.value(field.type, ",}", in_struct=in_struct)
 
         self.members("{", "}", member)
-        return found
+        return {field.name: found.get(field.name) for field in fields}
 
     def name(self, *, in_struct: bool) -> str:
         self.skip_spaces()
@@ -285,11 +309,11 @@ class _Reader:
 
     def scalar(self, type_: DuckLakeType, ends: str, *, in_struct: bool) -> Value:
         if in_struct and (text := self.expression()) is not None:
-            return parse_scalar(type_, text)
+            return self.leaf(type_, text)
         if self.text[self.position : self.position + 1] in _QUOTES:
-            return parse_scalar(type_, self.string(in_struct=in_struct))
+            return self.leaf(type_, self.string(in_struct=in_struct))
         text = self.bare(ends)
-        return None if text.upper() == "NULL" else parse_scalar(type_, text)
+        return None if text.upper() == "NULL" else self.leaf(type_, text)
 
     def expression(self) -> str | None:
         """Read a cast, or a string put together around NULs, as the reference's struct members have them."""
@@ -305,6 +329,17 @@ class _Reader:
             self.expect(",")
 
 
+class _StrictReader(_Reader):
+    """Reads no quotes, brackets and backslashes in texts without quotes: DuckDB gives them meanings."""
+
+    def bare(self, ends: str) -> str:
+        text = super().bare(ends)
+        if _ODD.search(text):
+            raise self.fail()
+        return text
+
+
+_ODD = re.compile(r"""[\'"\[\]{}\\]""")
 _QUOTES = ("'", '"')
 _NULL = re.compile(r"NULL\b", re.IGNORECASE)
 _MAP = re.compile(r"MAP\s*(?=\{)", re.IGNORECASE)

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv
 
 from airflow_provider_ducklake.lake.errors import InvalidInputError
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 8 * 2**20
 _LONGEST = 256 * 2**20  # bytes of a record
 _SHOWN = 200  # characters of a record in an error
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,6 @@ class Dialect:
     quote: str = '"'
     escape: str = '"'
     null: str = ""
-    trims_left: bool = False
-    trims_right: bool = False
 
     @property
     def has_parity(self) -> bool:
@@ -79,7 +76,8 @@ class Dialect:
         Spark's reader and writer.
         """
         escape = self.escape.encode()
-        if self.escape in ("", self.quote) or escape not in content or self.quote.encode() not in content:
+        has_own = self.quote and self.escape not in ("", self.quote)
+        if not has_own or escape not in content or self.quote.encode() not in content:
             return content, False
         return self._escapes.sub(lambda found: found[1] or escape * 2, content), self.escape
 
@@ -114,7 +112,7 @@ class Part:
         if self._left is not None:
             self._left -= len(read)
         if self._is_first:
-            read, self._is_first = read.removeprefix(_BOM), False
+            read, self._is_first = read.removeprefix(BOM), False
         return read
 
 
@@ -172,8 +170,10 @@ def table_of(block: Block, names: Sequence[str], dialect: Dialect) -> pa.Table:
         InvalidInputError: a record has more or fewer fields, or is not UTF-8; the text names the line.
     """
     content, escape = dialect.for_arrow(block.content)
+    if content.startswith(BOM):  # a field's own; Arrow takes one off each text
+        content = BOM + content
     try:
-        table = csv.read_csv(
+        return csv.read_csv(
             pa.BufferReader(content),
             csv.ReadOptions(use_threads=False, block_size=len(content) + 1, column_names=list(names)),
             csv.ParseOptions(
@@ -193,19 +193,6 @@ def table_of(block: Block, names: Sequence[str], dialect: Dialect) -> pa.Table:
         )
     except pa.ArrowInvalid as error:
         raise _misshapen(block, names, dialect, error) from None
-    return _trimmed(table, dialect)
-
-
-def _trimmed(table: pa.Table, dialect: Dialect) -> pa.Table:
-    """Return the fields without the spaces that a user wants dropped."""
-    arrays = table.columns
-    if dialect.trims_left:
-        arrays = [pc.utf8_ltrim_whitespace(one) for one in arrays]
-        if dialect.quote and any(pc.any(pc.starts_with(one, dialect.quote)).as_py() for one in arrays):
-            raise InvalidInputError(": a field has spaces before its quote. Write the file without them.")
-    if dialect.trims_right:
-        arrays = [pc.utf8_rtrim_whitespace(one) for one in arrays]
-    return pa.Table.from_arrays(arrays, schema=table.schema)
 
 
 def _misshapen(block: Block, names: Sequence[str], dialect: Dialect, error: Exception) -> InvalidInputError:
@@ -279,5 +266,9 @@ def first_record(stream: pa.NativeFile, offset: int, dialect: Dialect, *, is_quo
         if found is not None:
             return offset + found.end()
         if len(content) > _LONGEST:
-            break
+            raise InvalidInputError(
+                f": no record ends in the {_LONGEST} bytes behind byte {offset}, as the file has a quote "
+                "within a field without quotes, or one without an end. Set the option multiLine to true to "
+                "have one task read it from its beginning."
+            )
     return offset + len(content)

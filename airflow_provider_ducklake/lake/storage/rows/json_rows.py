@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -28,12 +29,13 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
+from airflow_provider_ducklake.lake.spec.types.literals import map_of
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import array_of, arrow_field, arrow_type
 from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_name, nulls, reshape
 from airflow_provider_ducklake.lake.storage.rows.text_values import (
     Formats,
     too_many_digits,
-    value_of_text,
+    value_as_formatted,
     values_of_texts,
 )
 
@@ -132,6 +134,15 @@ def _shape_of(found: Any) -> Shape:  # noqa: ANN401 - whatever JSON has
             return Shape({"array"}, items=items)
 
 
+def check_levels(block: bytes) -> None:
+    """Refuse records that are nested deeper than Arrow's streams and its reader's stack go."""
+    if _levels(block) > _MOST_LEVELS and _levels(_STRING.sub(b"", block)) > _MOST_LEVELS:
+        raise InvalidInputError(
+            f": a record has more than {_MOST_LEVELS} levels of objects and arrays. Correct the file, or "
+            "have what lies deep as text."
+        )
+
+
 def shape_of(block: bytes, lines: int, *, is_array: bool) -> Shape:
     """Return the shape of the records of a block.
 
@@ -198,7 +209,8 @@ def _decimals(fields: Iterable[pa.Field]) -> Iterator[tuple[str, int]]:
             yield from _decimals([one.type.value_field.with_name("")])
 
 
-_MOST_LEVELS = 1_000
+_NULL_RECORD = r"\}\s*null"
+_MOST_LEVELS = 60  # Arrow's streams have 64
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
@@ -206,8 +218,10 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 def _by_arrow(block: bytes, schema: pa.Schema | None, others: str, *, is_array: bool) -> pa.Table:
     if not block.strip():
         return pa.table({}) if schema is None else schema.empty_table()
-    if _levels(block) > _MOST_LEVELS and _levels(_STRING.sub(b"", block)) > _MOST_LEVELS:
-        raise pa.ArrowInvalid("more levels than Arrow's reader has a stack for")
+    if not block.isascii():
+        pa.array([block], pa.binary()).cast(pa.string())  # the reader takes bytes that are not UTF-8
+    if block.lstrip()[:1] not in (b"{", b"[") or pc.match_substring_regex(block, _NULL_RECORD).as_py():
+        raise pa.ArrowInvalid("NULL as a record, which ends the process if it is the first one")
     if schema is not None and _has_odd_decimals(block, schema):
         raise pa.ArrowInvalid("a number that Arrow may read as another decimal")
     if is_array:
@@ -302,10 +316,8 @@ class _Number(str):
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _RefusedError(
-            f"has {next(name for name in names if names.count(name) > 1)!r} twice in one object"
-        )
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise _RefusedError(f"has {twice!r} twice in one object")
     return found
 
 
@@ -379,11 +391,15 @@ class Reading:
     shape: Shape = field(default_factory=Shape)
     schema: pa.Schema | None = None
 
+    @property
+    def type(self) -> StructType:
+        """The type of a record."""
+        return StructType(tuple(Field(one.name, one.type) for one in self.columns))
+
     def learn(self, shape: Shape) -> None:
         """Add the shape of more records."""
         self.shape.add(shape)
-        fields = tuple(Field(one.name, one.type) for one in self.columns)
-        read = arrow_of(self.shape, StructType(fields))
+        read = arrow_of(self.shape, self.type)
         self.schema = None if read is None else pa.schema(list(read))
 
 
@@ -401,7 +417,7 @@ def table_of(block: bytes, lines: int, how: Reading, *, is_array: bool) -> pa.Ta
         try:
             if how.schema is not None:
                 found = _by_arrow(block, how.schema, others, is_array=is_array)
-                _check_names(found.schema)
+                _check_learnt(pa.struct(list(found.schema)), pa.struct(list(how.schema)), how.type)
                 return _in_columns(found, columns, fields, formats)
         except (pa.ArrowException, ValueError):
             pass
@@ -418,15 +434,19 @@ def table_of(block: bytes, lines: int, how: Reading, *, is_array: bool) -> pa.Ta
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _check_names(fields: Iterable[pa.Field]) -> None:
-    """Refuse names that differ in letter case only: which key is the column's differs by record."""
-    names: set[str] = set()
-    for one in fields:
-        if fold(one.name) in names:
-            raise ValueError(one.name)
-        names.add(fold(one.name))
-        if pa.types.is_struct(one.type) or pa.types.is_list(one.type):
-            _check_names(one.type.fields if pa.types.is_struct(one.type) else [one.type.value_field])
+def _check_learnt(found: pa.DataType, learnt: pa.DataType, type_: DuckLakeType) -> None:
+    """Refuse keys of columns that the schema of the read lacks: Arrow guesses the types of their values."""
+    match type_:
+        case StructType(fields) if pa.types.is_struct(found):
+            wanted = {fold(one.name): one.type for one in fields}
+            for one in found:
+                if fold(one.name) in wanted:
+                    place = learnt.get_field_index(one.name)
+                    if place < 0:
+                        raise ValueError(one.name)
+                    _check_learnt(one.type, learnt.field(place).type, wanted[fold(one.name)])
+        case ListType(element) if pa.types.is_list(found):
+            _check_learnt(found.value_type, learnt.value_type, element)
 
 
 def _in_columns(
@@ -447,7 +467,6 @@ def _caster(column: Column, formats: Formats) -> Callable[[pa.Array, pa.DataType
 
     def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         if pa.types.is_string(array.type):
-            array.validate(full=True)  # Arrow's reader of JSON takes bytes that are not UTF-8
             return values_of_texts(array, types[target], formats)
         if pa.types.is_floating(target) and pc.any(pc.is_inf(array)).as_py():
             raise ValueError("a number beyond the type's, or an infinity")
@@ -500,10 +519,12 @@ def _value(line: int, found: Any, column: Column, formats: Formats) -> Value:  #
             if not isinstance(found, dict):
                 raise _invalid(found)
             key, item = column.children
-            return [
-                (_value(line, name, key, formats), _value(line, one, item, formats))
-                for name, one in found.items()
-            ]
+            return map_of(
+                [
+                    (_value(line, name, key, formats), _value(line, one, item, formats))
+                    for name, one in found.items()
+                ]
+            )
         case _:
             return _scalar(found, column.type, formats)
 
@@ -523,13 +544,7 @@ def _scalar(found: Any, type_: DuckLakeType, formats: Formats) -> Value:  # noqa
         return text.encode()
     if not isinstance(found, str) or (isinstance(found, _Number) and kind is ScalarKind.BOOLEAN):
         raise ValueError(text)
-    if formats.of(type_) is not None:
-        (value,) = values_of_texts(pa.array([text]), type_, formats).cast(_UNITS[kind])
-        return value.as_py()
-    return value_of_text(text, type_, formats)
-
-
-_UNITS = {ScalarKind.DATE: pa.int32(), ScalarKind.TIMESTAMP: pa.int64()}
+    return value_as_formatted(text, type_, formats)
 
 
 def _dumped(found: Any) -> str:  # noqa: ANN401 - whatever JSON has

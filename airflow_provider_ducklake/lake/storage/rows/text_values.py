@@ -130,6 +130,19 @@ def _cast(texts: pa.Array, type_: DuckLakeType, formats: Formats) -> pa.Array:
     return texts.cast(target)
 
 
+def value_as_formatted(text: str, type_: DuckLakeType, formats: Formats) -> Physical:
+    """Return the physical form of one text, which a user's pattern spells if there is one for the type.
+
+    Raises:
+        ValueError: the text is not valid for the type.
+    """
+    if formats.of(type_) is None:
+        return value_of_text(text, type_, formats)
+    unit = pa.int32() if type_.facts.kind is ScalarKind.DATE else pa.int64()
+    (value,) = values_of_texts(pa.array([text]), type_, formats).cast(unit)
+    return int(value.as_py())
+
+
 def value_of_text(text: str, type_: DuckLakeType, formats: Formats) -> Physical:
     """Return the physical form of one text; a user's pattern is applied before.
 
