@@ -1,4 +1,7 @@
-"""Print the figures of the house: what eight paths visit, how the package is built. It gates nothing.
+"""Print the figures of the house: what eight paths visit, how the package is built.
+
+Those of `tests/golden/house.json` may only fall: `tests/unit/test_house.py` compares them, ``--lower`` writes
+the lower ones. A commit that adds a feature may raise one by hand, with the reason in its message.
 
 A path is walked twice on a SQLite lake of its own, and counted the second time: imports and first-time tables
 are not part of it. A visited file is one of the package whose code ran, a call one of its functions' frames
@@ -9,6 +12,8 @@ sends to the database, with its callers.
 
 import argparse
 import ast
+import json
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -28,8 +33,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "airflow_provider_ducklake"
 BELOW = ("dialects", "database")  # folders whose functions send statements for others
+GOLDEN = ROOT / "tests" / "golden" / "house.json"
+HELD = ("insert", "merge", "delete", "filtered read")  # paths whose visited files are held
 CALLERS = 4
+SHORT = 3  # lines of a helper that may as well stand where it is called
 LONG_PARAMETER_LIST = 7
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass
@@ -170,6 +179,75 @@ def _room(file: Path) -> str:
     return parts[parts[0] == "lake"]
 
 
+def figures() -> dict[str, float]:
+    """Return the figures that are held, by their names in the golden file."""
+    return {**source_figures(), **loaded_figures(), **visited_figures()}
+
+
+def source_figures() -> dict[str, float]:
+    """Return what the files' syntax says; files are without ``__init__.py``, their lines with them."""
+    trees, kinds = modules(), _kinds()
+    headers = [_header(tree) for name, tree in trees.items() if not _is_init(name)]
+    tests = [file for file in (ROOT / "tests").rglob("*.py") if "next/.venv" not in file.as_posix()]
+    return {
+        "package: lines": kinds.total(),
+        "package: files": len(headers),
+        "package: functions": sum(len(_functions(tree)) for tree in trees.values()),
+        "package: percent of lines that import": round(100 * kinds["imports"] / kinds.total(), 1),
+        "package: lines of a file before its first definition": round(sum(headers) / len(headers), 1),
+        f"package: helpers of at most {SHORT} lines with one caller": sum(
+            _length(node) <= SHORT for tree in trees.values() for node in _with_one_caller(tree)
+        ),
+        "tests: lines": sum(_lines(file) for file in tests),
+        "tests: files": sum(file.name != "__init__.py" for file in tests),
+    }
+
+
+_APPEND_AND_READ = """
+import json, sys, tempfile
+from pathlib import Path
+import pyarrow as pa
+from airflow_provider_ducklake.lake.catalog.lake import Lake
+
+with tempfile.TemporaryDirectory() as folder:
+    lake = Lake.create(f"sqlite:///{folder}/lake.sqlite", f"{folder}/files/")
+    with lake.transaction() as tx:
+        tx.create_table("main.t", {"id": "int64"})
+    lake.append_arrow("main.t", pa.table({"id": range(100)}))
+    assert lake.read_arrow("main.t").num_rows == 100
+print(json.dumps([m.__file__ for n, m in sys.modules.items() if n.startswith("airflow_provider_ducklake.")]))
+"""
+
+
+def loaded_figures() -> dict[str, float]:
+    """Return what a process loads of the package that creates a lake, appends and reads with Arrow."""
+    done = subprocess.run(
+        [sys.executable, "-c", _APPEND_AND_READ], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    files = [Path(name) for name in json.loads(done.stdout) if Path(name).name != "__init__.py"]
+    return {
+        "loaded by create, append and read: files": len(files),
+        "loaded by create, append and read: lines": sum(map(_lines, files)),
+    }
+
+
+def visited_figures() -> dict[str, float]:
+    """Return how many files of the package each of the held paths visits."""
+    visited: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="ducklake-house-") as folder:
+        paths = lake_paths(Path(folder))
+        for name in HELD:
+            paths[name]()
+            with watched() as walk:
+                paths[name]()
+            visited[f"visited by {name}: files"] = len(walk.files)
+    return visited
+
+
+def _lines(file: Path) -> int:
+    return len(file.read_text(encoding="utf-8").splitlines())
+
+
 def modules() -> dict[str, ast.Module]:
     """Parse the package: module name to its syntax tree."""
     files = sorted(PACKAGE.rglob("*.py"))
@@ -225,22 +303,17 @@ def print_source() -> None:
     trees = modules()
     known = set(trees)
     edges = {name: imports_of(tree, known) - {name} for name, tree in trees.items()}
-    lines = {
-        _module_name(file): len(file.read_text(encoding="utf-8").splitlines())
-        for file in PACKAGE.rglob("*.py")
-    }
-    print(f"\npackage: {len(lines)} files, {sum(lines.values())} lines")
-    print(f"median file: {median(lines.values()):.0f} lines")
+    lines = {_module_name(file): _lines(file) for file in PACKAGE.rglob("*.py")}
+    print(f"\nmedian file: {median(lines.values()):.0f} lines")
     _print_rooms(lines)
     longest = sorted(lines, key=lambda name: -lines[name])[:5]
     print("longest files: " + ", ".join(f"{_short(name)} {lines[name]}" for name in longest))
-    functions = [
-        node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
-    ]
+    functions = [node for tree in trees.values() for node in _functions(tree)]
     lengths = sorted(_length(node) for node in functions)
-    print(f"functions: {len(functions)}, median {median(lengths):.0f} lines, longest {lengths[-1]}")
-    _print_kinds(trees)
-    once = sum(_helpers_with_one_caller(tree) for tree in trees.values())
+    print(f"functions: median {median(lengths):.0f} lines, longest {lengths[-1]}")
+    kinds = _kinds()
+    print("lines: " + ", ".join(f"{kind} {count / kinds.total():.1%}" for kind, count in kinds.most_common()))
+    once = sum(len(_with_one_caller(tree)) for tree in trees.values())
     print(f"private functions with one caller in their file: {once}")
     many = [node for node in functions if _parameters(node) > LONG_PARAMETER_LIST]
     print(f"functions of more than {LONG_PARAMETER_LIST} parameters: {len(many)}")
@@ -252,35 +325,56 @@ def print_source() -> None:
         print("  " + ", ".join(map(_short, group)))
 
 
-def _print_kinds(trees: dict[str, ast.Module]) -> None:
-    """Print how many lines are imports, docstrings, comments, blank, and code, which is the rest."""
+def _kinds() -> Counter[str]:
+    """Count the lines that are imports, docstrings, comments, blank, and code, which is the rest."""
     kinds: Counter[str] = Counter()
     for file in PACKAGE.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
         of_line: dict[int, str] = {}
-        for node in ast.walk(trees[_module_name(file)]):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 of_line |= dict.fromkeys(range(node.lineno, (node.end_lineno or 0) + 1), "imports")
-            elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
-                text = node.body[0]
-                of_line |= dict.fromkeys(range(text.lineno, (text.end_lineno or 0) + 1), "docstrings")
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            elif isinstance(node, ast.Module | ast.ClassDef | FUNCTION) and ast.get_docstring(node):
+                first = node.body[0]
+                of_line |= dict.fromkeys(range(first.lineno, (first.end_lineno or 0) + 1), "docstrings")
+        for number, line in enumerate(text.splitlines(), 1):
             bare = line.strip()
             other = "blank" if not bare else "comments" if bare.startswith("#") else "code"
             kinds[of_line.get(number, other)] += 1
-    print("lines: " + ", ".join(f"{kind} {count / kinds.total():.1%}" for kind, count in kinds.most_common()))
+    return kinds
 
 
-def _helpers_with_one_caller(tree: ast.Module) -> int:
-    said = Counter(
+def _header(tree: ast.Module) -> int:
+    """Count the lines before the first statement that is no docstring, import or ``if TYPE_CHECKING``."""
+    for node in tree.body:
+        match node:
+            case (
+                ast.Import() | ast.ImportFrom() | ast.Expr(ast.Constant()) | ast.If(ast.Name("TYPE_CHECKING"))
+            ):
+                pass
+            case ast.FunctionDef() | ast.ClassDef() if node.decorator_list:
+                return node.decorator_list[0].lineno - 1
+            case _:
+                return node.lineno - 1
+    return 0
+
+
+def _functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, FUNCTION)]
+
+
+def _with_one_caller(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the private functions of a file that it names once."""
+    named = Counter(
         node.id if isinstance(node, ast.Name) else node.attr
         for node in ast.walk(tree)
         if isinstance(node, ast.Name | ast.Attribute)
     )
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return sum(
-        one.name.startswith("_") and not one.name.startswith("__") and said[one.name] == 1
-        for one in functions
-    )
+    return [
+        node
+        for node in _functions(tree)
+        if node.name.startswith("_") and not node.name.startswith("__") and named[node.name] == 1
+    ]
 
 
 def _print_rooms(lines: dict[str, int]) -> None:
@@ -292,26 +386,42 @@ def _print_rooms(lines: dict[str, int]) -> None:
         print(f"  {room:<22}{len(sizes):>4} files {sum(sizes):>7} lines")
 
 
+def _is_init(name: str) -> bool:
+    return (PACKAGE.parent / name.replace(".", "/")).is_dir()
+
+
 def _short(name: str) -> str:
     return name.removeprefix(f"{PACKAGE.name}.")
 
 
-def _length(node: ast.FunctionDef) -> int:
+def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
     return (body[-1].end_lineno or 0) - body[0].lineno + 1
 
 
-def _parameters(node: ast.FunctionDef) -> int:
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     arguments: Any = node.args
     return len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs)
 
 
 def main() -> None:
-    """Print all figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print all figures, or lower those of the golden file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--statements", action="store_true", help="list the statements of each path")
-    print_paths(with_statements=parser.parse_args().statements)
-    print_source()
+    parser.add_argument("--lower", action="store_true", help="write the figures that fell")
+    arguments = parser.parse_args()
+    held, now = json.loads(GOLDEN.read_text()), figures()
+    if arguments.lower:
+        lower = {name: min(value, held.get(name, value)) for name, value in now.items()}
+        GOLDEN.write_text(json.dumps(lower, indent=2) + "\n")
+    else:
+        print_paths(with_statements=arguments.statements)
+        print_source()
+    print(f"\n{'held':>9}{'now':>9}")
+    for name, value in now.items():
+        print(f"{held.get(name, 0):>9,}{value:>9,}  {name}{'  HIGHER' * (value > held.get(name, value))}")
 
 
 if __name__ == "__main__":
