@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ducklake import __version__
-from airflow_provider_ducklake.hooks.connection_form import conn_fields, metadata_field_behaviour
+from . import __version__
+from .hooks.connection_form import conn_fields, metadata_field_behaviour
 
 _NAME = "DuckLake"
 

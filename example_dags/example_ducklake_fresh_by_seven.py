@@ -14,11 +14,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG
-from airflow.sdk.definitions.deadline import (  # type: ignore[attr-defined]  # where all versions have them
-    AsyncCallback,
-    DeadlineAlert,
-    DeadlineReference,
-)
+from airflow.sdk.definitions.deadline import AsyncCallback, DeadlineAlert, DeadlineReference  # type: ignore[attr-defined]  # where all versions have them
 
 from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator

@@ -51,14 +51,16 @@ class Module:
     )  # local name -> module, name there
 
     @staticmethod
-    def of(file: Path) -> Module:
-        """Parse a file."""
+    def of(file: Path, folder: tuple[str, ...] = ()) -> Module:
+        """Parse a file; relative imports begin at its folder in the project."""
         module = Module()
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
+            if isinstance(node, ast.ImportFrom):
+                above = folder[: len(folder) - node.level + 1] if node.level else ()
+                source = ".".join([*above, *([node.module] if node.module else [])])
                 for one in node.names:
-                    module.imports[one.asname or one.name] = (node.module, one.name)
+                    module.imports[one.asname or one.name] = (source, one.name)
             elif isinstance(node, ast.Import):
                 for one in node.names:
                     module.imports[one.asname or one.name.partition(".")[0]] = (one.name, None)
@@ -182,7 +184,7 @@ def main() -> int:
         record(arguments.record)
         return 0
     modules = {
-        str(file.relative_to(ROOT)): Module.of(file)
+        str(file.relative_to(ROOT)): Module.of(file, file.parent.relative_to(ROOT).parts)
         for place in SOURCES
         for file in (ROOT / place).rglob("*.py")
     }

@@ -259,13 +259,16 @@ def _module_name(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(tree: ast.Module, known: set[str]) -> set[str]:
+def imports_of(module: str, tree: ast.Module, known: set[str]) -> set[str]:
     """Return the modules of the package that a module imports anywhere, for types too."""
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if name in known else node.module for name in names}
+        if isinstance(node, ast.ImportFrom):
+            inside = [*module.split("."), *["__init__"] * _is_init(module)]
+            above = inside[: -node.level] if node.level else []
+            source = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{source}.{alias.name}" for alias in node.names]
+            found |= {name if name in known else source for name in names}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     return found & known
@@ -302,7 +305,7 @@ def print_source() -> None:
     """Print rooms, sizes, parameter lists, importers and circles."""
     trees = modules()
     known = set(trees)
-    edges = {name: imports_of(tree, known) - {name} for name, tree in trees.items()}
+    edges = {name: imports_of(name, tree, known) - {name} for name, tree in trees.items()}
     lines = {_module_name(file): _lines(file) for file in PACKAGE.rglob("*.py")}
     print(f"\nmedian file: {median(lines.values()):.0f} lines")
     _print_rooms(lines)

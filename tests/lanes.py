@@ -6,14 +6,11 @@ Of some tests in the lane `daily` a run draws a part, by its seed (`DRAWN`, or t
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import argparse
-
-    import pytest
+import pytest
 
 ROOT = "tests/"
 

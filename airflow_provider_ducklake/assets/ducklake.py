@@ -11,21 +11,18 @@ when it parses a DAG that names the asset without them, as the tasks that write 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import SplitResult, quote, unquote
 
 from airflow.providers.common.compat.sdk import Asset
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from ..lake.errors import InvalidInputError
+from ..lake.spec.names.identifiers import QualifiedName, TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from urllib.parse import SplitResult
-
     from airflow.sdk import AssetWatcher
 
-    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
 
 SCHEME = "ducklake"
 GROUP = "ducklake"

@@ -8,42 +8,36 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_ducklake.hooks.clusters import (
+from ..lake.errors import ClusterUnavailableError, DuckLakeError, InvalidInputError, SparkJobError
+from ..lake.spark.job import io as job_io
+from ..lake.spark.job.package_zip import runnable_zip
+from ..lake.spec.names.paths import hadoop_uri
+from ..lake.writes.job_life import DetachedSubmitter, JobDeferred, JobLife
+from ..lake.writes.verb import Results
+from .clusters import (
     ARCHIVE,
     FETCHED,
     JAVA_CLASS,
+    Application,
     ApplicationState,
+    ClusterManager,
     Standalone,
     as_arguments,
     can_be_sent,
     manager_of,
     why_none,
 )
-from airflow_provider_ducklake.hooks.spark_submit import SparkSubmitter
-from airflow_provider_ducklake.lake.errors import (
-    ClusterUnavailableError,
-    DuckLakeError,
-    InvalidInputError,
-    SparkJobError,
-)
-from airflow_provider_ducklake.lake.spark.job import io as job_io
-from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip
-from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
-from airflow_provider_ducklake.lake.writes.job_life import DetachedSubmitter, JobDeferred
-from airflow_provider_ducklake.lake.writes.verb import Results
+from .spark_submit import SparkSubmitter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from airflow_provider_ducklake.hooks.clusters import Application, ClusterManager
-    from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.writes.job_life import JobLife
+    from ..lake.catalog.ledger.jobs import SubmittedJob
+    from ..lake.spark.job.request import JobRequest
 
 Answer = TypeVar("Answer")
 _TAGS = "spark.yarn.tags"

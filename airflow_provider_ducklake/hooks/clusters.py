@@ -6,6 +6,7 @@ import json
 import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
@@ -15,19 +16,13 @@ from urllib.parse import quote, urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from airflow_provider_ducklake.lake.errors import (
-    ClusterUnavailableError,
-    InvalidInputError,
-    UntrustedValueError,
-)
-from airflow_provider_ducklake.lake.storage.files.parallel import within
+from ..lake.errors import ClusterUnavailableError, InvalidInputError, UntrustedValueError
+from ..lake.storage.files.parallel import within
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from airflow.sdk import Connection
 
-    from airflow_provider_ducklake.hooks.spark_submit import SubmitSettings
+    from .spark_submit import SubmitSettings
 
 
 ANSWER_SECONDS = 30  # that a manager has to send its whole answer

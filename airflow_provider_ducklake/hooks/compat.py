@@ -12,13 +12,11 @@ and ``TaskDeferralError``: so did they.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import Any
 
 from airflow.sdk.execution_time.context import OutletEventAccessor
 from airflow.triggers.base import BaseEventTrigger
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 ACK_STREAMS = hasattr(BaseEventTrigger, "create_shared_stream_producer")
 PARTITION_EVENTS = hasattr(OutletEventAccessor, "add_partitions")
@@ -46,10 +44,7 @@ except ImportError:
 try:
     from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 except ImportError:
-    from airflow.exceptions import (  # type: ignore[no-redef]
-        TaskDeferralError,
-        TaskDeferralTimeout,
-    )
+    from airflow.exceptions import TaskDeferralError, TaskDeferralTimeout  # type: ignore[no-redef]
 
 RETRY_POLICIES = RetryDecision is not None
 
@@ -74,10 +69,7 @@ def hook_lineage_collector() -> Any | None:  # noqa: ANN401 - Airflow's
     try:
         from airflow.sdk.lineage import NoOpCollector, get_hook_lineage_collector  # noqa: PLC0415 - since 3.2
     except ImportError:
-        from airflow.lineage.hook import (  # type: ignore[import-not-found,no-redef]  # noqa: PLC0415 - until 3.1
-            NoOpCollector,
-            get_hook_lineage_collector,
-        )
+        from airflow.lineage.hook import NoOpCollector, get_hook_lineage_collector  # type: ignore[import-not-found,no-redef]  # noqa: PLC0415 - until 3.1
     collector = get_hook_lineage_collector()
     return None if isinstance(collector, NoOpCollector) else collector
 

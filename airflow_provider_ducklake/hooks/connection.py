@@ -16,7 +16,13 @@ from urllib.parse import quote, quote_plus
 
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_ducklake.hooks.connection_form import (
+from ..lake.errors import InvalidInputError, InvalidOptionError
+from ..lake.spec.files import KEY_BYTES as LENGTHS_OF_KEYS
+from ..lake.spec.limits import Limits
+from ..lake.spec.names.identifiers import written
+from ..lake.spec.names.paths import directory_path
+from ..lake.spec.versions import DEFAULT, WRITABLE, SpecVersion, opened_by
+from .connection_form import (
     CATALOG_TYPE,
     CATALOG_TYPES,
     COMMIT_NAMESPACE,
@@ -42,12 +48,6 @@ from airflow_provider_ducklake.hooks.connection_form import (
     ExtraField,
     StandardField,
 )
-from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidOptionError
-from airflow_provider_ducklake.lake.spec.files import KEY_BYTES as LENGTHS_OF_KEYS
-from airflow_provider_ducklake.lake.spec.limits import Limits
-from airflow_provider_ducklake.lake.spec.names.identifiers import written
-from airflow_provider_ducklake.lake.spec.names.paths import directory_path
-from airflow_provider_ducklake.lake.spec.versions import DEFAULT, WRITABLE, SpecVersion, opened_by
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -327,7 +327,7 @@ def _storage_options(named: str, extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_storage_connection(named: str, conn_id: str, own: Mapping[str, Any]) -> dict[str, Any]:
-    from airflow_provider_ducklake.hooks.storage import merged, options_of  # noqa: PLC0415 - not for DAG files
+    from .storage import merged, options_of  # noqa: PLC0415 - not for DAG files
 
     try:
         return merged(options_of(conn_id), own)

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.hooks.connection import (
-    ConnectionSettings,
-    check_lake,
-    check_migration,
-    newest_version,
-    read_settings,
-    version_of_new_lake,
-)
-from airflow_provider_ducklake.hooks.connection_form import (
-    CATALOG_TYPES,
-    CONNECTION_TYPE,
-    DATA_PATH,
-    ENCRYPTED,
-    form_widgets,
-    hook_field_behaviour,
-)
-from airflow_provider_ducklake.hooks.task import LogsInLines
-from airflow_provider_ducklake.lake.errors import (
+from ..lake.errors import (
     AlreadyExistsError,
     CatalogUnavailableError,
     DuckLakeError,
@@ -34,23 +19,37 @@ from airflow_provider_ducklake.lake.errors import (
     NotADuckLakeError,
     UnsupportedVersionError,
 )
-from airflow_provider_ducklake.lake.spec.limits import Limits
-from airflow_provider_ducklake.lake.spec.versions import READABLE, WRITABLE, opened_by
+from ..lake.spec.limits import Limits
+from ..lake.spec.versions import READABLE, WRITABLE, opened_by
+from .connection import (
+    ConnectionSettings,
+    check_lake,
+    check_migration,
+    newest_version,
+    read_settings,
+    version_of_new_lake,
+)
+from .connection_form import (
+    CATALOG_TYPES,
+    CONNECTION_TYPE,
+    DATA_PATH,
+    ENCRYPTED,
+    form_widgets,
+    hook_field_behaviour,
+)
+from .task import LogsInLines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
-
     from airflow.sdk import Connection
     from sqlalchemy.engine import URL
 
-    from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.migrations.migrate import MigrationResult
-    from airflow_provider_ducklake.lake.catalog.reports.numbers import ColumnBounds, TableInfo
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, CommittedSnapshot, JsonValue
-    from airflow_provider_ducklake.lake.writes.session import LakeSession
-    from airflow_provider_ducklake.lake.writes.staged import Staged
+    from ..lake.catalog.drafting.transaction import LakeTransaction
+    from ..lake.catalog.lake import Lake
+    from ..lake.catalog.migrations.migrate import MigrationResult
+    from ..lake.catalog.reports.numbers import ColumnBounds, TableInfo
+    from ..lake.spec.snapshots import CommitKey, CommittedSnapshot, JsonValue
+    from ..lake.writes.session import LakeSession
+    from ..lake.writes.staged import Staged
 
 _TEST_TIMEOUT_SECONDS = 5  # for a connection
 _TEST_PATIENCE_SECONDS = 20.0  # for an answer
@@ -148,7 +147,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
     def _observed(self, lake: Lake) -> Lake:
         """Report the tables that are read and written to Airflow."""
         if self.hook_lineage:
-            from airflow_provider_ducklake.hooks.lineage import HookLineage  # noqa: PLC0415 - not for operators
+            from .lineage import HookLineage  # noqa: PLC0415 - not for operators
 
             lake.opened.observer = HookLineage(DuckLakeHook(self.ducklake_conn_id))
         return lake
@@ -225,7 +224,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
         satisfy it. With ``staged``, the return values of tasks with ``stage_only=True``, the newest
         snapshot's rows as they would be if the staged writes to this table were committed.
         """
-        from airflow_provider_ducklake.lake.writes.staged import read_staged  # noqa: PLC0415 - not always
+        from ..lake.writes.staged import read_staged  # noqa: PLC0415 - not always
 
         lake = self.lake()
         return lake.read_arrow(table, at=at, columns=columns, filter=filter, staged=read_staged(lake, staged))
@@ -247,7 +246,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
 
     def session(self, spark: Any, *, author: str | None = None) -> LakeSession:  # noqa: ANN401 - a SparkSession
         """Return the lake in your SparkSession: the operators' verbs without submitting a job."""
-        from airflow_provider_ducklake.lake.writes.session import LakeSession  # noqa: PLC0415 - heavy
+        from ..lake.writes.session import LakeSession  # noqa: PLC0415 - heavy
 
         return LakeSession(spark, self.lake(), author=author)
 
@@ -257,7 +256,7 @@ class DuckLakeHook(LogsInLines, BaseHook):
         DuckDB takes the password of a PostgreSQL catalog from the environment variable ``PGPASSWORD``, that
         of a MySQL catalog from ``MYSQL_PWD``, or from a secret: ``CREATE SECRET (TYPE postgres, …)``.
         """
-        from airflow_provider_ducklake.hooks.connection import attach_statement  # noqa: PLC0415 - not always
+        from .connection import attach_statement  # noqa: PLC0415 - not always
 
         return attach_statement(self.settings(), alias)
 
@@ -311,7 +310,7 @@ def _place(url: URL) -> str:
 
 
 def _look(settings: ConnectionSettings) -> str:
-    from airflow_provider_ducklake.lake.storage.files.filesystem import check_writable  # noqa: PLC0415
+    from ..lake.storage.files.filesystem import check_writable  # noqa: PLC0415
 
     lake = _open(settings, timeout_seconds=_TEST_TIMEOUT_SECONDS)
     try:
@@ -329,8 +328,8 @@ def _look(settings: ConnectionSettings) -> str:
 
 
 def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeError) -> str:
-    from airflow_provider_ducklake.lake.catalog.database.connect import check_directory  # noqa: PLC0415
-    from airflow_provider_ducklake.lake.storage.files.filesystem import check_writable  # noqa: PLC0415
+    from ..lake.catalog.database.connect import check_directory  # noqa: PLC0415
+    from ..lake.storage.files.filesystem import check_writable  # noqa: PLC0415
 
     check_directory(settings.url)
     data_path, version = _data_path(settings), version_of_new_lake(settings)
@@ -349,13 +348,13 @@ def _look_before_creation(settings: ConnectionSettings, missing: NotADuckLakeErr
 
 
 def _check_rights(settings: ConnectionSettings) -> None:
-    from airflow_provider_ducklake.lake.catalog.open_lake import check_creates_tables  # noqa: PLC0415
+    from ..lake.catalog.open_lake import check_creates_tables  # noqa: PLC0415
 
     check_creates_tables(_url(settings, _TEST_TIMEOUT_SECONDS), settings.metadata_schema)
 
 
 def _url(settings: ConnectionSettings, timeout_seconds: int | None) -> URL:
-    from airflow_provider_ducklake.lake.catalog.database.connect import catalog_file  # noqa: PLC0415
+    from ..lake.catalog.database.connect import catalog_file  # noqa: PLC0415
 
     if timeout_seconds is None:
         return settings.url
@@ -414,7 +413,7 @@ def open_catalog(connection: Connection, seconds: float = math.inf) -> Lake:
 def _open(
     settings: ConnectionSettings, timeout_seconds: int | None = None, *, to_migrate: bool = False
 ) -> Lake:
-    from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: PLC0415
+    from ..lake.catalog.lake import Lake  # noqa: PLC0415
 
     url, newest = _url(settings, timeout_seconds), newest_version(settings)
     with _naming_missing_driver(settings), _naming_field(settings):
@@ -455,7 +454,7 @@ def _naming_missing_driver(settings: ConnectionSettings) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        from airflow_provider_ducklake.lake.catalog.database.connect import packages_of  # noqa: PLC0415
+        from ..lake.catalog.database.connect import packages_of  # noqa: PLC0415
 
         raise CatalogUnavailableError(
             repr(settings.url),
@@ -479,8 +478,8 @@ def _check(settings: ConnectionSettings, lake: Lake) -> None:
 
 
 def _create(settings: ConnectionSettings) -> Lake:
-    from airflow_provider_ducklake.lake.catalog.lake import Lake  # noqa: PLC0415
-    from airflow_provider_ducklake.lake.storage.files.filesystem import check_writable  # noqa: PLC0415
+    from ..lake.catalog.lake import Lake  # noqa: PLC0415
+    from ..lake.storage.files.filesystem import check_writable  # noqa: PLC0415
 
     data_path = _data_path(settings)
     check_writable(data_path, settings.storage_options)  # a lake keeps its path, a mistyped one too

@@ -6,6 +6,7 @@ comes from what the task's snapshots did to the table, so a task that changed no
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,23 +14,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow import __version__
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
-from airflow_provider_ducklake.assets.ducklake import BY_PARTITION, GROUP, SCHEME, create_asset, uri_of
-from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidNameError, SnapshotNotFoundError
-from airflow_provider_ducklake.lake.planning.reading.watch import event_of, wanted_words
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.snapshots import require_id
-from airflow_provider_ducklake.lake.spec.tags import is_tag, tag_name
-from airflow_provider_ducklake.lake.spec.types.texts import parse_time, require_offset
-from airflow_provider_ducklake.lake.writes.arguments import is_template
+from ..assets.ducklake import BY_PARTITION, GROUP, SCHEME, create_asset, uri_of
+from ..lake.errors import InvalidInputError, InvalidNameError, SnapshotNotFoundError
+from ..lake.planning.reading.watch import RangeReport, TableChanges, event_of, wanted_words
+from ..lake.spec.names.identifiers import QualifiedName
+from ..lake.spec.snapshots import require_id
+from ..lake.spec.tags import is_tag, tag_name
+from ..lake.spec.types.texts import parse_time, require_offset
+from ..lake.writes.arguments import is_template
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.task import Done
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport, TableChanges
+    from ..lake.catalog.lake import Lake
+    from .task import Done
 
 
 # Not in compat.py, which DAG files do not import.
@@ -126,7 +124,7 @@ def _outlets(operator: LakeOperator, context: Context, events: Mapping[str, Mapp
 
 def _found_later(context: Context, events: Mapping[str, Mapping[str, Any]]) -> list[Asset | AssetAlias]:
     """Make events of tables that are no outlets by their URIs, and return what the outlets lack for them."""
-    from airflow_provider_ducklake.hooks.compat import ALIASES_KEEP_ASSETS  # noqa: PLC0415 - not for DAG files
+    from .compat import ALIASES_KEEP_ASSETS  # noqa: PLC0415 - not for DAG files
 
     assets = [Asset(uri, group=GROUP) for uri in events]
     for asset in assets:
@@ -159,7 +157,7 @@ def _has_event(
     """Make the event of an outlet, or those of its partitions; False: it has none."""
     if event is None:
         return False
-    from airflow_provider_ducklake.hooks.compat import PARTITION_EVENTS  # noqa: PLC0415 - not for DAG files
+    from .compat import PARTITION_EVENTS  # noqa: PLC0415 - not for DAG files
 
     keys = (event["partitions"] or ()) if kind == BY_PARTITION else None
     if keys is not None and (not PARTITION_EVENTS or not keys):

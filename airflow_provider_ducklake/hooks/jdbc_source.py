@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spark.job.request import check_login, check_secrets
+from ..lake.errors import InvalidInputError
+from ..lake.spark.job.request import check_login, check_secrets
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -7,7 +7,7 @@ commit, and only if OpenLineage is installed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -16,33 +16,24 @@ from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.assets.ducklake import SCHEME, table_of
-from airflow_provider_ducklake.hooks.connection import read_settings
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    InvalidNameError,
-    NotFoundError,
-)
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import children_of
-from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
-from airflow_provider_ducklake.lake.writes.arguments import is_template
+from ..assets.ducklake import SCHEME, table_of
+from ..lake.errors import DuckLakeError, InvalidInputError, InvalidNameError, NotFoundError
+from ..lake.spec.log_lines import logger
+from ..lake.spec.names.identifiers import FoldedName, QualifiedName, SchemaPath, fold
+from ..lake.spec.types.ducklake_types import children_of
+from ..lake.spec.versions import NEWEST, write_version
+from ..lake.writes.arguments import is_template
+from .connection import ConnectionSettings, read_settings
+from .ducklake import DuckLakeHook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from airflow.sdk import Asset
 
-    from airflow_provider_ducklake.hooks.connection import ConnectionSettings
-    from airflow_provider_ducklake.hooks.task import Done
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport
-    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from ..lake.catalog.lake import Lake
+    from ..lake.planning.reading.watch import RangeReport
+    from ..lake.spec.schema import Column, TableSchema
+    from ..lake.spec.snapshots import TableSnapshot
+    from .task import Done
 
 
 # Report the tables a task reads and writes through a hook to Airflow's hook lineage.
@@ -96,7 +87,7 @@ class HookLineage:
 
 
 def _collector() -> Any | None:  # noqa: ANN401 - Airflow's
-    from airflow_provider_ducklake.hooks.compat import hook_lineage_collector  # noqa: PLC0415 - not for DAG files
+    from .compat import hook_lineage_collector  # noqa: PLC0415 - not for DAG files
 
     return hook_lineage_collector()
 
@@ -228,8 +219,8 @@ def flow_of_table(
 
 def flow_of_ddl(sql: str | Sequence[str]) -> Flow:
     """Collect the tables that DDL statements create or alter; dropped ones are left out."""
-    from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.sql.duckdb.statements import DropTable  # noqa: PLC0415 - as well
+    from ..lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - heavy
+    from ..lake.sql.duckdb.statements import DropTable  # noqa: PLC0415 - as well
 
     texts = [sql] if isinstance(sql, str) else list(sql)
     statements = [one.statement for one in parse_ddl(texts, write_version(NEWEST))]
@@ -245,8 +236,8 @@ def flow_of_staged(staged: object) -> Flow:
 
 def flow_of_sql(sql: str | Sequence[str], sources: Mapping[str, object], schema: str, at: int | None) -> Flow:
     """Collect the tables that Spark SQL reads and writes; only the sources if it cannot be parsed."""
-    from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.sql.spark.statements import ViewStatement  # noqa: PLC0415 - as well
+    from ..lake.sql.spark.parse import parse_spark_sql  # noqa: PLC0415 - heavy
+    from ..lake.sql.spark.statements import ViewStatement  # noqa: PLC0415 - as well
 
     texts = [sql] if isinstance(sql, str) else list(sql)
     try:
@@ -455,7 +446,7 @@ class _Teller:
 
     def _column_lineage(self, table: QualifiedName, schema: TableSchema | None) -> dict[str, Facets]:
         """Compute the source columns of each column of a table, over all queries that write it."""
-        from airflow_provider_ducklake.lake.sql.spark.conditions import column_lineage  # noqa: PLC0415 - heavy
+        from ..lake.sql.spark.conditions import column_lineage  # noqa: PLC0415 - heavy
 
         if schema is None:
             return {}

@@ -6,9 +6,7 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.compat import RetryDecision, RetryPolicy
-from airflow_provider_ducklake.hooks.task import explained, is_incurable
-from airflow_provider_ducklake.lake.errors import (
+from ..lake.errors import (
     OUTAGES,
     CatalogMigratedError,
     CommitRetriesExceededError,
@@ -16,6 +14,8 @@ from airflow_provider_ducklake.lake.errors import (
     FilesReleasedError,
     TransactionConflictError,
 )
+from .compat import RetryDecision, RetryPolicy
+from .task import explained, is_incurable
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

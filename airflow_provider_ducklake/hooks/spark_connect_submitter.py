@@ -10,6 +10,7 @@ import re
 import socket
 import sys
 import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,19 +18,17 @@ from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.hooks import spark_submit
-from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-from airflow_provider_ducklake.lake.errors import InvalidInputError, SparkJobError, UnsupportedFeatureError
+from ..lake.errors import InvalidInputError, SparkJobError, UnsupportedFeatureError
+from . import spark_submit
+from .jdbc_source import JdbcPasswords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
     from airflow.sdk import Connection, Context
 
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spark.jobs.here import SparkSession
-    from airflow_provider_ducklake.lake.writes.verb import Results
+    from ..lake.spark.job.request import JobRequest
+    from ..lake.spark.jobs.here import SparkSession
+    from ..lake.writes.verb import Results
 
 _DEFAULT_PORT = 15002
 _SCHEME = re.compile(r"^[\w.+-]+://")  # as Airflow's hook, which takes any
@@ -84,13 +83,13 @@ class SparkConnectSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Run the job's own code on a new session; see ``Submitter``."""
-        from airflow_provider_ducklake.lake.spark.job.errors import typed  # noqa: PLC0415 - PySpark
-        from airflow_provider_ducklake.lake.spark.sessions.remote import remote_mode  # noqa: PLC0415 - PySpark
-        from airflow_provider_ducklake.lake.writes.verb import Results  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.spark.job.errors import typed  # noqa: PLC0415 - PySpark
+        from ..lake.spark.sessions.remote import remote_mode  # noqa: PLC0415 - PySpark
+        from ..lake.writes.verb import Results  # noqa: PLC0415 - no DAG file needs it
 
         try:
             with remote_mode(), self._started() as spark:
-                from airflow_provider_ducklake.lake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
+                from ..lake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
 
                 self._log_start(spark)
                 results = Results.of(run_here(spark, request, storage_options, {}, is_ours=True))
@@ -112,7 +111,7 @@ class SparkConnectSubmitter:
 
     @contextmanager
     def _started(self) -> Iterator[SparkSession]:
-        from airflow_provider_ducklake.lake.spark.sessions import remote  # noqa: PLC0415 - PySpark
+        from ..lake.spark.sessions import remote  # noqa: PLC0415 - PySpark
 
         conf = {str(name): str(value) for name, value in self._conf().items()}
         py_files = _files(self._operator.py_files)

@@ -9,13 +9,10 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _JAR = re.compile(r"(?P<name>[A-Za-z][\w.-]*?)-(?P<version>\d[\w.-]*?)\.jar\Z")
 _SETTING = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[\s=:]\s*(.*?)\s*\Z")

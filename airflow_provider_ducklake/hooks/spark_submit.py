@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -25,33 +26,24 @@ from airflow.providers.common.compat.sdk import (
     BaseOperatorLink,
 )
 
-from airflow_provider_ducklake.hooks import storage
-from airflow_provider_ducklake.hooks.jdbc_source import JdbcPasswords
-from airflow_provider_ducklake.hooks.spark_installation import installation, jar_of, settings_in
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    SourceNotFoundError,
-    SparkJobError,
-    StorageError,
-)
-from airflow_provider_ducklake.lake.spark.job.package_zip import application_file, package_zip
-from airflow_provider_ducklake.lake.spark.job.request import datasets_of
-from airflow_provider_ducklake.lake.spark.output.log import JobLog
-from airflow_provider_ducklake.lake.spec.log_lines import lasting, logger
-from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri, is_local
+from ..lake.errors import DuckLakeError, InvalidInputError, SourceNotFoundError, SparkJobError, StorageError
+from ..lake.spark.job.package_zip import application_file, package_zip
+from ..lake.spark.job.request import JobRequest, datasets_of
+from ..lake.spark.output.log import JobLog
+from ..lake.spec.log_lines import lasting, logger
+from ..lake.spec.names.paths import hadoop_uri, is_local
+from . import storage
+from .jdbc_source import JdbcPasswords
+from .spark_installation import installation, jar_of, settings_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection, Context
 
-    from airflow_provider_ducklake.hooks.clusters import ClusterManager
-    from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.writes.job_life import JobLife
-    from airflow_provider_ducklake.lake.writes.verb import Results
+    from ..lake.writes.job_life import JobLife
+    from ..lake.writes.verb import Results
+    from .clusters import ClusterManager
+    from .spark_connect_submitter import SparkConnectSubmitter
 
 
 # Errors of a job that can be found before Spark is started.
@@ -86,7 +78,7 @@ def check_sources(request: JobRequest, master: str, storage_options: Mapping[str
 
     That is in the lake's own bucket, and on local disks where Spark runs on this machine.
     """
-    from airflow_provider_ducklake.lake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
+    from ..lake.storage.files.filesystem import exists  # noqa: PLC0415 - loads pyarrow
 
     for name, dataset in datasets_of(request.source).items():
         path = dataset.path
@@ -234,7 +226,7 @@ def driver_environment(
     directory: str, settings: SubmitSettings, storage_options: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return settings of ours for a driver on another machine: where the store is, and nothing secret."""
-    from airflow_provider_ducklake.lake.storage.files.filesystem import address_as_environment  # noqa: PLC0415 - not for DAG files
+    from ..lake.storage.files.filesystem import address_as_environment  # noqa: PLC0415 - not for DAG files
 
     prefixes = {"k8s": "spark.kubernetes.driverEnv.", "yarn": "spark.yarn.appMasterEnv."}
     prefix = prefixes.get("yarn" if settings.is_yarn else settings.master.partition("://")[0])
@@ -520,8 +512,8 @@ class SparkSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Submit the job and read what it left; see ``Submitter``."""
-        from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
-        from airflow_provider_ducklake.lake.writes.verb import Results  # noqa: PLC0415
+        from ..lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.writes.verb import Results  # noqa: PLC0415
 
         try:
             self.submit(request, storage_options)
@@ -538,7 +530,7 @@ class SparkSubmitter:
 
     def submit(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Run ``spark-submit`` to its end."""
-        from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
 
         if (problem := mismatch()) is not None:
             self.operator.log.warning("%s", problem)
@@ -568,7 +560,7 @@ class SparkSubmitter:
 
     def _document_key(self, directory: str) -> list[str] | None:
         """Return the arguments by which the driver opens a sealed request; None: it cannot."""
-        from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.storage.files import writing  # noqa: PLC0415 - no DAG file needs it
 
         if self.settings().has_driver_here:  # it gets the key by its environment
             return []
@@ -585,7 +577,7 @@ class SparkSubmitter:
 
     def tidy_up(self, request: JobRequest, storage_options: Mapping[str, Any]) -> None:
         """Remove the documents of the job; see ``Submitter``."""
-        from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
 
         job_io.delete_job_files(request, storage_options)
 
@@ -611,8 +603,8 @@ class SparkSubmitter:
         self, request: JobRequest, settings: SubmitSettings, storage_options: Mapping[str, Any]
     ) -> dict[str, str]:
         """Return the environment of ``spark-submit`` on this machine; it holds secrets."""
-        from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - not for DAG files
-        from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment  # noqa: PLC0415 - as well
+        from ..lake.storage.files import writing  # noqa: PLC0415 - not for DAG files
+        from ..lake.storage.files.filesystem import as_environment  # noqa: PLC0415 - as well
 
         if not settings.has_driver_here:
             return secrets_of_upload(request.directory, settings, storage_options)
@@ -630,7 +622,7 @@ class SparkSubmitter:
 
     def job_error(self, request: JobRequest, storage_options: Mapping[str, Any]) -> DuckLakeError | None:
         """Read the error that a failed job left, if it left one."""
-        from airflow_provider_ducklake.lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
+        from ..lake.spark.job import io as job_io  # noqa: PLC0415 - no DAG file needs it
 
         try:
             typed = job_io.read_error(request, storage_options)

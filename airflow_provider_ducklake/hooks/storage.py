@@ -9,31 +9,30 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidOptionError
-from airflow_provider_ducklake.lake.planning.reading.scan import FileHistory
-from airflow_provider_ducklake.lake.spark.job.request import (
+from ..lake.errors import InvalidInputError, InvalidOptionError
+from ..lake.planning.reading.scan import FileHistory
+from ..lake.spark.job.request import (
+    JobRequest,
     LakeSource,
     OverwriteSource,
     RowChangeSource,
+    Source,
     StreamSource,
     datasets_of,
 )
-from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
+from ..lake.spec.names.paths import hadoop_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from airflow.sdk import Connection
 
-    from airflow_provider_ducklake.hooks.spark_submit import SubmitSettings
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest, Source
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
+    from ..lake.spec.files import LiveDataFile
+    from .spark_submit import SubmitSettings
 
 
 _GOOGLE_PREFIX = "extra__google_cloud_platform__"

@@ -10,6 +10,7 @@ import inspect
 import json
 import logging
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
@@ -18,7 +19,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from airflow.providers.common.compat.sdk import AirflowFailException, conf
 
-from airflow_provider_ducklake.lake.errors import (
+from ..lake.errors import (
     AlreadyExistsError,
     CatalogError,
     CatalogMigratedError,
@@ -32,18 +33,15 @@ from airflow_provider_ducklake.lake.errors import (
     UntrustedValueError,
     ZombieCommitError,
 )
-from airflow_provider_ducklake.lake.spec.arguments import given
-from airflow_provider_ducklake.lake.spec.log_lines import in_line
-from airflow_provider_ducklake.lake.spec.snapshots import FIRST_GENERATION, CommitKey, Consumer, OnClear
+from ..lake.spec.arguments import given
+from ..lake.spec.log_lines import in_line
+from ..lake.spec.snapshots import FIRST_GENERATION, CommitKey, Consumer, JsonValue, OnClear
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from airflow.sdk import BaseOperator, Context
 
-    from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.spec.snapshots import JsonValue
+    from ..lake.catalog.committing.commit import KeyedCommit
+    from ..lake.catalog.lake import Lake
 
 
 @dataclass

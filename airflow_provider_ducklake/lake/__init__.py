@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake import imported_when_used
+from .. import imported_when_used
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake import errors
-    from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
-    from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.spark.job.package_zip import runnable_zip
-    from airflow_provider_ducklake.lake.spark.read import read_changes, read_table
-    from airflow_provider_ducklake.lake.spec.defaults import SqlExpression
-    from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, encode_variant
-    from airflow_provider_ducklake.lake.spec.versions import write_version
-    from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
-    from airflow_provider_ducklake.lake.writes.session import LakeSession
+    from . import errors
+    from .catalog.drafting.ddl import apply_ddl
+    from .catalog.drafting.transaction import LakeTransaction
+    from .catalog.lake import Lake
+    from .spark.job.package_zip import runnable_zip
+    from .spark.read import read_changes, read_table
+    from .spec.defaults import SqlExpression
+    from .spec.types.variants import decode_variant, encode_variant
+    from .spec.versions import write_version
+    from .sql.duckdb.ddl import parse_ddl
+    from .writes.session import LakeSession
 
 __all__ = [
     "Lake",

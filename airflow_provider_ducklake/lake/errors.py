@@ -62,13 +62,9 @@ an ``UnsupportedFeatureError``, or an ``UntrustedValueError``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
+from datetime import datetime
 
 _UNSEEN = re.compile(  # control characters but \t, what ends lines, and what turns the way they run
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"

@@ -4,39 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake import imported_when_used
+from .. import imported_when_used
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.operators.add_files import DuckLakeAddFilesOperator
-    from airflow_provider_ducklake.operators.add_table import DuckLakeAddTableOperator
-    from airflow_provider_ducklake.operators.cleanup import (
-        DuckLakeCleanupOldFilesOperator,
-        DuckLakeDeleteOrphanedFilesOperator,
-    )
-    from airflow_provider_ducklake.operators.commit import (
-        DuckLakeCommitOperator,
-        DuckLakeDiscardStagedOperator,
-    )
-    from airflow_provider_ducklake.operators.compact import (
-        DuckLakeSparkMergeAdjacentFilesOperator,
-        DuckLakeSparkRewriteDataFilesOperator,
-    )
-    from airflow_provider_ducklake.operators.ddl import DuckLakeDDLOperator
-    from airflow_provider_ducklake.operators.delete import DuckLakeSparkDeleteOperator
-    from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
-    from airflow_provider_ducklake.operators.export_catalog import DuckLakeExportCatalogOperator
-    from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeFlushInlinedDataOperator
-    from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator
-    from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
-    from airflow_provider_ducklake.operators.maintenance import ducklake_maintenance
-    from airflow_provider_ducklake.operators.merge import DuckLakeSparkMergeOperator
-    from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
-    from airflow_provider_ducklake.operators.restore import DuckLakeRestoreOperator
-    from airflow_provider_ducklake.operators.sql import DuckLakeSparkSQLOperator
-    from airflow_provider_ducklake.operators.stream import DuckLakeSparkStreamOperator
-    from airflow_provider_ducklake.operators.tag import DuckLakeTagOperator
-    from airflow_provider_ducklake.operators.update import DuckLakeSparkUpdateOperator
-    from airflow_provider_ducklake.operators.verify import DuckLakeVerifyOperator
+    from .add_files import DuckLakeAddFilesOperator
+    from .add_table import DuckLakeAddTableOperator
+    from .cleanup import DuckLakeCleanupOldFilesOperator, DuckLakeDeleteOrphanedFilesOperator
+    from .commit import DuckLakeCommitOperator, DuckLakeDiscardStagedOperator
+    from .compact import DuckLakeSparkMergeAdjacentFilesOperator, DuckLakeSparkRewriteDataFilesOperator
+    from .ddl import DuckLakeDDLOperator
+    from .delete import DuckLakeSparkDeleteOperator
+    from .expire_snapshots import DuckLakeExpireSnapshotsOperator
+    from .export_catalog import DuckLakeExportCatalogOperator
+    from .flush_inlined_data import DuckLakeFlushInlinedDataOperator
+    from .health import DuckLakeTableHealthOperator
+    from .insert import DuckLakeSparkInsertOperator
+    from .maintenance import ducklake_maintenance
+    from .merge import DuckLakeSparkMergeOperator
+    from .migrate import DuckLakeMigrateOperator
+    from .restore import DuckLakeRestoreOperator
+    from .sql import DuckLakeSparkSQLOperator
+    from .stream import DuckLakeSparkStreamOperator
+    from .tag import DuckLakeTagOperator
+    from .update import DuckLakeSparkUpdateOperator
+    from .verify import DuckLakeVerifyOperator
 
 __all__ = [
     "DuckLakeAddFilesOperator",

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.events import announce, declare
-from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.events import announce, declare
+from ..hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors
+from ..lake.errors import InvalidInputError
+from ..lake.spec.names.identifiers import QualifiedName
+from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
+    from ..hooks.lineage import Flow
+    from ..lake.catalog.lake import Lake
+    from ..lake.spec.files import DataFile
+    from ..lake.spec.snapshots import CommittedSnapshot
 
 
 class DuckLakeAddTableOperator(DuckLakeOperator):
@@ -91,7 +90,7 @@ class DuckLakeAddTableOperator(DuckLakeOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
 
         reads = reads_of({} if self.catalog else {"0": self.source})
         return Flow(reads, writes=named(self.table))

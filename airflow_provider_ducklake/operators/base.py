@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import Done, LogsInLines, ShownByName
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.snapshots import OnClear
-from airflow_provider_ducklake.lake.writes.arguments import is_template, parse_word
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.task import Done, LogsInLines, ShownByName
+from ..lake.errors import InvalidInputError
+from ..lake.spec.snapshots import OnClear
+from ..lake.writes.arguments import is_template, parse_word
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_provider_ducklake.hooks.lineage import Flow
+    from ..hooks.lineage import Flow
 
 
 class LakeTask(ShownByName, LogsInLines):
@@ -43,25 +42,25 @@ class LakeTask(ShownByName, LogsInLines):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow  # noqa: PLC0415 - not always asked for
 
         return Flow()
 
     def get_openlineage_facets_on_start(self) -> Any:  # noqa: ANN401 - OpenLineage's
         """Return the datasets that the task is to read and write."""
-        from airflow_provider_ducklake.hooks.lineage import lineage_at_start  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import lineage_at_start  # noqa: PLC0415 - not always asked for
 
         return lineage_at_start(self)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
         """Return the datasets that the task read and wrote."""
-        from airflow_provider_ducklake.hooks.lineage import lineage_at_end  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import lineage_at_end  # noqa: PLC0415 - not always asked for
 
         return lineage_at_end(self)
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:  # noqa: ANN401, ARG002 - OpenLineage's
         """Return the datasets that the task was to read and write."""
-        from airflow_provider_ducklake.hooks.lineage import lineage_at_failure  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import lineage_at_failure  # noqa: PLC0415 - not always asked for
 
         return lineage_at_failure(self)
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import closing
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
-from airflow_provider_ducklake.lake.errors import FilesNotDeletedError
-from airflow_provider_ducklake.lake.planning.upkeep.files import MIN_RETENTION
-from airflow_provider_ducklake.lake.spec.log_lines import counts, size
-from airflow_provider_ducklake.lake.writes.arguments import parse_age, parse_flag, parse_span
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.task import no_retry_on_user_errors
+from ..lake.errors import FilesNotDeletedError
+from ..lake.planning.upkeep.files import MIN_RETENTION
+from ..lake.spec.log_lines import counts, size
+from ..lake.writes.arguments import parse_age, parse_flag, parse_span
+from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime, timedelta
-
     from airflow.sdk import Context
 
 _LISTED = 1_000  # paths in XCom

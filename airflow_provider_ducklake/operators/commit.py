@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.events import announce
-from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors, verbs_logged_by
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, OnClear
-from airflow_provider_ducklake.lake.writes.arguments import parse_word
-from airflow_provider_ducklake.operators.base import DuckLakeOperator, check_on_clear
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.events import announce
+from ..hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors, verbs_logged_by
+from ..lake.spec.snapshots import CommitInfo, OnClear
+from ..lake.writes.arguments import parse_word
+from .base import DuckLakeOperator, check_on_clear
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from ..hooks.lineage import Flow
+    from ..lake.catalog.lake import Lake
 
 
 class DuckLakeCommitOperator(DuckLakeOperator):
@@ -59,14 +57,14 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import flow_of_staged  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import flow_of_staged  # noqa: PLC0415 - not always asked for
 
         return flow_of_staged(self.staged)
 
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit, or return the commit of an earlier try."""
-        from airflow_provider_ducklake.lake.writes.staged import check_given  # noqa: PLC0415 - heavy
+        from ..lake.writes.staged import check_given  # noqa: PLC0415 - heavy
 
         check_given(self.staged)
         with (
@@ -81,8 +79,8 @@ class DuckLakeCommitOperator(DuckLakeOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity) -> dict[str, Any]:
         """Commit on an open lake."""
-        from airflow_provider_ducklake.lake.writes.staged import commit_staged  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.lake.writes.verb import Commit  # noqa: PLC0415 - heavy
+        from ..lake.writes.staged import commit_staged  # noqa: PLC0415 - heavy
+        from ..lake.writes.verb import Commit  # noqa: PLC0415 - heavy
 
         on_clear = parse_word("on_clear", self.on_clear, OnClear)
         info = CommitInfo("airflow", self.message or identity.message, identity.extra)
@@ -112,7 +110,7 @@ class DuckLakeDiscardStagedOperator(DuckLakeOperator):
     @no_retry_on_user_errors()
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Discard the staged writes and return those that were removed."""
-        from airflow_provider_ducklake.lake.writes.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
+        from ..lake.writes.staged import discard, uris_of_ended  # noqa: PLC0415 - heavy
 
         uris = uris_of_ended(self.staged)
         with DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from .spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.writes.compaction import Compact
+    from ..hooks.task import CommitIdentity
+    from ..lake.catalog.lake import Lake
+    from ..lake.writes.compaction import Compact
 
 
 class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
@@ -78,7 +77,7 @@ class DuckLakeSparkCompactionOperator(DuckLakeSparkOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Commit what earlier tries left, compact what is left to compact, and commit that."""
-        from airflow_provider_ducklake.lake.writes.compaction import compact  # noqa: PLC0415 - heavy
+        from ..lake.writes.compaction import compact  # noqa: PLC0415 - heavy
 
         attempts = [identity.attempt_id(number) for number in range(1, context["ti"].try_number + 1)]
         return compact(
@@ -138,7 +137,7 @@ class DuckLakeSparkMergeAdjacentFilesOperator(DuckLakeSparkCompactionOperator):
     @classmethod
     def compaction_of(cls, arguments: Mapping[str, Any]) -> Compact:
         """Merge small files; see ``DuckLakeSparkCompactionOperator``."""
-        from airflow_provider_ducklake.lake.writes.compaction import Compact  # noqa: PLC0415 - heavy
+        from ..lake.writes.compaction import Compact  # noqa: PLC0415 - heavy
 
         own = ("filter", "min_file_size", "max_file_size", "older_than")
         return Compact.merging(**_named(arguments, own))
@@ -173,7 +172,7 @@ class DuckLakeSparkRewriteDataFilesOperator(DuckLakeSparkCompactionOperator):
     @classmethod
     def compaction_of(cls, arguments: Mapping[str, Any]) -> Compact:
         """Rewrite files that lost rows; see ``DuckLakeSparkCompactionOperator``."""
-        from airflow_provider_ducklake.lake.writes.compaction import Compact  # noqa: PLC0415 - heavy
+        from ..lake.writes.compaction import Compact  # noqa: PLC0415 - heavy
 
         return Compact.rewriting(**_named(arguments, ("delete_threshold",)))
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.events import announce
-from airflow_provider_ducklake.hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.versions import NEWEST, write_version
-from airflow_provider_ducklake.lake.writes.arguments import parse_flag
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.events import announce
+from ..hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors
+from ..lake.errors import InvalidInputError
+from ..lake.spec.versions import NEWEST, SpecVersion, write_version
+from ..lake.writes.arguments import parse_flag
+from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
-    from airflow_provider_ducklake.lake.spec.versions import SpecVersion
-    from airflow_provider_ducklake.lake.sql.duckdb.ddl import ParsedStatement
+    from ..hooks.lineage import Flow
+    from ..lake.catalog.lake import Lake
+    from ..lake.spec.snapshots import CommittedSnapshot
+    from ..lake.sql.duckdb.ddl import ParsedStatement
 
 
 class DuckLakeDDLOperator(DuckLakeOperator):
@@ -61,7 +59,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow, flow_of_ddl  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, flow_of_ddl  # noqa: PLC0415 - not always asked for
 
         return Flow() if self.sql is None else flow_of_ddl(self.sql)
 
@@ -101,7 +99,7 @@ class DuckLakeDDLOperator(DuckLakeOperator):
 
 
 def _parsed(sql: object, version: SpecVersion) -> tuple[ParsedStatement, ...]:
-    from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - not needed to parse a DAG
+    from ..lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - not needed to parse a DAG
 
     texts = [sql] if isinstance(sql, str) else sql
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
@@ -115,7 +113,7 @@ def _parsed(sql: object, version: SpecVersion) -> tuple[ParsedStatement, ...]:
 def _run(
     lake: Lake, statements: Sequence[ParsedStatement], identity: CommitIdentity, message: str
 ) -> CommittedSnapshot | None:
-    from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl  # noqa: PLC0415 - not needed to parse a DAG
+    from ..lake.catalog.drafting.ddl import apply_ddl  # noqa: PLC0415 - not needed to parse a DAG
 
     identity.keyed_commit(lake)  # what a deleted run of this name left behind is not this task's
     with lake.transaction("airflow", message, identity.extra, identity.key) as tx:

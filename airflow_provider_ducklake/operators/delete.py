@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.events import declare
-from airflow_provider_ducklake.operators.base import check_on_clear
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from ..hooks.events import declare
+from .base import check_on_clear
+from .spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.writes.row_changes import Delete
+    from ..hooks.lineage import Flow
+    from ..hooks.task import CommitIdentity
+    from ..lake.catalog.lake import Lake
+    from ..lake.writes.row_changes import Delete
 
 
 class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
@@ -60,13 +59,13 @@ class DuckLakeSparkDeleteOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Delete:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from airflow_provider_ducklake.lake.writes.row_changes import Delete  # noqa: PLC0415 - heavy
+        from ..lake.writes.row_changes import Delete  # noqa: PLC0415 - heavy
 
         return Delete(self.table, self.where)
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
 
         return flow_of_table(self.table, self.done.read_at, {})
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from contextlib import closing
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.upkeep.files import MIN_RETENTION, NO_FLOOR
-from airflow_provider_ducklake.lake.spec.log_lines import counted, counts, size
-from airflow_provider_ducklake.lake.writes.arguments import parse_age, parse_flag, parse_span
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.task import no_retry_on_user_errors
+from ..lake.errors import InvalidInputError
+from ..lake.planning.upkeep.files import MIN_RETENTION, NO_FLOOR
+from ..lake.spec.log_lines import counted, counts, size
+from ..lake.writes.arguments import parse_age, parse_flag, parse_span
+from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from datetime import datetime, timedelta
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.lake.catalog.upkeep.expiry import ExpireResult
+    from ..lake.catalog.upkeep.expiry import ExpireResult
 
 
 class DuckLakeExpireSnapshotsOperator(DuckLakeOperator):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors
-from airflow_provider_ducklake.lake.writes.arguments import parse_at, parse_flag
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.task import commit_identity, no_retry_on_user_errors
+from ..lake.writes.arguments import parse_at, parse_flag
+from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.lake.spec.tags import ExportResult
+    from ..lake.spec.tags import ExportResult
 
 
 class DuckLakeExportCatalogOperator(DuckLakeOperator):

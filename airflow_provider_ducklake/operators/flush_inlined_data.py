@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.events import announce
-from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors, verbs_logged_by
-from airflow_provider_ducklake.lake.spec.log_lines import counts
-from airflow_provider_ducklake.lake.writes.arguments import parse_flag, parse_min_rows
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.events import announce
+from ..hooks.task import commit_identity, no_retry_on_user_errors, verbs_logged_by
+from ..lake.spec.log_lines import counts
+from ..lake.writes.arguments import parse_flag, parse_min_rows
+from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import FlushResult
+    from ..lake.planning.upkeep.compaction import FlushResult
 
 
 class DuckLakeFlushInlinedDataOperator(DuckLakeOperator):

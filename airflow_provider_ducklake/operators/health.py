@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.task import no_retry_on_user_errors
+from ..lake.errors import InvalidInputError
+from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from ..lake.catalog.lake import Lake
 
 
 _OF_LAKE = ("snapshot_count", "scheduled_file_count")
@@ -147,7 +146,7 @@ def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
 
 def _add_ages(lake: Lake, tables: Sequence[dict[str, Any]]) -> None:
     """Add since when the rows of each table are unchanged; at least, if older snapshots have expired."""
-    from airflow_provider_ducklake.triggers.snapshot import last_change  # noqa: PLC0415 - heavy
+    from ..triggers.snapshot import last_change  # noqa: PLC0415 - heavy
 
     snapshots, now = lake.snapshots(), datetime.now(UTC)
     for table in tables:

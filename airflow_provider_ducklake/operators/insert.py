@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.events import declare
-from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
-from airflow_provider_ducklake.lake.writes.arguments import (
-    GivenRows,
-    InsertChoice,
-    InsertMode,
-    check_partition_by,
-    is_template,
-)
-from airflow_provider_ducklake.operators.base import check_on_clear
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator, skipped_if_empty
+from ..hooks.events import declare
+from ..hooks.jdbc_source import refuse_secrets
+from ..lake.writes.arguments import GivenRows, InsertChoice, InsertMode, check_partition_by, is_template
+from .base import check_on_clear
+from .spark import DuckLakeSparkOperator, skipped_if_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.writes.insert import Insert
+    from ..hooks.lineage import Flow
+    from ..hooks.task import CommitIdentity
+    from ..lake.catalog.lake import Lake
+    from ..lake.writes.insert import Insert
 
 
 class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
@@ -145,13 +138,13 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Insert:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from airflow_provider_ducklake.lake.writes.insert import Insert  # noqa: PLC0415 - heavy
+        from ..lake.writes.insert import Insert  # noqa: PLC0415 - heavy
 
         return Insert(self.table, self._rows(), self._choice(), self.create_table, self.partition_by)
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow, Query, named, reads_of  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, Query, named, reads_of  # noqa: PLC0415 - not always asked for
 
         sources = self.sources or ({} if self.source is None else {"source": self.source})
         tables = named(self.table)
@@ -163,7 +156,7 @@ class DuckLakeSparkInsertOperator(DuckLakeSparkOperator):
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Insert exactly once, or stage."""
         if self.stage_only:
-            from airflow_provider_ducklake.lake.writes.insert import stage  # noqa: PLC0415 - heavy
+            from ..lake.writes.insert import stage  # noqa: PLC0415 - heavy
 
             summary = stage(self.verb(identity), lake, self.submitter(context), self.attempt(identity))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from enum import StrEnum
 from inspect import signature
@@ -9,35 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, TaskGroup
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
-from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.log_lines import counted, counts, size
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.writes.arguments import parse_flag, parse_min_rows, parse_word
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
-from airflow_provider_ducklake.operators.cleanup import (
-    DuckLakeCleanupOldFilesOperator,
-    DuckLakeDeleteOrphanedFilesOperator,
-)
-from airflow_provider_ducklake.operators.compact import (
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.task import no_retry_on_user_errors
+from ..lake.errors import DuckLakeError, InvalidInputError, UnsupportedFeatureError
+from ..lake.spec.log_lines import counted, counts, size
+from ..lake.spec.names.identifiers import FoldedName, QualifiedName
+from ..lake.writes.arguments import parse_flag, parse_min_rows, parse_word
+from .base import DuckLakeOperator
+from .cleanup import DuckLakeCleanupOldFilesOperator, DuckLakeDeleteOrphanedFilesOperator
+from .compact import (
     DuckLakeSparkCompactionOperator,
     DuckLakeSparkMergeAdjacentFilesOperator,
     DuckLakeSparkRewriteDataFilesOperator,
 )
-from airflow_provider_ducklake.operators.expire_snapshots import DuckLakeExpireSnapshotsOperator
-from airflow_provider_ducklake.operators.flush_inlined_data import DuckLakeFlushInlinedDataOperator
-from airflow_provider_ducklake.operators.health import DuckLakeTableHealthOperator, table_names
+from .expire_snapshots import DuckLakeExpireSnapshotsOperator
+from .flush_inlined_data import DuckLakeFlushInlinedDataOperator
+from .health import DuckLakeTableHealthOperator, table_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.reports.health import TableHealth
-    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
-    from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+    from ..lake.catalog.lake import Lake
+    from ..lake.catalog.reports.health import TableHealth
+    from .spark import DuckLakeSparkOperator
 
 
 class MaintenanceStep(StrEnum):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.events import declare, declare_read
-from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
-from airflow_provider_ducklake.lake.writes.arguments import (
+from ..hooks.events import declare, declare_read
+from ..hooks.jdbc_source import refuse_secrets
+from ..lake.writes.arguments import (
     SOURCE_ALIAS,
     TARGET_ALIAS,
     GivenRows,
@@ -14,18 +15,16 @@ from airflow_provider_ducklake.lake.writes.arguments import (
     check_has_clause,
     clauses_of,
 )
-from airflow_provider_ducklake.operators.base import check_on_clear
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from .base import check_on_clear
+from .spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.writes.row_changes import Merge
+    from ..hooks.lineage import Flow
+    from ..hooks.task import CommitIdentity
+    from ..lake.catalog.lake import Lake
+    from ..lake.writes.row_changes import Merge
 
 
 class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
@@ -134,7 +133,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Merge:  # noqa: ARG002 - of no use here
         """Return the verb to run."""
-        from airflow_provider_ducklake.lake.writes.row_changes import Merge  # noqa: PLC0415 - heavy
+        from ..lake.writes.row_changes import Merge  # noqa: PLC0415 - heavy
 
         return Merge(
             self.table,
@@ -151,7 +150,7 @@ class DuckLakeSparkMergeOperator(DuckLakeSparkOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import flow_of_table  # noqa: PLC0415 - not always asked for
 
         sources = self.sources or ({} if self.source is None else {"source": self.source})
         return flow_of_table(self.table, self.done.read_at, sources, self.sql, self.source_table)

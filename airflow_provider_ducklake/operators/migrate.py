@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
-from airflow_provider_ducklake.lake.spec.versions import DEFAULT
-from airflow_provider_ducklake.lake.writes.arguments import parse_flag
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.task import no_retry_on_user_errors
+from ..lake.spec.versions import DEFAULT
+from ..lake.writes.arguments import parse_flag
+from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.lake.catalog.migrations.migrate import MigrationResult
+    from ..lake.catalog.migrations.migrate import MigrationResult
 
 
 class DuckLakeMigrateOperator(DuckLakeOperator):

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.events import announce, declare
-from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors, verbs_logged_by
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.writes.arguments import parse_at, parse_flag
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.events import announce, declare
+from ..hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors, verbs_logged_by
+from ..lake.errors import InvalidInputError
+from ..lake.writes.arguments import parse_at, parse_flag
+from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult
+    from ..hooks.lineage import Flow
+    from ..lake.catalog.lake import Lake
+    from ..lake.catalog.restoring.plan import RestoreResult
 
 
 class DuckLakeRestoreOperator(DuckLakeOperator):
@@ -78,7 +76,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow, named  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, named  # noqa: PLC0415 - not always asked for
 
         return Flow(writes=named(self.table))
 
@@ -101,7 +99,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
             committed = result.committed
             announce(self, context, hook.lake(), () if committed is None else (int(committed.id),))
         if result.committed is not None and result.committed.is_earlier:
-            from airflow_provider_ducklake.lake.writes.run import announce_earlier  # noqa: PLC0415 - heavy
+            from ..lake.writes.run import announce_earlier  # noqa: PLC0415 - heavy
 
             with verbs_logged_by(self.log):
                 announce_earlier(result.committed.records)
@@ -117,7 +115,7 @@ class DuckLakeRestoreOperator(DuckLakeOperator):
             )
 
     def _restore(self, lake: Lake, scope: dict[str, Any], identity: CommitIdentity) -> RestoreResult:
-        from airflow_provider_ducklake.lake.spec.snapshots import OnClear  # noqa: PLC0415
+        from ..lake.spec.snapshots import OnClear  # noqa: PLC0415
 
         return lake.restore(
             **scope,

@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowSkipException, TaskDeferred
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.events import announce
-from airflow_provider_ducklake.hooks.spark_connect_submitter import SparkConnectSubmitter
-from airflow_provider_ducklake.hooks.spark_submit import (
-    SparkApplicationLink,
-    SparkSubmitter,
-    Submission,
-    without_empty_link,
-)
-from airflow_provider_ducklake.hooks.task import (
-    Done,
-    commit_identity,
-    no_retry_on_user_errors,
-    verbs_logged_by,
-)
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, OnClear
-from airflow_provider_ducklake.lake.writes.arguments import IfEmpty, parse_word
-from airflow_provider_ducklake.operators.base import LakeTask
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.events import announce
+from ..hooks.spark_connect_submitter import SparkConnectSubmitter
+from ..hooks.spark_submit import SparkApplicationLink, SparkSubmitter, Submission, without_empty_link
+from ..hooks.task import CommitIdentity, Done, commit_identity, no_retry_on_user_errors, verbs_logged_by
+from ..lake.errors import InvalidInputError
+from ..lake.spec.snapshots import CommitInfo, OnClear
+from ..lake.writes.arguments import IfEmpty, parse_word
+from .base import LakeTask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
-    from airflow_provider_ducklake.lake.writes.job_life import Submitter
-    from airflow_provider_ducklake.lake.writes.verb import Attempt, Verb
+    from ..lake.catalog.lake import Lake
+    from ..lake.catalog.ledger.jobs import SubmittedJob
+    from ..lake.writes.job_life import Submitter
+    from ..lake.writes.verb import Attempt, Verb
 
 
 class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[override] # log is never set
@@ -156,7 +144,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401 - Airflow's
         """Resume a deferred task; if it cannot resume, stop the application."""
-        from airflow_provider_ducklake.hooks.compat import TaskDeferralError, TaskDeferralTimeout  # noqa: PLC0415 - not for DAG files
+        from ..hooks.compat import TaskDeferralError, TaskDeferralTimeout  # noqa: PLC0415 - not for DAG files
 
         ti: Any = context["ti"]
         try:
@@ -171,7 +159,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _discard(self, context: Context) -> None:
-        from airflow_provider_ducklake.lake.writes.job_life import discard_all  # noqa: PLC0415 - heavy
+        from ..lake.writes.job_life import discard_all  # noqa: PLC0415 - heavy
 
         with (
             DuckLakeHook(self.ducklake_conn_id, hook_lineage=False) as hook,
@@ -182,7 +170,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     @no_retry_on_user_errors()
     def _execute(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_ducklake.lake.writes.job_life import JobDeferred  # noqa: PLC0415 - not for DAG files
+        from ..lake.writes.job_life import JobDeferred  # noqa: PLC0415 - not for DAG files
 
         try:
             return self._run_and_announce(context)
@@ -190,7 +178,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
             raise self._deferred(goes_on.job) from None
 
     def _deferred(self, job: SubmittedJob) -> TaskDeferred:
-        from airflow_provider_ducklake.triggers.application import SparkApplicationTrigger  # noqa: PLC0415 - as well
+        from ..triggers.application import SparkApplicationTrigger  # noqa: PLC0415 - as well
 
         assert self._submission.manager is not None
         self.log.info("Deferred: the triggerer waits for %s of job %s", job.application, job.job_id)
@@ -241,12 +229,12 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
             self, context, self._submission, conn_id=self.spark_conn_id, deploy_mode=self.own_deploy_mode
         )
         if submitter.deploy_mode() != "client":
-            from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - not for DAG files
+            from ..lake.storage.files import writing  # noqa: PLC0415 - not for DAG files
 
             writing.expect_drivers_without_key()
         elif not (self.deferrable or self.wants_durable):
             return submitter
-        from airflow_provider_ducklake.hooks.cluster_submitter import detached  # noqa: PLC0415 - not for DAG files
+        from ..hooks.cluster_submitter import detached  # noqa: PLC0415 - not for DAG files
 
         deferrable = self.deferrable
         if self.task_id != context["ti"].task_id:  # Airflow would go on with the task's own operator
@@ -260,7 +248,7 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
 
     def attempt(self, identity: CommitIdentity) -> Attempt:
         """Identify this try, so that a later one finds its job."""
-        from airflow_provider_ducklake.lake.writes.verb import Attempt  # noqa: PLC0415 - not for DAG files
+        from ..lake.writes.verb import Attempt  # noqa: PLC0415 - not for DAG files
 
         return Attempt(identity.key, identity.try_id, identity.starts_over)
 
@@ -283,8 +271,8 @@ class DuckLakeSparkOperator(LakeTask, SparkSubmitOperator):  # type: ignore[over
         Raises:
             InvalidInputError: ``on_clear`` is not one of the words.
         """
-        from airflow_provider_ducklake.lake.writes.run import run  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.lake.writes.verb import Commit  # noqa: PLC0415 - heavy
+        from ..lake.writes.run import run  # noqa: PLC0415 - heavy
+        from ..lake.writes.verb import Commit  # noqa: PLC0415 - heavy
 
         wanted = parse_word("on_clear", on_clear, OnClear)
         with identity.made_once(lake) as once:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.events import declare, declare_read
-from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.names.identifiers import DEFAULT_SCHEMA
-from airflow_provider_ducklake.operators.base import check_on_clear
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator, skipped_if_empty
+from ..hooks.events import declare, declare_read
+from ..hooks.jdbc_source import refuse_secrets
+from ..lake.errors import InvalidInputError
+from ..lake.spec.names.identifiers import DEFAULT_SCHEMA
+from .base import check_on_clear
+from .spark import DuckLakeSparkOperator, skipped_if_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.writes.sql import Sql
+    from ..hooks.lineage import Flow
+    from ..hooks.task import CommitIdentity
+    from ..lake.catalog.lake import Lake
+    from ..lake.writes.sql import Sql
 
 
 class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
@@ -129,7 +128,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
 
     def verb(self, identity: CommitIdentity) -> Sql:
         """Return the verb to run."""
-        from airflow_provider_ducklake.lake.writes.sql import Sql  # noqa: PLC0415 - heavy
+        from ..lake.writes.sql import Sql  # noqa: PLC0415 - heavy
 
         return Sql(
             sql=self.sql,
@@ -149,7 +148,7 @@ class DuckLakeSparkSQLOperator(DuckLakeSparkOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow, Read, flow_of_sql, named, reads_of  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, Read, flow_of_sql, named, reads_of  # noqa: PLC0415 - not always asked for
 
         sources = self.sources or {}
         if self.sql is None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.events import declare
-from airflow_provider_ducklake.hooks.jdbc_source import refuse_secrets
-from airflow_provider_ducklake.lake.writes.arguments import GivenRows
-from airflow_provider_ducklake.operators.spark import DuckLakeSparkOperator
+from ..hooks.events import declare
+from ..hooks.jdbc_source import refuse_secrets
+from ..lake.writes.arguments import GivenRows
+from .spark import DuckLakeSparkOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.lineage import Flow
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
+    from ..hooks.lineage import Flow
+    from ..hooks.task import CommitIdentity
+    from ..lake.catalog.lake import Lake
 
 
 class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
@@ -69,7 +68,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
 
     def flow(self) -> Flow:
         """Collect what the task reads and writes, for OpenLineage."""
-        from airflow_provider_ducklake.hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
+        from ..hooks.lineage import Flow, named, reads_of  # noqa: PLC0415 - not always asked for
 
         return Flow(reads_of(self.sources or {}), writes=named(self.table))
 
@@ -80,7 +79,7 @@ class DuckLakeSparkStreamOperator(DuckLakeSparkOperator):
 
     def run(self, lake: Lake, identity: CommitIdentity, context: Context) -> dict[str, Any]:
         """Append what is new."""
-        from airflow_provider_ducklake.lake.writes.stream import Stream, stream  # noqa: PLC0415 - heavy
+        from ..lake.writes.stream import Stream, stream  # noqa: PLC0415 - heavy
 
         rows = GivenRows(transform=self.transform, sources=self.sources)
         verb = Stream(self.table, rows, self.checkpoint, identity.task)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import commit_identity, no_retry_on_user_errors
-from airflow_provider_ducklake.lake.spec.snapshots import OnClear
-from airflow_provider_ducklake.lake.writes.arguments import is_template, parse_at, parse_flag, parse_word
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.task import CommitIdentity, commit_identity, no_retry_on_user_errors
+from ..lake.spec.snapshots import OnClear
+from ..lake.writes.arguments import is_template, parse_at, parse_flag, parse_word
+from .base import DuckLakeOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from airflow.sdk import Context
 
-    from airflow_provider_ducklake.hooks.task import CommitIdentity
-    from airflow_provider_ducklake.lake.catalog.committing.commit import KeyedCommit
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.spec.tags import TagResult
+    from ..lake.catalog.committing.commit import KeyedCommit
+    from ..lake.catalog.lake import Lake
+    from ..lake.spec.tags import TagResult
 
 
 class TagAction(StrEnum):

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.task import no_retry_on_user_errors
-from airflow_provider_ducklake.lake.errors import InvalidInputError, short_line
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.operators.base import DuckLakeOperator
-from airflow_provider_ducklake.operators.health import hand_on, table_names
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.task import no_retry_on_user_errors
+from ..lake.errors import InvalidInputError, short_line
+from ..lake.planning.upkeep.findings import Finding, FindingCode
+from .base import DuckLakeOperator
+from .health import hand_on, table_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from airflow.sdk import Context
 
 _SHOWN = 20  # findings in an error's text

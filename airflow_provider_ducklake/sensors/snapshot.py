@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import (
@@ -15,14 +16,11 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
-from airflow_provider_ducklake.hooks.events import Watch, declare_read
-from airflow_provider_ducklake.hooks.task import LogsInLines, ShownByName, no_retry_on_user_errors
+from ..hooks.ducklake import DuckLakeHook
+from ..hooks.events import Watch, declare_read
+from ..hooks.task import LogsInLines, ShownByName, no_retry_on_user_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
-
     from airflow.sdk import Context
 
 
@@ -76,7 +74,7 @@ class DuckLakeSnapshotSensor(ShownByName, LogsInLines, BaseSensorOperator):
         return looked.xcom_value
 
     def _defer(self, context: Context) -> NoReturn:
-        from airflow_provider_ducklake.triggers.snapshot import DuckLakeSnapshotTrigger  # noqa: PLC0415 - heavy
+        from ..triggers.snapshot import DuckLakeSnapshotTrigger  # noqa: PLC0415 - heavy
 
         self.defer(
             trigger=DuckLakeSnapshotTrigger(

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_ducklake.hooks.clusters import (
-    Application,
-    ApplicationState,
-    as_arguments,
-    from_arguments,
-)
-from airflow_provider_ducklake.hooks.task import LogsInLines
-from airflow_provider_ducklake.lake.errors import ClusterUnavailableError
-from airflow_provider_ducklake.triggers.watcher import in_own_thread
+from ..hooks.clusters import Application, ApplicationState, ClusterManager, as_arguments, from_arguments
+from ..hooks.task import LogsInLines
+from ..lake.errors import ClusterUnavailableError
+from .watcher import in_own_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from typing import Self
-
-    from airflow_provider_ducklake.hooks.clusters import ClusterManager
-    from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
+    from ..lake.catalog.ledger.jobs import SubmittedJob
 
 _POLL_INTERVAL = 10.0  # seconds
 _LONGEST_WAIT = 60.0  # seconds between two tries while a manager cannot be asked
@@ -115,8 +107,8 @@ class SparkApplicationTrigger(LogsInLines, BaseTrigger):
         await in_own_thread(self._stop)
 
     def _stop(self) -> None:
-        from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook  # noqa: PLC0415 - needed here alone
-        from airflow_provider_ducklake.lake.writes.job_life import remove  # noqa: PLC0415 - as well
+        from ..hooks.ducklake import DuckLakeHook  # noqa: PLC0415 - needed here alone
+        from ..lake.writes.job_life import remove  # noqa: PLC0415 - as well
 
         found = from_arguments(self.manager).stop(self.application)
         self.log.info("%s was stopped: it is %s", self.application, found.state)

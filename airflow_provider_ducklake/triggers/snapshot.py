@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,30 +13,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider_ducklake.hooks.compat import ACK_STREAMS, SharedStreamProducer, asset_state, store_name
-from airflow_provider_ducklake.hooks.ducklake import connection_of, open_catalog
-from airflow_provider_ducklake.hooks.events import Looked, Watch, start_of
-from airflow_provider_ducklake.hooks.task import LogsInLines, explained, is_incurable
-from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, NotFoundError
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.triggers.watcher import (
-    AssetStore,
-    Interest,
-    LakePoller,
-    LakeStore,
-    TableWatcher,
-    in_own_thread,
-)
+from ..hooks.compat import ACK_STREAMS, AdvanceItem, SharedStreamProducer, asset_state, store_name
+from ..hooks.ducklake import connection_of, open_catalog
+from ..hooks.events import Looked, Watch, start_of
+from ..hooks.task import LogsInLines, explained, is_incurable
+from ..lake.errors import DuckLakeError, InvalidInputError, NotFoundError
+from ..lake.spec.log_lines import logger
+from .watcher import AssetStore, Interest, LakePoller, LakeStore, Polled, TableWatcher, in_own_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
-
     from airflow.sdk import Connection
 
-    from airflow_provider_ducklake.hooks.compat import AdvanceItem
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.triggers.watcher import Polled
+    from ..lake.catalog.lake import Lake
+    from ..lake.catalog.snapshot.read_snapshots import RecordedSnapshot
 
 
 _POLL_INTERVAL = 10.0  # seconds

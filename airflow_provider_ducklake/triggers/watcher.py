@@ -8,32 +8,27 @@ import json
 import random
 import time
 from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from airflow_provider_ducklake.hooks.connection import read_settings
-from airflow_provider_ducklake.hooks.ducklake import connection_of, open_catalog
-from airflow_provider_ducklake.hooks.task import default_namespace
-from airflow_provider_ducklake.lake.catalog.ledger.consumers import WATERMARKS
-from airflow_provider_ducklake.lake.errors import (
-    CatalogMigratedError,
-    CatalogUnavailableError,
-    TransactionConflictError,
-)
-from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport, Watermark
-from airflow_provider_ducklake.lake.spec.snapshots import Consumer
+from ..hooks.connection import read_settings
+from ..hooks.ducklake import connection_of, open_catalog
+from ..hooks.task import default_namespace
+from ..lake.catalog.ledger.consumers import WATERMARKS
+from ..lake.errors import CatalogMigratedError, CatalogUnavailableError, TransactionConflictError
+from ..lake.planning.reading.watch import RangeReport, Watermark
+from ..lake.spec.snapshots import Consumer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-
-    from airflow_provider_ducklake.hooks.events import Watch
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.reports.watch import News
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from ..hooks.events import Watch
+    from ..lake.catalog.lake import Lake
+    from ..lake.catalog.reports.watch import News
+    from ..lake.catalog.snapshot.read_snapshots import RecordedSnapshot
+    from ..lake.spec.names.identifiers import QualifiedName
 
 
 # Threads for questions that may never be answered, so that these block no others.

@@ -9,9 +9,7 @@ except ImportError:  # Airflow 3.1
 try:
     from airflow.serialization.serialized_objects import DagSerialization
 except ImportError:  # Airflow 3.1
-    from airflow.serialization.serialized_objects import (  # type: ignore[attr-defined]
-        SerializedDAG as DagSerialization,
-    )
+    from airflow.serialization.serialized_objects import SerializedDAG as DagSerialization  # type: ignore[attr-defined]
 try:
     from airflow.serialization.definitions.dag import SerializedDAG
 except ImportError:  # Airflow 3.1

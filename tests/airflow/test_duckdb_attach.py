@@ -8,11 +8,7 @@ from airflow.sdk import Connection
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL
 
-from airflow_provider_ducklake.hooks.connection import (
-    ConnectionSettings,
-    attach_statement,
-    read_settings,
-)
+from airflow_provider_ducklake.hooks.connection import ConnectionSettings, attach_statement, read_settings
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.catalog.database.connect import open_engine, parse_url
 from airflow_provider_ducklake.lake.catalog.lake import Lake

@@ -20,12 +20,7 @@ from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
 from airflow_provider_ducklake.operators.insert import DuckLakeSparkInsertOperator
 from tests.airflow.dags import clear, delete_run, mapped_xcoms, run_next_try, start_run, sync_dag, xcom
 from tests.airflow.spark_submit import SparkSubmit, recorded, stand_in
-from tests.airflow.unlucky import (
-    UnluckyCommits,
-    dies_after_commit,
-    dies_before_commit,
-    loses_the_answer,
-)
+from tests.airflow.unlucky import UnluckyCommits, dies_after_commit, dies_before_commit, loses_the_answer
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 

@@ -145,9 +145,7 @@ def recorder() -> Iterator[Recorder]:
     recorder = Recorder()
     stats.initialize(factory=lambda: recorder, export_legacy_names=False)
     yield recorder
-    from airflow.sdk._shared.observability.metrics.stats import (  # type: ignore[attr-defined]  # noqa: PLC0415
-        NoStatsLogger,
-    )
+    from airflow.sdk._shared.observability.metrics.stats import NoStatsLogger  # type: ignore[attr-defined]  # noqa: PLC0415
 
     stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
 

@@ -20,11 +20,7 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
 from airflow_provider_ducklake.lake.catalog.ledger.restores import RESTORES
 from airflow_provider_ducklake.lake.catalog.upkeep.cleanup import MARKS
-from airflow_provider_ducklake.lake.errors import (
-    CatalogError,
-    CatalogRefusedError,
-    MigrationRefusedError,
-)
+from airflow_provider_ducklake.lake.errors import CatalogError, CatalogRefusedError, MigrationRefusedError
 from airflow_provider_ducklake.lake.spec.names.paths import job_directory
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, SnapshotId
 from airflow_provider_ducklake.lake.writes.compaction import Compact, compact

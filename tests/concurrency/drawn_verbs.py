@@ -1,8 +1,8 @@
 """Verbs and statements with drawn conditions, keys and rows: what meets in some pairs and not in others."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -24,9 +24,6 @@ from tests.concurrency.verbs import (
     row_change,
     transaction,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PARTS = ("'a'", "'b'", "'c'", "'z'", "NULL")
 UPKEEP = ("flush", "merge files", "rewrite files", "merge_adjacent", "rewrite")

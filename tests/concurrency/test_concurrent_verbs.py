@@ -20,15 +20,7 @@ from airflow_provider_ducklake.lake.errors import DuckLakeError, TransactionConf
 from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
 from tests.concurrency.drawn_verbs import LAYOUTS, draw_statement, draw_verb
 from tests.concurrency.serial_model import Order, State, in_order, order, state_of
-from tests.concurrency.verbs import (
-    STATEMENTS,
-    VERBS,
-    Pair,
-    PausingLake,
-    Statement,
-    Verb,
-    write_given,
-)
+from tests.concurrency.verbs import STATEMENTS, VERBS, Pair, PausingLake, Statement, Verb, write_given
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
 

@@ -42,13 +42,7 @@ from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Upd
 from airflow_provider_ducklake.lake.writes.run import run
 from airflow_provider_ducklake.lake.writes.sql import Sql
 from airflow_provider_ducklake.lake.writes.staged import commit_staged
-from airflow_provider_ducklake.lake.writes.verb import (
-    Attempt,
-    Commit,
-    Outcome,
-    Results,
-    Verb,
-)
+from airflow_provider_ducklake.lake.writes.verb import Attempt, Commit, Outcome, Results, Verb
 from tests.concurrency.arrow_jobs import ArrowSubmitter, done
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake

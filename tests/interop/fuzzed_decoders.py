@@ -18,12 +18,7 @@ from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
 from airflow_provider_ducklake.lake.spec.types import texts as times
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.spec.types.geometry import (
-    GeometryStats,
-    check_wkb,
-    is_finite,
-    wkb_of_wkt,
-)
+from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats, check_wkb, is_finite, wkb_of_wkt
 from airflow_provider_ducklake.lake.spec.types.literals import parse_cast, parse_literal
 from airflow_provider_ducklake.lake.spec.types.texts import is_json, parse_interval
 from airflow_provider_ducklake.lake.spec.types.values import parse_physical

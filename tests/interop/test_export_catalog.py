@@ -2,9 +2,10 @@
 
 import re
 import stat
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -30,9 +31,6 @@ from tests.reference import s3
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import open_lake
 from tests.reference.http_server import served
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FORMATS = [one.value for one in ExportFormat]
 SUFFIX = {"duckdb": "ducklake", "sqlite": "sqlite"}

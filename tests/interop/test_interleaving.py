@@ -3,10 +3,11 @@
 import math
 import random
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,22 +16,10 @@ from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import TransactionConflictError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
 from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
-from tests.interop.history import (
-    DUCKDB,
-    WIDER,
-    Column,
-    Table,
-    Values,
-    arrow_of,
-    order,
-    sorted_rows,
-)
+from tests.interop.history import DUCKDB, WIDER, Column, Table, Values, arrow_of, order, sorted_rows
 from tests.reference.catalog_dump import Dump, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # DuckDB 1.5.5 keeps bounds that leave rows out, and flushes into second delete files (docs/verify.md).
 REFERENCE_FAULTS = {FindingCode.TABLE_STATS_NARROW, FindingCode.TWO_DELETE_FILES}

@@ -20,14 +20,7 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import inlin
 from tests.concurrency.faulty_writer import Job
 from tests.concurrency.test_fault_injection import FaultyWriter, roll_back_what_was_killed
 from tests.conftest import NewCatalog
-from tests.interop.old_lakes import (
-    OldLake,
-    copy_lake,
-    forget_snapshots,
-    old_lake,
-    read_alike,
-    writing,
-)
+from tests.interop.old_lakes import OldLake, copy_lake, forget_snapshots, old_lake, read_alike, writing
 from tests.reference.catalog_dump import dump_catalog, dump_schema
 from tests.reference.catalogs import CATALOG_KINDS, CatalogKind
 from tests.reference.duckdb_lake import open_lake

@@ -13,13 +13,7 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
 )
 from tests.interop.given_files import write_given
-from tests.interop.restoring import (
-    Interrupted,
-    assert_read_alike,
-    forget_all_but_the_newest,
-    newest,
-    run,
-)
+from tests.interop.restoring import Interrupted, assert_read_alike, forget_all_but_the_newest, newest, run
 from tests.reference.duckdb_lake import open_lake
 
 pytestmark = pytest.mark.both_versions

@@ -7,11 +7,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
 from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.moving.restored import (
-    check_copyable,
-    is_stamped,
-    write_stamped,
-)
+from airflow_provider_ducklake.lake.storage.moving.restored import check_copyable, is_stamped, write_stamped
 
 VALUES = {
     "b": "n % 2 = 0",

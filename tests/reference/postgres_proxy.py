@@ -6,14 +6,12 @@ import contextlib
 import re
 import socket
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tests.reference.s3_proxy import Delay, Drop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Fault: TypeAlias = Drop | Delay | None
 _AT_ONCE = 1 << 16

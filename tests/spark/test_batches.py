@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from airflow_provider_ducklake.lake.spark.job import io as job_io
 from airflow_provider_ducklake.lake.spark.job.errors import typed
@@ -16,11 +17,6 @@ from airflow_provider_ducklake.lake.spark.writing import write_arrow
 from airflow_provider_ducklake.lake.spec.schema import new_columns
 from tests.spark.conftest import make_plan
 from tests.spark.submission import log_of, make_request, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 

@@ -9,10 +9,7 @@ from airflow_provider_ducklake.lake.errors import StorageError
 from airflow_provider_ducklake.lake.spark.jobs.run import unreadable_request
 from airflow_provider_ducklake.lake.spark.sessions.classic import own_settings
 from airflow_provider_ducklake.lake.spark.sessions.settings import reach_buckets, s3a_settings
-from airflow_provider_ducklake.lake.storage.files.filesystem import (
-    address_as_environment,
-    as_environment,
-)
+from airflow_provider_ducklake.lake.storage.files.filesystem import address_as_environment, as_environment
 
 PROVIDER = "org.apache.hadoop.fs.s3a."
 

@@ -14,9 +14,10 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -26,9 +27,6 @@ from airflow_provider_ducklake.lake.spark.jobs.lake_views import FUNCTIONS, PART
 from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
 from airflow_provider_ducklake.lake.spark.sessions.settings import as_views_are_written
 from tests.unit.sql.view_texts import HARMLESS, HOSTILE, ORDINARY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CANARY = "canary_of_views"
 SET = f"java_method('java.lang.System', 'setProperty', '{CANARY}', 'ran')"

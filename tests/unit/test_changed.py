@@ -1,6 +1,7 @@
 """Which tests are near to a change, by imports."""
 
 import textwrap
+from pathlib import Path
 
 from scripts.changed import SOURCES, Module, distances
 
@@ -13,7 +14,7 @@ FILES = {
             def ruled(self): return rule.rule()
             def unruled(self): pass
         """,
-    f"{PACKAGE}/verb.py": "from airflow_provider_ducklake.rule import rule\ndef verb(): return rule()",
+    f"{PACKAGE}/verb.py": "from .rule import rule\ndef verb(): return rule()",
     "tests/test_rule.py": "from airflow_provider_ducklake.rule import rule\ndef test_it(): assert rule()",
     "tests/test_verb.py": "from airflow_provider_ducklake.verb import verb\ndef test_it(): assert verb()",
     "tests/test_ruled.py": "def test_it(lake): lake.ruled()",
@@ -26,7 +27,7 @@ def test_tests_are_as_far_away_as_what_they_mention(tmp_path):
     for path, code in FILES.items():
         file = tmp_path / path.replace("/", "_")
         file.write_text(textwrap.dedent(code))
-        modules[path] = Module.of(file)
+        modules[path] = Module.of(file, Path(path).parent.parts)
 
     found = distances({f"{PACKAGE}/rule.py"}, modules)
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
-from airflow_provider_ducklake.lake.catalog.database.connect import (
+from ..errors import CatalogError, InvalidInputError, NotADuckLakeError
+from ..spec.arguments import methods_take_arguments
+from ..spec.names.paths import directory_path, is_absolute
+from ..spec.versions import DEFAULT, READABLE, SpecVersion, check_newest, refused, writable_version
+from .committing.commit import Committer
+from .database.connect import (
     catalog_file,
     check_complete,
     check_directory,
@@ -15,39 +21,20 @@ from airflow_provider_ducklake.lake.catalog.database.connect import (
     parse_url,
     shown,
 )
-from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.lake.catalog.dialects import bootstrap, dialect_of
-from airflow_provider_ducklake.lake.catalog.lake_maintenance import Maintenance
-from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
-from airflow_provider_ducklake.lake.catalog.lake_writes import LakeJobs, LakeWrites, open_documents
-from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake, translated
-from airflow_provider_ducklake.lake.catalog.snapshot import read
-from airflow_provider_ducklake.lake.errors import (
-    CatalogError,
-    InvalidInputError,
-    NotADuckLakeError,
-)
-from airflow_provider_ducklake.lake.spec.arguments import methods_take_arguments
-from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute
-from airflow_provider_ducklake.lake.spec.versions import (
-    DEFAULT,
-    READABLE,
-    SpecVersion,
-    check_newest,
-    refused,
-    writable_version,
-)
+from .database.tables import catalog_tables
+from .dialects import bootstrap, dialect_of
+from .lake_maintenance import Maintenance
+from .lake_reads import LakeReads
+from .lake_writes import LakeJobs, LakeWrites, open_documents
+from .open_lake import OpenLake, translated
+from .snapshot import read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-    from typing import Self
-
     from sqlalchemy.engine import URL
 
-    from airflow_provider_ducklake.lake.spec.options import OptionRow
-    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from ..spec.options import OptionRow
+    from ..spec.snapshots import SnapshotId
+    from ..storage.files.filesystem import Location
 
 _P = ParamSpec("_P")
 _Result = TypeVar("_Result")

@@ -2,66 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, PlannedCommit
-from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import create_indexes
-from airflow_provider_ducklake.lake.catalog.ledger.jobs import STAGE_TTL
-from airflow_provider_ducklake.lake.catalog.migrations.migrate import Files, MigrationResult, migrate
-from airflow_provider_ducklake.lake.catalog.open_lake import Definitions
-from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreRequest
-from airflow_provider_ducklake.lake.catalog.restoring.restore import restore
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import find_files, load_table
-from airflow_provider_ducklake.lake.catalog.upkeep import cleanup, expiry, orphans
-from airflow_provider_ducklake.lake.catalog.upkeep.cleanup import check_may_delete
-from airflow_provider_ducklake.lake.catalog.upkeep.compaction import (
-    as_planned,
-    compaction_change,
-    find_merge,
-    find_rewrite,
-)
-from airflow_provider_ducklake.lake.catalog.upkeep.export import ExportRequest, export
-from airflow_provider_ducklake.lake.catalog.upkeep.flush import Flush, FlushRule
-from airflow_provider_ducklake.lake.catalog.upkeep.orphans import OrphanRule
-from airflow_provider_ducklake.lake.catalog.verify import verification
-from airflow_provider_ducklake.lake.catalog.verify.repair import RepairResult, repair
-from airflow_provider_ducklake.lake.errors import (
-    SchemaNotFoundError,
-    TransactionConflictError,
-)
-from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.lake.planning.upkeep.files import NO_FLOOR, ExpiryRule
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-from airflow_provider_ducklake.lake.spec.versions import (
-    DEFAULT,
-    SpecVersion,
-    check_target,
-    is_locked_out,
-    writable_version,
-)
+from ..errors import SchemaNotFoundError, TransactionConflictError
+from ..planning.upkeep.compaction import Compaction, FlushResult, MergeRule, RewriteRule
+from ..planning.upkeep.files import NO_FLOOR, ExpiryRule
+from ..spec.names.identifiers import QualifiedName, SchemaName, SchemaPath, TableName
+from ..spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot, JsonValue, TableSnapshot
+from ..spec.versions import DEFAULT, SpecVersion, check_target, is_locked_out, writable_version
+from .committing.commit import ChangeSet, Committer, PlannedCommit
+from .database.tables import catalog_tables
+from .dialects.bootstrap import create_indexes
+from .ledger.jobs import STAGE_TTL
+from .migrations.migrate import Files, MigrationResult, migrate
+from .open_lake import Definitions, OpenLake
+from .restoring.plan import RestoreRequest, RestoreResult
+from .restoring.restore import restore
+from .snapshot.scan import find_files, load_table
+from .upkeep import cleanup, expiry, orphans
+from .upkeep.cleanup import CleanupResult, check_may_delete
+from .upkeep.compaction import as_planned, compaction_change, find_merge, find_rewrite
+from .upkeep.export import ExportRequest, export
+from .upkeep.flush import Flush, FlushRule
+from .upkeep.orphans import OrphanRule, OrphansResult
+from .verify import verification
+from .verify.repair import RepairResult, repair
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime, timedelta
-
-    from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
-    from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
-    from airflow_provider_ducklake.lake.catalog.lake_writes import Key, LakeWrites
-    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
-    from airflow_provider_ducklake.lake.catalog.upkeep.cleanup import CleanupResult
-    from airflow_provider_ducklake.lake.catalog.upkeep.expiry import ExpireResult
-    from airflow_provider_ducklake.lake.catalog.upkeep.orphans import OrphansResult
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction, FlushResult
-    from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
-    from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName, TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, JsonValue
-    from airflow_provider_ducklake.lake.spec.tags import ExportResult
-    from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
+    from ..planning.upkeep.findings import Finding
+    from ..spec.tags import ExportResult
+    from ..transaction.changes import MergedFile, RewrittenFile
+    from .lake_reads import LakeReads
+    from .lake_writes import Key, LakeWrites
+    from .snapshot.read_snapshots import At
+    from .upkeep.expiry import ExpireResult
 
 
 class Maintenance:

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.ledger import restores
-from airflow_provider_ducklake.lake.catalog.reports import watch
-from airflow_provider_ducklake.lake.catalog.reports.changes import ChangeFeed, check_complete, find_changes
-from airflow_provider_ducklake.lake.catalog.reports.health import LakeHealth, health
-from airflow_provider_ducklake.lake.catalog.reports.numbers import (
+from ..errors import (
+    AlreadyExistsError,
+    ChangesExpiredError,
+    InvalidInputError,
+    SchemaNotFoundError,
+    SnapshotNotFoundError,
+    TableNotFoundError,
+    ViewNotFoundError,
+)
+from ..planning.reading.watch import RangeReport, TableChanges
+from ..planning.writing.write import NewTable, NewTableAndSchema
+from ..spec.names.identifiers import QualifiedName, SchemaName, SchemaPath, TableName, fold
+from ..spec.names.paths import directory_name, schema_directory
+from ..spec.options import Options
+from ..spec.snapshots import RestoredTable, SchemaId, Snapshot, SnapshotId, TableId, TableSnapshot, require_id
+from ..spec.tags import Macro, Tag, ViewDefinition
+from ..spec.types.texts import require_offset
+from ..spec.versions import Feature
+from ..transaction.changes_made import changes_table
+from .ledger import restores
+from .reports import watch
+from .reports.changes import ChangeFeed, check_complete, find_changes
+from .reports.health import LakeHealth, health
+from .reports.numbers import (
     ColumnBounds,
     LakeClient,
     ListedFile,
@@ -25,57 +45,19 @@ from airflow_provider_ducklake.lake.catalog.reports.numbers import (
     newest_files,
     table_infos,
 )
-from airflow_provider_ducklake.lake.catalog.reports.watch import commit_reports, reported
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import registered
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import (
-    Wanted,
-    find_scan,
-    find_table,
-    find_table_snapshot,
-    load_table,
-)
-from airflow_provider_ducklake.lake.errors import (
-    AlreadyExistsError,
-    ChangesExpiredError,
-    InvalidInputError,
-    SchemaNotFoundError,
-    SnapshotNotFoundError,
-    TableNotFoundError,
-    ViewNotFoundError,
-)
-from airflow_provider_ducklake.lake.planning.reading.watch import RangeReport
-from airflow_provider_ducklake.lake.planning.writing.write import NewTable, NewTableAndSchema
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, fold
-from airflow_provider_ducklake.lake.spec.names.paths import directory_name, schema_directory
-from airflow_provider_ducklake.lake.spec.options import Options
-from airflow_provider_ducklake.lake.spec.snapshots import require_id
-from airflow_provider_ducklake.lake.spec.tags import Macro
-from airflow_provider_ducklake.lake.spec.types.texts import require_offset
-from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.transaction.changes_made import changes_table
+from .reports.watch import commit_reports, reported
+from .snapshot import read, read_snapshots
+from .snapshot.read_files import registered
+from .snapshot.scan import Wanted, find_scan, find_table, find_table_snapshot, load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     import pyarrow as pa
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At, RecordedSnapshot
-    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
-    from airflow_provider_ducklake.lake.planning.reading.watch import TableChanges
-    from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
-    from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName, TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        RestoredTable,
-        SchemaId,
-        Snapshot,
-        SnapshotId,
-        TableId,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.spec.tags import Tag, ViewDefinition
+    from ..planning.reading.scan import ChangeFeedPlan, ScanPlan
+    from ..planning.writing.staged import StagedWrite
+    from .open_lake import OpenLake
+    from .snapshot.read_snapshots import At, RecordedSnapshot
 
 
 class LakeReads:
@@ -288,8 +270,8 @@ class LakeReads:
             other.
             TransactionConflictError: the staged writes conflict with later changes of the table.
         """
-        from airflow_provider_ducklake.lake.storage.parquet.arrow_types import in_fewest_digits  # noqa: PLC0415
-        from airflow_provider_ducklake.lake.storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
+        from ..storage.parquet.arrow_types import in_fewest_digits  # noqa: PLC0415
+        from ..storage.rows.table_reader import read_rows  # noqa: PLC0415 - heavy
 
         plan = self.plan_read(table, at, Wanted(columns, filter), staged)
         self._lake.report_read(plan.table.name)
@@ -337,7 +319,7 @@ class LakeReads:
         Raises:
             TableNotFoundError, ColumnNotFoundError, InvalidPredicateError: as ``read_arrow``.
         """
-        from airflow_provider_ducklake.lake.spark.read import read_table  # noqa: PLC0415 - PySpark is not always there
+        from ..spark.read import read_table  # noqa: PLC0415 - PySpark is not always there
 
         return read_table(
             spark,
@@ -408,7 +390,7 @@ class LakeReads:
         self._lake.report_read(found.name)
         if not rest.files:
             return known
-        from airflow_provider_ducklake.lake.storage.rows.table_reader import count_live_rows  # noqa: PLC0415 - heavy
+        from ..storage.rows.table_reader import count_live_rows  # noqa: PLC0415 - heavy
 
         return known + count_live_rows(rest, self._lake.locate)
 

@@ -2,56 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, KeyedCommit
-from airflow_provider_ducklake.lake.catalog.database.connect import write_option
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import in_transaction
-from airflow_provider_ducklake.lake.catalog.drafting import overwrite
-from airflow_provider_ducklake.lake.catalog.drafting.base_lake import BaseRows
-from airflow_provider_ducklake.lake.catalog.drafting.overwrite import find_earlier_rows, replaced_rows
-from airflow_provider_ducklake.lake.catalog.drafting.rows import changes_of_job, current_targets
-from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
-from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs, tags
-from airflow_provider_ducklake.lake.catalog.snapshot import read
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import check_version
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS
-from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, OptionRow, option_text
-from airflow_provider_ducklake.lake.spec.snapshots import (
+from ..errors import InvalidInputError
+from ..planning.reading.predicates import ALWAYS, Predicate
+from ..planning.writing.overwrite import PartitionValues, RowScope
+from ..spec.names.identifiers import QualifiedName, SchemaName, TableName
+from ..spec.options import SKIP_STATS_COLUMNS, OptionRow, option_text
+from ..spec.snapshots import (
     CommitInfo,
     CommitKey,
     CommittedSnapshot,
+    Consumer,
+    Consumption,
+    JsonValue,
     OnClear,
+    SnapshotId,
     TableSnapshot,
 )
-from airflow_provider_ducklake.lake.spec.tags import check_tag_name
+from ..spec.tags import TagResult, check_tag_name
+from .committing.commit import ChangeSet, Committer, KeyedCommit
+from .database.connect import write_option
+from .dialects.dialect import in_transaction
+from .drafting import overwrite
+from .drafting.base_lake import BaseRows
+from .drafting.overwrite import find_earlier_rows, replaced_rows
+from .drafting.rows import changes_of_job, current_targets
+from .drafting.transaction import LakeTransaction
+from .ledger import commit_keys, consumers, jobs, tags
+from .snapshot import read
+from .snapshot.read_snapshots import At, check_version
+from .snapshot.scan import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import timedelta
-
     import pyarrow as pa
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.committing.commit import Committer
-    from airflow_provider_ducklake.lake.catalog.lake_reads import LakeReads
-    from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob, SubmittedJob
-    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.planning.writing.overwrite import PartitionValues
-    from airflow_provider_ducklake.lake.planning.writing.write import FoundRows, JobTarget, RowChanges
-    from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName, TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import Consumer, Consumption, JsonValue, SnapshotId
-    from airflow_provider_ducklake.lake.spec.tags import TagResult
-    from airflow_provider_ducklake.lake.transaction.changes import Change
-    from airflow_provider_ducklake.lake.transaction.changes_made import Replay
+    from ..planning.reading.scan import ScanPlan
+    from ..planning.writing.write import FoundRows, JobTarget, RowChanges
+    from ..transaction.changes import Change
+    from ..transaction.changes_made import Replay
+    from .lake_reads import LakeReads
+    from .ledger.jobs import RegisteredJob, SubmittedJob
+    from .open_lake import OpenLake
 
 Key: TypeAlias = "str | CommitKey | KeyedCommit | None"  # a commit key, as a caller gives it
 
@@ -489,7 +485,7 @@ def open_documents(lake: OpenLake, key_file: str | None) -> None:
     """
     if not lake.encrypted:
         return
-    from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy
+    from ..storage.files import writing  # noqa: PLC0415 - heavy
 
     if key_file is not None:
         writing.learn_from_file(lake.data_path, key_file)
@@ -502,7 +498,7 @@ def seal_documents(lake: OpenLake) -> None:
     """Seal job documents from now on."""
     if not lake.encrypted:
         return
-    from airflow_provider_ducklake.lake.storage.files import writing  # noqa: PLC0415 - heavy
+    from ..storage.files import writing  # noqa: PLC0415 - heavy
 
     if writing.file_of(lake.data_path) is None:
         writing.learn(lake.data_path, jobs.ensure_document_key(lake.catalog, writing.new_key()))

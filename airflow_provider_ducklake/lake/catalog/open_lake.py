@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -11,13 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.exc import DataError, DBAPIError
 
-from airflow_provider_ducklake.lake.catalog.database.connect import first_line, open_engine, parse_url, shown
-from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import key_length
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import possible
-from airflow_provider_ducklake.lake.errors import (
+from ..errors import (
     CatalogAddressError,
     CatalogError,
     CatalogRefusedError,
@@ -29,28 +24,28 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.files import KEY_BYTES
-from airflow_provider_ducklake.lake.spec.names.paths import is_absolute, with_slash
-from airflow_provider_ducklake.lake.spec.options import OptionRow, Options
-from airflow_provider_ducklake.lake.spec.tags import FROZEN
-from airflow_provider_ducklake.lake.spec.versions import READABLE, WRITABLE, refused
-from airflow_provider_ducklake.lake.transaction.changes import written_tables
+from ..spec.files import KEY_BYTES
+from ..spec.names.paths import is_absolute, with_slash
+from ..spec.options import OptionRow, Options
+from ..spec.tags import FROZEN
+from ..spec.versions import READABLE, WRITABLE, Feature, SpecVersion, refused
+from ..transaction.changes import Change, SchemaRef, written_tables
+from .database.connect import first_line, open_engine, parse_url, shown
+from .dialects import dialect_of
+from .dialects.dialect import Catalog, CatalogDialect
+from .snapshot import read_snapshots
+from .snapshot.read_files import key_length
+from .snapshot.read_snapshots import At, Moment, possible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
 
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At, Moment
-    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableSnapshot
-    from airflow_provider_ducklake.lake.spec.versions import Feature, SpecVersion
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.transaction.changes import Change, SchemaRef
-    from airflow_provider_ducklake.lake.transaction.lake_draft import SchemaDraft
+    from ..spec.names.identifiers import FoldedName, QualifiedName
+    from ..spec.snapshots import Snapshot, SnapshotId, TableSnapshot
+    from ..storage.files.filesystem import Location
+    from ..transaction.lake_draft import SchemaDraft
+    from .database.tables import CatalogTables
 
 
 _CHECK = (
@@ -226,7 +221,7 @@ class OpenLake:
 
     def locate(self, path: str) -> Location:
         """Resolve a lake path to a location, with this lake's storage options."""
-        from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+        from ..storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
         return open_filesystem(path, self.storage_options).of_lake(self.catalog.key_bytes)
 

@@ -9,78 +9,42 @@ the type that a new table gets for it (``types.spark_types``), where Spark has n
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    InvalidTypeError,
-    StorageError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.job.errors import is_of_spark
-from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
-from airflow_provider_ducklake.lake.spark.sessions.settings import as_texts, nanos_refused
-from airflow_provider_ducklake.lake.spark.source_files import (
-    OF_LISTING,
-    check_links,
-    folder_values,
-    listing_of,
-    own_path,
-    without_scheme,
-)
-from airflow_provider_ducklake.lake.spark.types.frames import analysed
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import (
-    TYPE_KEY,
-    carrier_type,
-    read_type,
-    to_insertable,
-)
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.partitioning import hive_value
-from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, Field, ScalarKind, ScalarType
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
-    arrow_schema,
-    cast_leaf,
-    ducklake_type,
-    type_differences,
-)
-from airflow_provider_ducklake.lake.storage.parquet.footer import children_of_field, is_without_zone
-from airflow_provider_ducklake.lake.storage.parquet.modules import refuse_encrypted_columns
-from airflow_provider_ducklake.lake.storage.parquet.opening import batches, open_parquet, parquet_file
-from airflow_provider_ducklake.lake.storage.parquet.readable import is_in_old_calendar, undecodable
-from airflow_provider_ducklake.lake.storage.parquet.reader import in_carriers
-from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
-from airflow_provider_ducklake.lake.storage.parquet.scalars import (
-    ARROW_INTERVAL,
-    STORED_INTERVAL,
-    from_stored,
-)
-from airflow_provider_ducklake.lake.storage.parquet.shredding import VARIANT, read_variants
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_provider_ducklake.lake.spark.job.codec import Json
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-
+from ..errors import DuckLakeError, InvalidInputError, InvalidTypeError, StorageError, UnsupportedFeatureError
+from ..spec.log_lines import logger
+from ..spec.names.identifiers import fold
+from ..spec.partitioning import hive_value
+from ..spec.schema import Column, TableSchema, new_columns
+from ..spec.types.ducklake_types import NUMBERS, DuckLakeType, Field, ScalarKind, ScalarType
+from ..storage.files.filesystem import open_filesystem
+from ..storage.files.parallel import in_threads
+from ..storage.parquet.arrow_types import arrow_schema, cast_leaf, ducklake_type, type_differences
+from ..storage.parquet.footer import children_of_field, is_without_zone
+from ..storage.parquet.modules import refuse_encrypted_columns
+from ..storage.parquet.opening import batches, open_parquet, parquet_file
+from ..storage.parquet.readable import is_in_old_calendar, undecodable
+from ..storage.parquet.reader import in_carriers
+from ..storage.parquet.reshape import Reshaping, by_name, is_list, nulls, reshape
+from ..storage.parquet.scalars import ARROW_INTERVAL, STORED_INTERVAL, from_stored
+from ..storage.parquet.shredding import VARIANT, read_variants
+from .job.codec import Json, decode, encode
+from .job.errors import is_of_spark
+from .sessions.kind import from_tasks
+from .sessions.settings import as_texts, nanos_refused
+from .source_files import OF_LISTING, check_links, folder_values, listing_of, own_path, without_scheme
+from .types.frames import analysed
+from .types.names import quoted
+from .types.spark_types import TYPE_KEY, carrier_type, read_type, to_insertable
 
 # INT96 of Parquet sources: times without zone, as DuckDB reads them, unless a table's column holds
 # instants.

@@ -6,44 +6,33 @@ types, and for delete files. See ``docs/reading_spark.md``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    SparkJobError,
-    StorageError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan, columns_to_read
-from airflow_provider_ducklake.lake.spark.job.errors import cause_of, is_of_spark, typed
-from airflow_provider_ducklake.lake.spark.reading.read_changes import read_changes
-from airflow_provider_ducklake.lake.spark.reading.read_deletes import spark_path
-from airflow_provider_ducklake.lake.spark.reading.read_files import Read, rows_of
-from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
-from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading
-from airflow_provider_ducklake.lake.spark.types.frames import renamed, select
-from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import check_readable, is_converted, to_insertable
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.storage.parquet.readable import undecodable
-from airflow_provider_ducklake.lake.storage.parquet.reader import file_footer, unreadable
+from ..errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError, UnsupportedFeatureError
+from ..planning.reading.scan import ChangeFeedPlan, ScanPlan, columns_to_read
+from ..spec.names.identifiers import fold
+from ..storage.parquet.readable import undecodable
+from ..storage.parquet.reader import file_footer, unreadable
+from .job.errors import cause_of, is_of_spark, typed
+from .reading.read_changes import read_changes
+from .reading.read_deletes import spark_path
+from .reading.read_files import Read, rows_of
+from .reading.row_filter import condition
+from .sessions.settings import prepare_reading
+from .types.frames import Expression, renamed, select
+from .types.names import ReadNames, quoted
+from .types.spark_types import check_readable, is_converted, to_insertable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan
-    from airflow_provider_ducklake.lake.spark.types.frames import Expression
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
-    from airflow_provider_ducklake.lake.storage.files.filesystem import StorageOptions
+    from ..spec.files import LiveDataFile
+    from ..spec.schema import Column
+    from ..spec.snapshots import TableSnapshot
+    from ..storage.files.filesystem import StorageOptions
 
 
 __all__ = ["read_changes", "read_table"]

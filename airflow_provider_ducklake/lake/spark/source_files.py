@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pyspark.errors import SparkRuntimeException
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spark.types.frames import analysed
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.names.paths import is_local, with_slash
-from airflow_provider_ducklake.lake.spec.partitioning import HIVE_NULL
-from airflow_provider_ducklake.lake.storage.files.local import lies_below, real_path
+from ..errors import InvalidInputError
+from ..spec.names.identifiers import fold
+from ..spec.names.paths import is_local, with_slash
+from ..spec.partitioning import HIVE_NULL
+from ..storage.files.local import lies_below, real_path
+from .types.frames import analysed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from pyspark.sql import DataFrame, SparkSession
 
 OF_LISTING = ("path", "modificationTime", "length", "content")  # columns of Spark's format binaryFile

@@ -8,26 +8,17 @@ from __future__ import annotations
 import importlib
 import os
 import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pyspark.errors import AnalysisException, ArithmeticException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    QueryTableError,
-    SourceNotFoundError,
-    SparkJobError,
-)
-from airflow_provider_ducklake.lake.spark.job.errors import (
-    cause_of,
-    classes_of_root,
-    java_exceptions,
-    message_of,
-)
-from airflow_provider_ducklake.lake.spark.job.request import (
+from ..errors import DuckLakeError, InvalidInputError, QueryTableError, SourceNotFoundError, SparkJobError
+from ..spec.names.paths import hadoop_uri, is_absolute
+from .job.errors import cause_of, classes_of_root, java_exceptions, message_of
+from .job.request import (
     CompactionSource,
     Dataset,
     DatasetSource,
@@ -40,19 +31,16 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     TransformSource,
     datasets_of,
 )
-from airflow_provider_ducklake.lake.spark.parquet_sources import read_parquet
-from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote, kind_of
-from airflow_provider_ducklake.lake.spark.sessions.settings import require_file_system
-from airflow_provider_ducklake.lake.spark.source_files import check_links, no_file, own_path
-from airflow_provider_ducklake.lake.spark.text_sources import read_texts
-from airflow_provider_ducklake.lake.spark.types.frames import analysed
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri, is_absolute
+from .parquet_sources import read_parquet
+from .sessions.kind import is_remote, kind_of
+from .sessions.settings import require_file_system
+from .source_files import check_links, no_file, own_path
+from .text_sources import read_texts
+from .types.frames import analysed
+from .types.names import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
+    from ..spec.schema import TableSchema
 
 
 _DEFAULTS = {"jdbc": {"preferTimestampNTZ": "true"}}  # a timestamp without a zone is one in the lake

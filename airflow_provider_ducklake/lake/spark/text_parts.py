@@ -8,43 +8,35 @@ next one begins, or the file is refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, StorageError
-from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
-from airflow_provider_ducklake.lake.spark.source_files import check_links, folder_values
-from airflow_provider_ducklake.lake.spark.types.spark_types import INFERRED
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.lake.spec.types.literals import parse_written
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem, open_input
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import array_of, arrow_field
-from airflow_provider_ducklake.lake.storage.parquet.reader import in_carriers
-from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
-from airflow_provider_ducklake.lake.storage.rows.csv_rows import Block, Dialect, Part
-from airflow_provider_ducklake.lake.storage.rows.json_rows import Shape
-from airflow_provider_ducklake.lake.storage.rows.text_values import (
-    Formats,
-    value_as_formatted,
-    values_of_texts,
-)
+from ..errors import DuckLakeError, InvalidInputError, StorageError
+from ..spec.names.identifiers import fold
+from ..spec.types.ducklake_types import DuckLakeType, ScalarType
+from ..spec.types.literals import parse_written
+from ..storage.files.filesystem import open_filesystem, open_input
+from ..storage.parquet.arrow_types import array_of, arrow_field
+from ..storage.parquet.reader import in_carriers
+from ..storage.rows import csv_rows, json_rows
+from ..storage.rows.csv_rows import Block, Dialect, Part
+from ..storage.rows.json_rows import Shape
+from ..storage.rows.text_values import Formats, value_as_formatted, values_of_texts
+from .job.codec import Json, decode, encode
+from .sessions.kind import from_tasks
+from .source_files import check_links, folder_values
+from .types.spark_types import INFERRED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from airflow_provider_ducklake.lake.spark.job.codec import Json
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
+    from ..spec.schema import Column, TableSchema
+    from ..spec.types.values import Physical
 
 
 _PART_BYTES = 32 * 2**20  # of a large file, that one task reads

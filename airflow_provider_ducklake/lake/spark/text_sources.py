@@ -9,30 +9,32 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import ParseException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidNameError,
-    InvalidOptionError,
-)
-from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.job.errors import message_of
-from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
-from airflow_provider_ducklake.lake.spark.source_files import (
-    OF_LISTING,
-    check_links,
-    listing_of,
-    no_file,
-    own_path,
-)
-from airflow_provider_ducklake.lake.spark.text_parts import (
+from ..errors import InvalidInputError, InvalidNameError, InvalidOptionError
+from ..spec.log_lines import logger
+from ..spec.names.identifiers import fold
+from ..spec.schema import TableSchema, new_columns
+from ..spec.types.ducklake_types import DuckLakeType, Field, ListType, MapType, ScalarType, StructType
+from ..storage.files.filesystem import open_filesystem, open_input
+from ..storage.files.parallel import in_threads
+from ..storage.rows import csv_rows, json_rows
+from ..storage.rows.csv_rows import Block, Dialect
+from ..storage.rows.json_rows import Shape
+from ..storage.rows.text_values import Formats, regex_of
+from .job.codec import Json, decode, encode
+from .job.errors import message_of
+from .sessions.kind import from_tasks
+from .source_files import OF_LISTING, check_links, listing_of, no_file, own_path
+from .text_parts import (
     TextFile,
     Texts,
     as_utf8,
@@ -43,41 +45,13 @@ from airflow_provider_ducklake.lake.spark.text_parts import (
     shape_of_part,
     types_of_part,
 )
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import (
-    INFERRED,
-    TYPE_KEY,
-    fields_of_spark,
-    read_type,
-    text_type,
-    to_insertable,
-)
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    Field,
-    ListType,
-    MapType,
-    ScalarType,
-    StructType,
-)
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem, open_input
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
-from airflow_provider_ducklake.lake.storage.rows.csv_rows import Block, Dialect
-from airflow_provider_ducklake.lake.storage.rows.json_rows import Shape
-from airflow_provider_ducklake.lake.storage.rows.text_values import Formats, regex_of
+from .types.names import quoted
+from .types.spark_types import INFERRED, TYPE_KEY, fields_of_spark, read_type, text_type, to_insertable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider_ducklake.lake.spark.job.codec import Json
-    from airflow_provider_ducklake.lake.spark.job.request import Dataset
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from .job.request import Dataset
 
 log = logger(__name__)
 

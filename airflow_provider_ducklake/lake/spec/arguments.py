@@ -17,7 +17,7 @@ from functools import lru_cache, wraps
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
+from ..errors import InvalidInputError
 
 _ALIASES = {
     "TableName": "str | tuple | QualifiedName",

@@ -12,37 +12,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
-from airflow_provider_ducklake.lake.errors import CatalogError, InvalidInputError
-from airflow_provider_ducklake.lake.spec.schema import NO_DEFAULT, Column, Default
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    Scalar,
-    ScalarKind,
-    ScalarType,
-    children_of,
-)
-from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.lake.spec.types.texts import MOST_LEVELS, is_json, is_too_deep
-from airflow_provider_ducklake.lake.spec.types.values import (
-    Physical,
-    format_date,
-    format_float64,
-    identity_text,
-    is_short,
-    parse_physical,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..errors import CatalogError, InvalidInputError
+from .schema import NO_DEFAULT, Column, Default
+from .types.ducklake_types import DecimalType, DuckLakeType, Scalar, ScalarKind, ScalarType, children_of
+from .types.literals import parse_scalar
+from .types.texts import MOST_LEVELS, is_json, is_too_deep
+from .types.values import Physical, format_date, format_float64, identity_text, is_short, parse_physical
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,26 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import secrets
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import CatalogError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
-from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
-from airflow_provider_ducklake.lake.spec.types.values import OrderKey, order_key
+from ..errors import CatalogError
+from .types.ducklake_types import DuckLakeType, ScalarKind
+from .types.geometry import GeometryStats
+from .types.values import OrderKey, order_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        ColumnId,
-        DataFileId,
-        DeleteFileId,
-        MappingId,
-        PartitionId,
-        SnapshotId,
-    )
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from .snapshots import ColumnId, DataFileId, DeleteFileId, MappingId, PartitionId, SnapshotId
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,15 @@ Both are keys of the query of the catalog's URL, ``?lock_timeout_seconds=30``, a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache, wraps
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
+from ..errors import InvalidInputError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    Text = TypeVar("Text", str, bytes)
-    Result = TypeVar("Result")
+Text = TypeVar("Text", str, bytes)
+Result = TypeVar("Result")
 
 
 CONNECT_TIMEOUT_SECONDS = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider_ducklake.lake.errors import DuckLakeError, short_line
+from ..errors import DuckLakeError, short_line
 
 
 def logger(name: str) -> logging.Logger:

@@ -7,19 +7,13 @@ live at global, schema or table scope and the narrowest one counts.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import timedelta
 
-from airflow_provider_ducklake.lake.errors import InvalidOptionError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.types.texts import parse_age
-from airflow_provider_ducklake.lake.spec.versions import DEFAULT, SpecVersion, write_version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from datetime import timedelta
-
-    from airflow_provider_ducklake.lake.spec.versions import WriteVersion
-
+from ..errors import InvalidOptionError, UnsupportedFeatureError
+from .types.texts import parse_age
+from .versions import DEFAULT, SpecVersion, WriteVersion, write_version
 
 _KEY_BYTES = "key_bytes"  # no option of the format: a fact about the lake
 SKIP_STATS_COLUMNS = "skip_stats_columns"  # of a table only: ids of columns without bounds

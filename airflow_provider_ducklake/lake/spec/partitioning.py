@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote as percent
 from urllib.parse import unquote
 
-from airflow_provider_ducklake.lake.errors import InvalidPartitionError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, quote_if_needed, split_parts
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ..errors import InvalidPartitionError, UnsupportedFeatureError
+from .names.identifiers import fold, quote_if_needed, split_parts
+from .types.ducklake_types import (
     SCALARS,
     TEXTS,
     DecimalType,
@@ -29,7 +30,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarKind,
     children_of,
 )
-from airflow_provider_ducklake.lake.spec.types.values import (
+from .types.values import (
     Physical,
     civil_from_days,
     days_from_civil,
@@ -40,14 +41,11 @@ from airflow_provider_ducklake.lake.spec.types.values import (
     parse_physical,
     units_per_second,
 )
-from airflow_provider_ducklake.lake.spec.versions import Feature
+from .versions import Feature, WriteVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId
-    from airflow_provider_ducklake.lake.spec.versions import WriteVersion
+    from .schema import TableSchema
+    from .snapshots import ColumnId, PartitionId
 
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -6,14 +6,13 @@ A column's id is its Parquet field id: unique in its table for ever, from 1, a p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidNameError, InvalidTypeError
-from airflow_provider_ducklake.lake.spec.names.identifiers import check_name, fold, split_parts
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ..errors import ColumnNotFoundError, InvalidNameError, InvalidTypeError
+from .names.identifiers import check_name, fold, split_parts
+from .snapshots import ColumnId
+from .types.ducklake_types import (
     DEEPEST,
     DuckLakeType,
     Field,
@@ -23,10 +22,6 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     parse_type,
     with_children,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 NO_DEFAULT = "NULL"  # the catalog's word for "no default"
 

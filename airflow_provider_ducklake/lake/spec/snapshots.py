@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NewType, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.names.identifiers import is_storable
-from airflow_provider_ducklake.lake.spec.options import Options
+from ..errors import InvalidInputError
+from .names.identifiers import QualifiedName, is_storable
+from .options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.sorting import SortSpec
+    from .files import LiveDataFile
+    from .partitioning import PartitionSpec
+    from .schema import TableSchema
+    from .sorting import SortSpec
 
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"

@@ -6,28 +6,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.limits import cached
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, is_storable, split_parts, written
-from airflow_provider_ducklake.lake.spec.sql.parse import Parser, parse_expression
-from airflow_provider_ducklake.lake.spec.sql.printing import (
-    columns_of,
-    printed,
-    with_names,
-)
-from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.sql.tree import Call, Expression, Name, walk
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
+from ..errors import InvalidInputError, UnsupportedFeatureError
+from .limits import cached
+from .log_lines import logger
+from .names.identifiers import fold, is_storable, split_parts, written
+from .sql.parse import Parser, parse_expression
+from .sql.printing import columns_of, printed, with_names
+from .sql.tokens import ExpressionError
+from .sql.tree import Call, Expression, Name, walk
+from .types.ducklake_types import ScalarKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import SortId
+    from .schema import Column, TableSchema
+    from .snapshots import SortId
 
 log = logger(__name__)
 

@@ -9,17 +9,15 @@ import json
 import re
 import unicodedata
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidNameError
-from airflow_provider_ducklake.lake.spec.names.identifiers import is_storable, quote
+from ..errors import InvalidInputError, InvalidNameError
+from .names.identifiers import QualifiedName, is_storable, quote
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, SnapshotId
+    from .snapshots import CommitKey, SnapshotId
 
 
 TAG_PREFIX = "tag:"  # of a tag where a snapshot is named

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidNameError,
-    UnsupportedFeatureError,
-    UnsupportedVersionError,
-)
-from airflow_provider_ducklake.lake.spec.names.identifiers import INTERNAL_PREFIX, check_name, fold
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from ..errors import InvalidInputError, InvalidNameError, UnsupportedFeatureError, UnsupportedVersionError
+from .names.identifiers import INTERNAL_PREFIX, check_name, fold
 
 
 class SpecVersion(Enum):

@@ -9,17 +9,13 @@ foreign to filters, and each value and name must be found in the tree. The text 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidPredicateError,
-    InvalidStatementError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.planning.reading.predicates import (
+from ..errors import InvalidInputError, InvalidPredicateError, InvalidStatementError, UnsupportedFeatureError
+from ..planning.reading.predicates import (
     ALWAYS,
     FLIPPED,
     NEGATED,
@@ -37,20 +33,12 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     same,
     unified,
 )
-from airflow_provider_ducklake.lake.spec.defaults import literal_physical
-from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.lake.spec.sql.tokens import Token, TokenKind, line_and_column, without_comments
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    ScalarKind,
-    ScalarType,
-    StructType,
-    parse_type,
-)
-from airflow_provider_ducklake.lake.sql.duckdb.cursor import split_statements
-from airflow_provider_ducklake.lake.sql.duckdb.types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS, read_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..spec.defaults import literal_physical
+from ..spec.schema import Column, TableSchema
+from ..spec.sql.tokens import Token, TokenKind, line_and_column, without_comments
+from ..spec.types.ducklake_types import ScalarKind, ScalarType, StructType, parse_type
+from .duckdb.cursor import split_statements
+from .duckdb.types import DECIMAL_SPELLINGS, SCALAR_SPELLINGS, read_number
 
 Node: TypeAlias = Any  # of sqlglot's tree; the class has another name in each release
 
@@ -122,7 +110,7 @@ def _tree(text: str, tokens: tuple[Token, ...]) -> Node:
     from sqlglot import exp  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
     from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
 
-    from airflow_provider_ducklake.lake.sql import trees  # noqa: PLC0415
+    from . import trees  # noqa: PLC0415
 
     try:
         return trees.parse_one(without_comments(text, tokens), "duckdb", into=exp.Condition)

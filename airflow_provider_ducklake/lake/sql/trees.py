@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from sqlglot import Token, exp
 
 # of sqlglot: an IndexError at "map(, 1)", a ValueError at "date_trunc()"

@@ -8,13 +8,15 @@ one transaction is a column added.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.transaction.declared import (
+from ..errors import UnsupportedFeatureError
+from .declared import (
     CommitPhase,
     FlushedLayout,
+    LockedFacts,
     NewSchemaRef,
     NewTableRef,
     NewViewRef,
@@ -22,7 +24,7 @@ from airflow_provider_ducklake.lake.transaction.declared import (
     TableRef,
     ViewRef,
 )
-from airflow_provider_ducklake.lake.transaction.kinds.rows import (
+from .kinds.rows import (
     AddDeletes,
     AppendFiles,
     EndFiles,
@@ -39,7 +41,7 @@ from airflow_provider_ducklake.lake.transaction.kinds.rows import (
     Truncate,
     UnwrittenDeletes,
 )
-from airflow_provider_ducklake.lake.transaction.kinds.tables import (
+from .kinds.tables import (
     ChangeColumns,
     ColumnRow,
     CommentOnColumn,
@@ -62,7 +64,7 @@ from airflow_provider_ducklake.lake.transaction.kinds.tables import (
     SetPartitioning,
     SetSorting,
 )
-from airflow_provider_ducklake.lake.transaction.kinds.upkeep import (
+from .kinds.upkeep import (
     FlushedDeletes,
     FlushedFile,
     FlushInlined,
@@ -78,11 +80,8 @@ from airflow_provider_ducklake.lake.transaction.kinds.upkeep import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
-    from airflow_provider_ducklake.lake.transaction.declared import LockedFacts
+    from ..spec.names.identifiers import QualifiedName
+    from ..spec.snapshots import DataFileId
 
 
 Change: TypeAlias = (

@@ -11,18 +11,13 @@ QualifiedName(schema=SchemaPath(parts=('s,1',)), name='we"ird')
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import CatalogError, ZombieCommitError
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, quote
-from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, OnClear, SnapshotId
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, RestoredTable, TableId
+from ..errors import CatalogError, ZombieCommitError
+from ..spec.names.identifiers import QualifiedName, SchemaPath, quote
+from ..spec.snapshots import CommitKey, CommitRecord, OnClear, RestoredTable, SnapshotId, TableId
 
 
 class ChangeKind(StrEnum):

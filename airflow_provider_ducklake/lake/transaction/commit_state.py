@@ -5,11 +5,12 @@ It changes while the commit is built. A new one is made for every attempt, so a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.spec.files import same_mapping_key
-from airflow_provider_ducklake.lake.spec.snapshots import (
+from ..spec.files import NameMapping, TableColumnStats, TableStats, same_mapping_key
+from ..spec.snapshots import (
     ColumnId,
     DataFileId,
     MacroId,
@@ -22,21 +23,10 @@ from airflow_provider_ducklake.lake.spec.snapshots import (
     TableId,
     ViewId,
 )
-from airflow_provider_ducklake.lake.transaction.declared import (
-    NewSchemaRef,
-    NewTableRef,
-    NewViewRef,
-    SchemaRef,
-    TableRef,
-    ViewRef,
-)
+from .declared import LockedFacts, NewSchemaRef, NewTableRef, NewViewRef, SchemaRef, TableRef, ViewRef
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_provider_ducklake.lake.spec.files import NameMapping, TableColumnStats, TableStats
-    from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord
-    from airflow_provider_ducklake.lake.transaction.declared import LockedFacts
+    from .changes_made import ChangeRecord
 
 
 class CommitState:

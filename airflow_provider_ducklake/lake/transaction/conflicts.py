@@ -9,18 +9,17 @@ conflict, and where nothing can be lost, ours is none (ADR 0035).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
+from ..errors import TransactionConflictError
+from ..spec.names.identifiers import QualifiedName, SchemaPath
+from .changes_made import ChangeKind, ChangeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
+    from ..spec.snapshots import SnapshotId
 
 
 class Operation(Enum):

@@ -6,35 +6,28 @@ A change names an object by its id, or by a reference to one that the same trans
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum, auto
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.spec.snapshots import (
+from ..errors import TransactionConflictError
+from ..spec.snapshots import (
     ColumnId,
     DataFileId,
     DeleteFileId,
+    MappingId,
     SchemaId,
     SnapshotId,
     TableId,
     ViewId,
 )
-from airflow_provider_ducklake.lake.transaction.conflicts import Claim, claim_on
+from .conflicts import Claim, Operation, claim_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from airflow_provider_ducklake.lake.spec.files import (
-        ColumnStats,
-        InlinedForm,
-        TableColumnStats,
-        TableStats,
-    )
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.snapshots import MappingId
-    from airflow_provider_ducklake.lake.transaction.conflicts import Operation
+    from ..spec.files import ColumnStats, InlinedForm, TableColumnStats, TableStats
+    from ..spec.names.identifiers import QualifiedName
 
 
 # The facts about the lake that a commit reads while it holds the lock: questions and answers.

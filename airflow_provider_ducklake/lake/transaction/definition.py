@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.schema import parents
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    DuckLakeType,
-    ScalarType,
-    is_misread_by_filters,
-    keeps_bounds,
-)
-from airflow_provider_ducklake.lake.transaction.changes import (
+from ..spec.log_lines import logger
+from ..spec.schema import Column, TableSchema, parents
+from ..spec.types.ducklake_types import DuckLakeType, ScalarType, is_misread_by_filters, keeps_bounds
+from .changes import (
     Change,
     ChangeColumns,
     ColumnRow,
@@ -31,13 +27,10 @@ from airflow_provider_ducklake.lake.transaction.changes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, TableId, TableSnapshot
-    from airflow_provider_ducklake.lake.spec.sorting import SortField
+    from ..spec.names.identifiers import QualifiedName
+    from ..spec.partitioning import PartitionField
+    from ..spec.snapshots import ColumnId, PartitionId, TableId, TableSnapshot
+    from ..spec.sorting import SortField
 
 log = logger(__name__)
 

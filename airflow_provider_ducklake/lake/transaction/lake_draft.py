@@ -5,17 +5,18 @@ One of the few places with mutable state; nothing here reads or writes anything 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_provider_ducklake.lake.errors import AlreadyExistsError, InvalidInputError, SchemaNotFoundError
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, fold
-from airflow_provider_ducklake.lake.spec.names.paths import directory_name, schema_directory
-from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.transaction.changes import (
+from ..errors import AlreadyExistsError, InvalidInputError, SchemaNotFoundError
+from ..spec.names.identifiers import QualifiedName, SchemaPath, fold
+from ..spec.names.paths import directory_name, schema_directory
+from ..spec.versions import Feature, WriteVersion
+from .changes import (
     Change,
     CommentOnView,
     CommentOnViewColumn,
@@ -34,16 +35,13 @@ from airflow_provider_ducklake.lake.transaction.changes import (
     TableRef,
     ViewRef,
 )
-from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
+from .table_draft import TableDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from airflow_provider_ducklake.lake.spec.options import Options
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import MacroId, SnapshotId, ViewId
-    from airflow_provider_ducklake.lake.spec.tags import MacroDefinition, ViewDefinition
-    from airflow_provider_ducklake.lake.spec.versions import WriteVersion
+    from ..spec.options import Options
+    from ..spec.schema import TableSchema
+    from ..spec.snapshots import MacroId, SnapshotId, ViewId
+    from ..spec.tags import MacroDefinition, ViewDefinition
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ Every edit returns a new draft; what counts is the difference between the first 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import (
+from ..errors import (
     AlreadyExistsError,
     ColumnNotFoundError,
     InvalidInputError,
@@ -17,13 +18,9 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidPartitionError,
     InvalidTypeError,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import (
-    QualifiedName,
-    fold,
-    split_parts,
-)
-from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS
-from airflow_provider_ducklake.lake.spec.schema import (
+from ..spec.names.identifiers import QualifiedName, fold, split_parts
+from ..spec.options import SKIP_STATS_COLUMNS, Options
+from ..spec.schema import (
     Column,
     Default,
     TableSchema,
@@ -34,7 +31,7 @@ from airflow_provider_ducklake.lake.spec.schema import (
     replace_column,
     resolve_path,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ..spec.types.ducklake_types import (
     DuckLakeType,
     Field,
     ScalarKind,
@@ -42,7 +39,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     can_promote,
     keeps_partition_values,
 )
-from airflow_provider_ducklake.lake.transaction.changes import (
+from .changes import (
     AppendFiles,
     Change,
     ColumnRow,
@@ -58,22 +55,13 @@ from airflow_provider_ducklake.lake.transaction.changes import (
     TableRef,
     Truncate,
 )
-from airflow_provider_ducklake.lake.transaction.definition import (
-    PARTITIONING,
-    SORTING,
-    Definition,
-    column_rows,
-    definition_changes,
-)
+from .definition import PARTITIONING, SORTING, Definition, column_rows, definition_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.spec.files import DataFile, TableColumnStats
-    from airflow_provider_ducklake.lake.spec.options import Options
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, TableSnapshot
-    from airflow_provider_ducklake.lake.spec.sorting import SortField
+    from ..spec.files import DataFile, TableColumnStats
+    from ..spec.partitioning import PartitionField
+    from ..spec.snapshots import ColumnId, PartitionId, TableSnapshot
+    from ..spec.sorting import SortField
 
 
 @dataclass(frozen=True, slots=True)

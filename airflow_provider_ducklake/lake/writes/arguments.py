@@ -6,25 +6,24 @@ Imports nothing heavy: operators check them while DAG files are read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from airflow_provider_ducklake.lake.errors import EmptySourceError, InvalidInputError
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.options import parse_bytes
-from airflow_provider_ducklake.lake.spec.tags import is_tag, tag_name
-from airflow_provider_ducklake.lake.spec.types.texts import parse_duration, parse_time, require_offset
+from ..errors import EmptySourceError, InvalidInputError
+from ..spec.names.identifiers import fold
+from ..spec.options import parse_bytes
+from ..spec.tags import is_tag, tag_name
+from ..spec.types.texts import parse_duration, parse_time, require_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from ..spark.job.request import GivenSource
+    from .verb import Resolve
 
-    Word = TypeVar("Word", bound=StrEnum)
-    Clauses: TypeAlias = Sequence[Mapping[str, Any]]
-    from airflow_provider_ducklake.lake.spark.job.request import GivenSource
-    from airflow_provider_ducklake.lake.writes.verb import Resolve
+Word = TypeVar("Word", bound=StrEnum)
+Clauses: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 TARGET_ALIAS = "target"
@@ -178,7 +177,7 @@ class GivenRows:
 
     def resolved(self, resolve: Resolve) -> GivenSource:
         """Return the source of a job's request."""
-        from airflow_provider_ducklake.lake.spark.job.request import source_of  # noqa: PLC0415 - not needed to parse a DAG
+        from ..spark.job.request import source_of  # noqa: PLC0415 - not needed to parse a DAG
 
         source = None if self.source is None else resolve(self.source)
         sources = {name: resolve(item) for name, item in (self.sources or {}).items()}

@@ -7,39 +7,31 @@ they were.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.errors import (
-    FilesReleasedError,
-    InvalidInputError,
-    TransactionConflictError,
-)
-from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
-from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, plan_write, target_of_compaction
-from airflow_provider_ducklake.lake.spark.job import io as compaction_io
-from airflow_provider_ducklake.lake.spark.job.request import CompactionSource, JobRequest, job_directory
-from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.sorting import keys_to_write_by
-from airflow_provider_ducklake.lake.storage.files.listing import check_gone, delete_files
-from airflow_provider_ducklake.lake.writes.arguments import names_of, parse_at, parse_count, parse_size
-from airflow_provider_ducklake.lake.writes.job_life import State, finish_earlier, remove_files, serving
+from ..errors import FilesReleasedError, InvalidInputError, TransactionConflictError
+from ..planning.upkeep.compaction import Compaction, MergeRule, RewriteRule
+from ..planning.writing.write import RowOrder, plan_write, target_of_compaction
+from ..spark.job import io as compaction_io
+from ..spark.job.request import CompactionSource, JobRequest, job_directory
+from ..spec.log_lines import counted, logger, size
+from ..spec.names.identifiers import QualifiedName, TableName
+from ..spec.sorting import keys_to_write_by
+from ..storage.files.listing import check_gone, delete_files
+from .arguments import names_of, parse_at, parse_count, parse_size
+from .job_life import JobLife, State, Submitter, finish_earlier, remove_files, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
-    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
-    from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
-    from airflow_provider_ducklake.lake.writes.job_life import JobLife, Submitter
-    from airflow_provider_ducklake.lake.writes.verb import Attempt, Summary
+    from ..catalog.lake import Lake
+    from ..catalog.ledger.jobs import RegisteredJob
+    from ..spec.snapshots import CommitInfo, CommittedSnapshot, TableSnapshot
+    from ..transaction.changes import MergedFile, RewrittenFile
+    from .verb import Attempt, Summary
 
     CompactedFile: TypeAlias = MergedFile | RewrittenFile
 

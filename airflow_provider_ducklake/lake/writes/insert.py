@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
-from airflow_provider_ducklake.lake.catalog.drafting.rows import unused_files
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    NotFoundError,
-    SchemaNotFoundError,
-    TableNotFoundError,
-)
-from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
-from airflow_provider_ducklake.lake.planning.writing.evolution import changed_columns, evolve_and_append
-from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
-from airflow_provider_ducklake.lake.planning.writing.write import (
+from ..catalog.committing.commit import ChangeSet
+from ..catalog.drafting.rows import unused_files
+from ..errors import InvalidInputError, NotFoundError, SchemaNotFoundError, TableNotFoundError
+from ..planning.reading.predicates import column_ids
+from ..planning.writing.evolution import changed_columns, evolve_and_append
+from ..planning.writing.staged import StagedWrite, Target
+from ..planning.writing.write import (
     Evolution,
+    FoundRows,
     NewTable,
     NewTableAndSchema,
     RowOrder,
+    WritePlan,
+    WriteResult,
     append_to_existing,
     create_and_append,
     new_table_uuid,
@@ -28,8 +27,8 @@ from airflow_provider_ducklake.lake.planning.writing.write import (
     plan_create,
     plan_write,
 )
-from airflow_provider_ducklake.lake.spark.job import io as job_io
-from airflow_provider_ducklake.lake.spark.job.request import (
+from ..spark.job import io as job_io
+from ..spark.job.request import (
     Action,
     Clause,
     JobRequest,
@@ -38,35 +37,20 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     found_rows,
     job_directory,
 )
-from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, SnapshotId
-from airflow_provider_ducklake.lake.sql.predicate import read_predicate
-from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, ReadRows, Truncate
-from airflow_provider_ducklake.lake.transaction.definition import narrower, warn_of_narrower
-from airflow_provider_ducklake.lake.writes.arguments import (
-    InsertChoice,
-    InsertMode,
-    SchemaEvolution,
-    names_of,
-)
-from airflow_provider_ducklake.lake.writes.job_life import State, begin
-from airflow_provider_ducklake.lake.writes.run import announce_replaced, replacing
-from airflow_provider_ducklake.lake.writes.verb import Commit, Write, added, announce_commit, numbers
+from ..spec.log_lines import counted, logger, size
+from ..spec.names.identifiers import QualifiedName, TableName
+from ..spec.snapshots import CommitInfo, CommitRecord, CommittedSnapshot, SnapshotId, TableSnapshot
+from ..sql.predicate import read_predicate
+from ..transaction.changes import AppendFiles, Change, ReadRows, Truncate
+from ..transaction.definition import narrower, warn_of_narrower
+from .arguments import GivenRows, InsertChoice, InsertMode, SchemaEvolution, names_of
+from .job_life import State, Submitter, begin
+from .run import announce_replaced, replacing
+from .verb import Attempt, Commit, Resolve, Results, Summary, Write, added, announce_commit, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.writing.staged import Target
-    from airflow_provider_ducklake.lake.planning.writing.write import FoundRows, WritePlan, WriteResult
-    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot, TableSnapshot
-    from airflow_provider_ducklake.lake.transaction.changes import Change
-    from airflow_provider_ducklake.lake.transaction.changes_made import Replay
-    from airflow_provider_ducklake.lake.writes.arguments import GivenRows
-    from airflow_provider_ducklake.lake.writes.job_life import Submitter
-    from airflow_provider_ducklake.lake.writes.verb import Attempt, Resolve, Results, Summary
+    from ..catalog.lake import Lake
+    from ..transaction.changes_made import Replay
 
 log = logger(__name__)
 

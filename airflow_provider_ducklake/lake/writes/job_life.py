@@ -40,13 +40,14 @@ forgotten, and registered until its commit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_ducklake.lake.catalog.ledger.jobs import SubmittedJob
-from airflow_provider_ducklake.lake.errors import (
+from ..catalog.ledger.jobs import SubmittedJob
+from ..errors import (
     OUTAGES,
     ClusterUnavailableError,
     DuckLakeError,
@@ -55,28 +56,18 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.spark.job import io as job_io
-from airflow_provider_ducklake.lake.spark.job.request import CompactionSource
-from airflow_provider_ducklake.lake.spark.types.names import refuse_equal_names
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.names.paths import job_directory
+from ..spark.job import io as job_io
+from ..spark.job.request import CompactionSource, JobRequest
+from ..spark.types.names import refuse_equal_names
+from ..spec.log_lines import logger
+from ..spec.names.identifiers import QualifiedName
+from ..spec.names.paths import job_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
-    from airflow_provider_ducklake.lake.writes.verb import (
-        Attempt,
-        Commit,
-        PlannedWrite,
-        Results,
-        UserSource,
-        Verb,
-    )
+    from ..catalog.lake import Lake
+    from ..planning.writing.write import JobTarget
+    from ..spec.snapshots import SnapshotId
+    from .verb import Attempt, Commit, PlannedWrite, Results, UserSource, Verb
 
 log = logger(__name__)
 

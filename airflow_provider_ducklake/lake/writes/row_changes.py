@@ -6,17 +6,19 @@ are there by then: what it changed before stays changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted
-from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, AllOf
-from airflow_provider_ducklake.lake.planning.reading.scan import named_columns
-from airflow_provider_ducklake.lake.planning.writing.write import plan_append, plan_write
-from airflow_provider_ducklake.lake.spark.job.request import (
+from ..catalog.snapshot.scan import Wanted
+from ..errors import ColumnNotFoundError, InvalidInputError
+from ..planning.reading.predicates import ALWAYS, AllOf, Predicate
+from ..planning.reading.scan import ScanPlan, named_columns
+from ..planning.writing.write import RowChanges, plan_append, plan_write
+from ..spark.job.request import (
     Action,
     Clause,
+    GivenSource,
     JobRequest,
     LakeSource,
     RowChangeSource,
@@ -25,10 +27,10 @@ from airflow_provider_ducklake.lake.spark.job.request import (
     job_directory,
     value_of,
 )
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, quote, split_parts
-from airflow_provider_ducklake.lake.sql.spark.conditions import (
+from ..spark.types.names import quoted
+from ..spec.log_lines import counted, logger, size
+from ..spec.names.identifiers import QualifiedName, TableName, quote, split_parts
+from ..sql.spark.conditions import (
     check_expression,
     equal_columns,
     functions_in,
@@ -36,29 +38,15 @@ from airflow_provider_ducklake.lake.sql.spark.conditions import (
     readable_filter,
     unknown_column,
 )
-from airflow_provider_ducklake.lake.transaction.changes import AddDeletes, ReadRows
-from airflow_provider_ducklake.lake.writes.arguments import SOURCE_ALIAS, TARGET_ALIAS, parse_flag
-from airflow_provider_ducklake.lake.writes.sql_plan import Reads, refuse_macros
-from airflow_provider_ducklake.lake.writes.verb import Write
+from ..transaction.changes import AddDeletes, ReadRows
+from .arguments import SOURCE_ALIAS, TARGET_ALIAS, GivenRows, parse_flag
+from .sql_plan import Reads, refuse_macros
+from .verb import Commit, Resolve, Results, Summary, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
-    from airflow_provider_ducklake.lake.spark.job.request import GivenSource
-    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        CommitRecord,
-        CommittedSnapshot,
-        SnapshotId,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.transaction.changes_made import Replay
-    from airflow_provider_ducklake.lake.writes.arguments import GivenRows
-    from airflow_provider_ducklake.lake.writes.verb import Commit, Resolve, Results, Summary
+    from ..catalog.lake import Lake
+    from ..spec.snapshots import CommitRecord, CommittedSnapshot, SnapshotId, TableSnapshot
+    from ..transaction.changes_made import Replay
 
 
 log = logger(__name__)

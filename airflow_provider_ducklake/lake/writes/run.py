@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import (
-    CommitStateUnknownError,
-    DuckLakeError,
-    TransactionConflictError,
-)
-from airflow_provider_ducklake.lake.planning.writing.write import target_of_write
-from airflow_provider_ducklake.lake.spec.log_lines import lasting, logger
-from airflow_provider_ducklake.lake.spec.snapshots import FIRST_GENERATION, CommittedSnapshot
-from airflow_provider_ducklake.lake.writes.job_life import JobLife, State, begin, forget_committed
-from airflow_provider_ducklake.lake.writes.verb import Commit, Outcome, Results
+from ..errors import CommitStateUnknownError, DuckLakeError, TransactionConflictError
+from ..planning.writing.write import target_of_write
+from ..spec.log_lines import lasting, logger
+from ..spec.snapshots import FIRST_GENERATION, CommitRecord, CommittedSnapshot, SnapshotId
+from .job_life import JobLife, State, Submitter, begin, forget_committed
+from .verb import Commit, Outcome, PlannedWrite, Results, Verb, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, SnapshotId
-    from airflow_provider_ducklake.lake.transaction.changes import Change
-    from airflow_provider_ducklake.lake.transaction.changes_made import Replay
-    from airflow_provider_ducklake.lake.writes.job_life import Submitter
-    from airflow_provider_ducklake.lake.writes.verb import PlannedWrite, Verb, Write
+    from ..catalog.lake import Lake
+    from ..transaction.changes import Change
+    from ..transaction.changes_made import Replay
 
 
 log = logger(__name__)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spark.job.request import check_view_names
-from airflow_provider_ducklake.lake.spec.arguments import methods_take_arguments
-from airflow_provider_ducklake.lake.spec.names.identifiers import DEFAULT_SCHEMA
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommitKey, Consumer, OnClear
-from airflow_provider_ducklake.lake.writes.arguments import (
+from ..errors import InvalidInputError
+from ..spark.job.request import JobRequest, check_view_names
+from ..spec.arguments import methods_take_arguments
+from ..spec.names.identifiers import DEFAULT_SCHEMA, TableName
+from ..spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot, Consumer, OnClear
+from .arguments import (
     SOURCE_ALIAS,
     TARGET_ALIAS,
+    Clauses,
     GivenRows,
     InsertChoice,
     check_aliases,
@@ -25,28 +28,19 @@ from airflow_provider_ducklake.lake.writes.arguments import (
     parse_flag,
     parse_min_rows,
 )
-from airflow_provider_ducklake.lake.writes.compaction import Compact, compact
-from airflow_provider_ducklake.lake.writes.insert import Insert
-from airflow_provider_ducklake.lake.writes.row_changes import Delete, Merge, Update
-from airflow_provider_ducklake.lake.writes.run import run
-from airflow_provider_ducklake.lake.writes.sql import Sql
-from airflow_provider_ducklake.lake.writes.verb import Commit, Results
+from .compaction import Compact, compact
+from .insert import Insert
+from .row_changes import Delete, Merge, Update
+from .run import run
+from .sql import Sql
+from .verb import Commit, Results, Summary, UserSource, Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-    from datetime import datetime
-
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import FlushResult
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spark.jobs.here import DataFrame, SparkSession
-    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
-    from airflow_provider_ducklake.lake.writes.arguments import Clauses
-    from airflow_provider_ducklake.lake.writes.job_life import Submitter
-    from airflow_provider_ducklake.lake.writes.verb import Summary, UserSource, Verb
+    from ..catalog.lake import Lake
+    from ..planning.reading.scan import ScanPlan
+    from ..planning.upkeep.compaction import FlushResult
+    from ..spark.jobs.here import DataFrame, SparkSession
+    from .job_life import Submitter
 
 Given: TypeAlias = "DataFrame | str | Mapping[str, Any]"
 Frames: TypeAlias = Mapping[str, "DataFrame"]
@@ -82,9 +76,9 @@ class SessionSubmitter:
 
     def run(self, request: JobRequest, storage_options: Mapping[str, Any]) -> Results:
         """Run the job's own code; see ``Submitter``."""
-        from airflow_provider_ducklake.lake.spark.job.errors import typed  # noqa: PLC0415 - PySpark
-        from airflow_provider_ducklake.lake.spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
-        from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of  # noqa: PLC0415 - PySpark
+        from ..spark.job.errors import typed  # noqa: PLC0415 - PySpark
+        from ..spark.jobs.here import run_here  # noqa: PLC0415 - PySpark
+        from ..spark.sessions.kind import kind_of  # noqa: PLC0415 - PySpark
 
         try:
             with kind_of(self.spark).pinned(self.frames) as frames:
@@ -121,7 +115,7 @@ class LakeSession:
         filter: str | None = None,  # noqa: A002 - the word for it everywhere
     ) -> DataFrame:
         """Return a table's rows at a snapshot; see ``Lake.read_spark``."""
-        from airflow_provider_ducklake.lake.spark.read import read_table  # noqa: PLC0415 - PySpark
+        from ..spark.read import read_table  # noqa: PLC0415 - PySpark
 
         plan = self._lake.scan(table, at=at, columns=columns, filter=filter)
         self._read.append(plan)
@@ -136,7 +130,7 @@ class LakeSession:
             DuckLakeError: the error that a task of a read, a write or a source raised.
             SparkJobError: anything else that Spark raised.
         """
-        from airflow_provider_ducklake.lake.spark.read import reading  # noqa: PLC0415 - PySpark
+        from ..spark.read import reading  # noqa: PLC0415 - PySpark
 
         return reading(self._read)
 
@@ -146,7 +140,7 @@ class LakeSession:
         Columns: ``snapshot_id``, ``rowid``, ``change_type``, then the table's columns at the end snapshot;
         rows are not ordered.
         """
-        from airflow_provider_ducklake.lake.spark.read import read_changes  # noqa: PLC0415 - PySpark
+        from ..spark.read import read_changes  # noqa: PLC0415 - PySpark
 
         plan = self._lake.changes(table, start, end).plan
         with self.translated():
@@ -409,7 +403,7 @@ class LakeSession:
         Raises:
             InvalidInputError: it belongs to another session.
         """
-        from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of  # noqa: PLC0415 - PySpark
+        from ..spark.sessions.kind import kind_of  # noqa: PLC0415 - PySpark
 
         with self.translated():
             is_own = kind_of(self._spark).owns(df)

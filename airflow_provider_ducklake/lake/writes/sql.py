@@ -3,67 +3,31 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
-from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.scan import ConsumptionHistory, changed
-from airflow_provider_ducklake.lake.spark.job.request import (
-    Dataset,
-    JobRequest,
-    LakeSource,
-    check_function,
-    check_view_names,
-)
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.identifiers import (
-    DEFAULT_SCHEMA,
-    QualifiedName,
-    SchemaPath,
-    split_parts,
-)
-from airflow_provider_ducklake.lake.spec.snapshots import OnClear
-from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.sql.spark.parse import parse_spark_sql
-from airflow_provider_ducklake.lake.sql.spark.statements import WriteMode, WriteStatement
-from airflow_provider_ducklake.lake.writes.arguments import (
-    IfEmpty,
-    names_of,
-    parse_at,
-    parse_flag,
-    parse_word,
-)
-from airflow_provider_ducklake.lake.writes.run import announce_replaced
-from airflow_provider_ducklake.lake.writes.sql_plan import (
-    Reads,
-    SqlTarget,
-    find_target,
-    rows_read,
-    steps_of,
-    table_changes,
-)
-from airflow_provider_ducklake.lake.writes.verb import Write, announce_commit, numbers
+from ..catalog.committing.commit import ChangeSet
+from ..catalog.ledger.consumers import Consumed
+from ..errors import InvalidInputError
+from ..planning.reading.scan import ConsumptionHistory, changed
+from ..spark.job.request import Dataset, JobRequest, LakeSource, Step, check_function, check_view_names
+from ..spec.log_lines import logger
+from ..spec.names.identifiers import DEFAULT_SCHEMA, FoldedName, QualifiedName, SchemaPath, split_parts
+from ..spec.snapshots import CommitRecord, CommittedSnapshot, Consumer, OnClear, Snapshot, TableId
+from ..spec.versions import Feature
+from ..sql.spark.parse import parse_spark_sql
+from ..sql.spark.statements import SparkStatement, WriteMode, WriteStatement
+from .arguments import IfEmpty, names_of, parse_at, parse_flag, parse_word
+from .run import announce_replaced
+from .sql_plan import Reads, SqlTarget, find_target, rows_read, steps_of, table_changes
+from .verb import Commit, Resolve, Results, Summary, Write, announce_commit, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.lake.spark.job.request import Step
-    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        CommitRecord,
-        CommittedSnapshot,
-        Consumer,
-        Snapshot,
-        TableId,
-    )
-    from airflow_provider_ducklake.lake.sql.spark.statements import SparkStatement
-    from airflow_provider_ducklake.lake.transaction.changes_made import Replay
-    from airflow_provider_ducklake.lake.writes.verb import Commit, Resolve, Results, Summary
+    from ..catalog.lake import Lake
+    from ..planning.writing.write import WritePlan, WriteResult
+    from ..transaction.changes_made import Replay
 
 log = logger(__name__)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import (
+from ..errors import (
     AlreadyExistsError,
     InvalidInputError,
     InvalidStatementError,
@@ -13,47 +14,39 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
     ViewNotFoundError,
 )
-from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, AllOf, AnyOf
-from airflow_provider_ducklake.lake.planning.reading.scan import ChangeRange
-from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
-from airflow_provider_ducklake.lake.planning.writing.write import (
+from ..planning.reading.predicates import ALWAYS, AllOf, AnyOf, Predicate
+from ..planning.reading.scan import ChangeFeedPlan, ChangeRange, ConsumptionHistory, ScanPlan
+from ..planning.writing.overwrite import RowScope
+from ..planning.writing.write import (
     NewTable,
+    WritePlan,
+    WriteResult,
     append_to_existing,
     create_and_append,
     new_table_uuid,
     plan_append,
     plan_create,
 )
-from airflow_provider_ducklake.lake.spark.job.request import Step, job_directory
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spec.snapshots import Consumption
-from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.sql.predicate import read_predicate
-from airflow_provider_ducklake.lake.sql.spark.conditions import readable_filter
-from airflow_provider_ducklake.lake.sql.spark.parse import parse_query
-from airflow_provider_ducklake.lake.sql.spark.statements import ViewStatement, WriteMode
-from airflow_provider_ducklake.lake.transaction.changes import DropTable, NewTableRef, ReadRows, Truncate
+from ..spark.job.request import Step, job_directory
+from ..spark.types.names import quoted
+from ..spec.snapshots import Consumption, Snapshot, SnapshotId, TableSnapshot
+from ..spec.versions import Feature
+from ..sql.predicate import read_predicate
+from ..sql.spark.conditions import readable_filter
+from ..sql.spark.parse import parse_query
+from ..sql.spark.statements import (
+    RowCondition,
+    SparkQuery,
+    SparkStatement,
+    ViewStatement,
+    WriteMode,
+    WriteStatement,
+)
+from ..transaction.changes import Change, DropTable, NewTableRef, ReadRows, Truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.reading.scan import (
-        ChangeFeedPlan,
-        ConsumptionHistory,
-        ScanPlan,
-    )
-    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableSnapshot
-    from airflow_provider_ducklake.lake.sql.spark.statements import (
-        RowCondition,
-        SparkQuery,
-        SparkStatement,
-        WriteStatement,
-    )
-    from airflow_provider_ducklake.lake.transaction.changes import Change
+    from ..catalog.lake import Lake
+    from ..spec.names.identifiers import FoldedName, QualifiedName
 
 TableRead: TypeAlias = "ScanPlan | ChangeFeedPlan"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
-from airflow_provider_ducklake.lake.errors import (
+from ..catalog.committing.commit import ChangeSet
+from ..errors import (
     AlreadyExistsError,
     DuckLakeError,
     FilesReleasedError,
@@ -19,21 +19,19 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.planning.writing.staged import plan_change_sets
-from airflow_provider_ducklake.lake.planning.writing.write import NewTableAndSchema
-from airflow_provider_ducklake.lake.spark.job import io as job_io
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.storage.files.filesystem import exists
-from airflow_provider_ducklake.lake.writes.run import announce_earlier, announce_replaced
-from airflow_provider_ducklake.lake.writes.verb import announce_commit, numbers
+from ..planning.writing.staged import StagedWrite, plan_change_sets
+from ..planning.writing.write import NewTableAndSchema
+from ..spark.job import io as job_io
+from ..spec.log_lines import logger
+from ..storage.files.filesystem import exists
+from .run import announce_earlier, announce_replaced
+from .verb import Commit, Summary, announce_commit, numbers
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.ledger.jobs import RegisteredJob
-    from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
-    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitRecord, CommittedSnapshot, TableSnapshot
-    from airflow_provider_ducklake.lake.writes.verb import Commit, Summary
+    from ..catalog.lake import Lake
+    from ..catalog.ledger.jobs import RegisteredJob
+    from ..spec.names.identifiers import FoldedName
+    from ..spec.snapshots import CommitRecord, CommittedSnapshot, TableSnapshot
 
 
 Staged: TypeAlias = "str | Mapping[str, object] | Iterable[Staged] | None"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, PlannedCommit
-from airflow_provider_ducklake.lake.errors import (
+from ..catalog.committing.commit import ChangeSet, PlannedCommit
+from ..errors import (
     FilesReleasedError,
     InvalidInputError,
     SparkJobError,
@@ -16,39 +17,23 @@ from airflow_provider_ducklake.lake.errors import (
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.planning.writing.write import (
-    append_to_existing,
-    plan_append,
-    target_of_stream,
-)
-from airflow_provider_ducklake.lake.spark.job import io as stream_io
-from airflow_provider_ducklake.lake.spark.job.io import StreamOwner
-from airflow_provider_ducklake.lake.spark.job.request import JobRequest, StreamSource, TransformSource
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, job_directory
-from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, OnClear
-from airflow_provider_ducklake.lake.storage.files import writing
-from airflow_provider_ducklake.lake.writes.job_life import State, finish_earlier, remove_files, serving
-from airflow_provider_ducklake.lake.writes.verb import added, numbers
+from ..planning.writing.write import WriteResult, append_to_existing, plan_append, target_of_stream
+from ..spark.job import io as stream_io
+from ..spark.job.io import StreamOwner
+from ..spark.job.request import JobRequest, StreamSource, TransformSource
+from ..spec.log_lines import logger
+from ..spec.names.identifiers import QualifiedName, TableName
+from ..spec.names.paths import directory_path, is_absolute, job_directory
+from ..spec.snapshots import CommitInfo, CommitKey, JsonValue, OnClear, SnapshotId, TableSnapshot
+from ..storage.files import writing
+from .job_life import State, Submitter, finish_earlier, remove_files, serving
+from .verb import Attempt, Resolve, Summary, added, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
-    from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
-    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        CommitInfo,
-        JsonValue,
-        SnapshotId,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.transaction.changes import Change
-    from airflow_provider_ducklake.lake.writes.arguments import GivenRows
-    from airflow_provider_ducklake.lake.writes.job_life import Submitter
-    from airflow_provider_ducklake.lake.writes.verb import Attempt, Resolve, Summary
+    from ..catalog.lake import Lake
+    from ..planning.writing.staged import StagedBatch
+    from ..transaction.changes import Change
+    from .arguments import GivenRows
 
 
 log = logger(__name__)

@@ -7,30 +7,22 @@ value with the job's request and the meaning of its results; ``run.py`` carries 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
-from airflow_provider_ducklake.lake.spec.log_lines import counted, size
-from airflow_provider_ducklake.lake.transaction.changes_made import Replay
+from ..planning.writing.write import RowChanges, WriteResult
+from ..spec.log_lines import counted, size
+from ..transaction.changes_made import Replay
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, KeyedCommit
-    from airflow_provider_ducklake.lake.catalog.lake import Lake
-    from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
-    from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        CommitInfo,
-        CommitKey,
-        CommitRecord,
-        CommittedSnapshot,
-    )
+    from ..catalog.committing.commit import ChangeSet, KeyedCommit
+    from ..catalog.lake import Lake
+    from ..catalog.ledger.consumers import Consumed
+    from ..spark.job.request import JobRequest
+    from ..spec.snapshots import CommitInfo, CommitKey, CommitRecord, CommittedSnapshot
 
 Summary: TypeAlias = dict[str, Any]
 UserSource: TypeAlias = Any  # a path, a mapping, or a DataFrame of a session that is there already

@@ -21,10 +21,7 @@ from airflow_provider_ducklake.lake.spec.sorting import SortField, parse_sort_by
 from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.sql.printing import columns_of, printed
 from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError
-from airflow_provider_ducklake.lake.spec.tags import (
-    FrozenMark,
-    ViewDefinition,
-)
+from airflow_provider_ducklake.lake.spec.tags import FrozenMark, ViewDefinition
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType, parse_type
 from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
 from airflow_provider_ducklake.lake.sql.duckdb.create import stored_name

@@ -15,11 +15,7 @@ from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
     value_end,
 )
 from airflow_provider_ducklake.lake.spec.types.variants import Instant, decode_variant, encode_variant
-from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import (
-    VALUES,
-    elements_of,
-    objects_of,
-)
+from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import VALUES, elements_of, objects_of
 from airflow_provider_ducklake.lake.storage.parquet.variant_checks import are_sound
 
 SCALARS = (

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,64 +20,60 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.lake.catalog.committing.delete_writer import (
-    DeleteWriter,
-    OtherSnapshotError,
-    remove_unused,
-    with_flushed_deletes,
+from ...errors import CommitStateUnknownError, TransactionConflictError
+from ...spec.log_lines import logger
+from ...spec.options import Options
+from ...spec.snapshots import (
+    CommitInfo,
+    CommitKey,
+    CommitRecord,
+    CommittedSnapshot,
+    JsonValue,
+    OnClear,
+    Snapshot,
+    SnapshotId,
+    TableId,
 )
-from airflow_provider_ducklake.lake.catalog.committing.locked_facts import locked_facts, questions_of
-from airflow_provider_ducklake.lake.catalog.committing.overlap import check_overlap
-from airflow_provider_ducklake.lake.catalog.database.connect import driver_error
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
-    DEFAULT_RETRY,
-    Effect,
-    RetryPolicy,
-    insert,
-    with_retries,
-)
-from airflow_provider_ducklake.lake.catalog.effects import effects_of
-from airflow_provider_ducklake.lake.catalog.ledger import commit_keys, consumers, jobs, restores
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read import check_counters, which_counters
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import which_head
-from airflow_provider_ducklake.lake.errors import CommitStateUnknownError, TransactionConflictError
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.options import Options
-from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo, CommittedSnapshot, OnClear, SnapshotId
-from airflow_provider_ducklake.lake.storage.files.durable import sync_added
-from airflow_provider_ducklake.lake.transaction.changes import (
+from ...storage.files.durable import sync_added
+from ...transaction.changes import (
     AppendFiles,
+    Change,
     changes_catalog,
     changes_definitions,
     check_changes,
     ordered,
 )
-from airflow_provider_ducklake.lake.transaction.changes_made import Replay, format_changes
-from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
-from airflow_provider_ducklake.lake.transaction.conflicts import check_conflicts
-from airflow_provider_ducklake.lake.transaction.declared import Needs, OfTable
+from ...transaction.changes_made import Replay, format_changes
+from ...transaction.commit_state import CommitState
+from ...transaction.conflicts import check_conflicts
+from ...transaction.declared import Needs, OfTable
+from ..database.connect import Question, driver_error
+from ..dialects.dialect import (
+    DEFAULT_RETRY,
+    Catalog,
+    CatalogDialect,
+    Effect,
+    RetryPolicy,
+    Writer,
+    insert,
+    with_retries,
+)
+from ..effects import effects_of
+from ..ledger import commit_keys, consumers, jobs, restores
+from ..snapshot import read, read_snapshots
+from ..snapshot.read import check_counters, which_counters
+from ..snapshot.read_snapshots import Progress, RecordedSnapshot, which_head
+from .delete_writer import DeleteWriter, OtherSnapshotError, remove_unused, with_flushed_deletes
+from .locked_facts import locked_facts, questions_of
+from .overlap import check_overlap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.database.connect import Question
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect, Writer
-    from airflow_provider_ducklake.lake.catalog.ledger.consumers import Consumed
-    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import Progress, RecordedSnapshot
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        CommitKey,
-        CommitRecord,
-        JsonValue,
-        Snapshot,
-        TableId,
-    )
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.transaction.changes import Change
+    from ...storage.files.filesystem import Location
+    from ..database.tables import CatalogTables
+    from ..ledger.consumers import Consumed
+    from ..open_lake import OpenLake
 
 
 # Planned commits: changes, the snapshots they were planned on, and the key that makes them once.

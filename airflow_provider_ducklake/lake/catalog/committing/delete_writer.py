@@ -11,37 +11,37 @@ ends such a file itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.snapshot import read
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import WantedFiles
-from airflow_provider_ducklake.lake.errors import StorageError, TransactionConflictError
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.transaction.changes import (
+from ...errors import StorageError, TransactionConflictError
+from ...spec.log_lines import logger
+from ...transaction.changes import (
     AddDeletes,
+    Change,
     EndFiles,
+    FileDeletes,
     Positions,
     RewriteDeletes,
     Truncate,
     UnwrittenDeletes,
 )
+from ..database.connect import in_parts
+from ..snapshot import read
+from ..snapshot.inlined_read import inlined_delete_snapshots
+from ..snapshot.read_files import WantedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, SnapshotId
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.transaction.changes import Change, FileDeletes
+    from ...spec.files import LiveDataFile
+    from ...spec.snapshots import DataFileId, SnapshotId
+    from ...storage.files.filesystem import Location
+    from ..dialects.dialect import Catalog
+    from .commit import ChangeSet
 
 
 log = logger(__name__)
@@ -88,8 +88,8 @@ class DeleteWriter:
 
     def write_for(self, snapshot_id: SnapshotId) -> None:
         """Write the files that are missing or hold the id of another snapshot."""
-        from airflow_provider_ducklake.lake.storage.deletes.deletes import write_deletes  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415
+        from ...storage.deletes.deletes import write_deletes  # noqa: PLC0415 - heavy
+        from ...storage.files.parallel import in_threads  # noqa: PLC0415
 
         missing = [file for file in self._wanted if not self._is_written(file, snapshot_id)]
         if not missing:
@@ -142,8 +142,8 @@ def remove_unused(paths: Iterable[str], locate: Callable[[str], Location]) -> No
     """Remove files; one that cannot be removed is left behind and logged."""
     if not (paths := list(paths)):
         return
-    from airflow_provider_ducklake.lake.storage.files.filesystem import delete_file_at  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415
+    from ...storage.files.filesystem import delete_file_at  # noqa: PLC0415 - heavy
+    from ...storage.files.parallel import in_threads  # noqa: PLC0415
 
     def remove(path: str) -> None:
         try:

@@ -3,50 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.snapshot import (
-    read_files,
-    read_layouts,
-    read_snapshots,
-    read_statistics,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import live_layouts
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
-    bare_table,
-    cell_key,
-    inlined_delete_table,
-    inlined_table,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
-    mappings_of,
-    mark_counts,
-    mergeable_files,
-    registered,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema, rows_of_layout
-from airflow_provider_ducklake.lake.spec.snapshots import DeleteFileId
-from airflow_provider_ducklake.lake.transaction.declared import FlushedLayout, LockedFacts
+from ...spec.snapshots import ColumnId, DataFileId, DeleteFileId, SnapshotId, TableId
+from ...transaction.declared import FlushedLayout, LockedFacts, Needs
+from ..database.connect import Question, in_parts
+from ..snapshot import read_files, read_layouts, read_snapshots, read_statistics
+from ..snapshot.inlined_read import live_layouts
+from ..snapshot.inlined_tables import bare_table, cell_key, inlined_delete_table, inlined_table
+from ..snapshot.read_files import FilePlaces, mappings_of, mark_counts, mergeable_files, registered
+from ..snapshot.read_layouts import layout_schema, rows_of_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.database.connect import Question
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_files import FilePlaces
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        ColumnId,
-        DataFileId,
-        SnapshotId,
-        TableId,
-    )
-    from airflow_provider_ducklake.lake.transaction.declared import Needs
+    from ..database.tables import CatalogTables
+    from ..dialects.dialect import Catalog
 
 One = TypeVar("One")
 

@@ -8,37 +8,32 @@ conflict.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, or_, select
 
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import filled, inlined_of, live_layouts
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import bare_table, inlined_delete_table
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import WantedFiles
-from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import may_be_in, may_match
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import partition_specs
-from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
-from airflow_provider_ducklake.lake.transaction.changes import InlineDeletes, ReadRows
-from airflow_provider_ducklake.lake.transaction.changes_made import UPKEEP, ChangeKind
-from airflow_provider_ducklake.lake.transaction.conflicts import Rule, rule_of
-from airflow_provider_ducklake.lake.transaction.declared import OfTable
+from ...errors import TransactionConflictError
+from ...planning.reading.scan import InlinedRows, ScanPlan
+from ...planning.writing.overwrite import RowScope
+from ...transaction.changes import InlineDeletes, ReadRows
+from ...transaction.changes_made import UPKEEP, ChangeKind
+from ...transaction.conflicts import Rule, rule_of
+from ...transaction.declared import OfTable
+from ..database.connect import in_parts
+from ..snapshot.inlined_read import Condition, filled, inlined_of, live_layouts
+from ..snapshot.inlined_tables import bare_table, inlined_delete_table
+from ..snapshot.read_files import WantedFiles
+from ..snapshot.read_statistics import may_be_in, may_match
+from ..snapshot.scan import partition_specs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-
-    from sqlalchemy import ColumnElement, Connection, Table
-
-    from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import Condition
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId
+    from ...spec.files import LiveDataFile
+    from ...spec.snapshots import Snapshot, SnapshotId
+    from ..dialects.dialect import Catalog
+    from ..snapshot.read_snapshots import RecordedSnapshot
+    from .commit import ChangeSet
 
 _ADDED = frozenset({ChangeKind.INSERTED_INTO_TABLE, ChangeKind.INLINED_INSERT})
 _GONE = frozenset({ChangeKind.DELETED_FROM_TABLE, ChangeKind.INLINED_DELETE})
@@ -207,9 +202,9 @@ class _Since:
 
 def row_ids_of(scope: RowScope, inlined: Sequence[InlinedRows]) -> list[int]:
     """Return the ids of those of some rows in the catalog that are of a scope."""
-    from airflow_provider_ducklake.lake.storage.parquet.rows import partition_of_rows  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415
-    from airflow_provider_ducklake.lake.storage.rows.table_reader import wanted_row_ids  # noqa: PLC0415
+    from ...storage.parquet.rows import partition_of_rows  # noqa: PLC0415 - heavy
+    from ...storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415
+    from ...storage.rows.table_reader import wanted_row_ids  # noqa: PLC0415
 
     row_ids = [row_id for part in inlined for row_id in part.row_ids]
     if not row_ids:

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -18,9 +19,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from sqlalchemy import (
     BigInteger,
     BindParameter,
+    Column,
     ColumnElement,
+    CompoundSelect,
     Connection,
     Engine,
+    Row,
+    Select,
     bindparam,
     create_engine,
     event,
@@ -30,32 +35,22 @@ from sqlalchemy import (
     union_all,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool, PoolProxiedConnection
 
-from airflow_provider_ducklake.lake.catalog.database.file_connections import (
-    OF_DUCKDB,
-    PatientSqlite,
-    check_duckdb,
-    check_sqlite,
-    made_private,
-)
-from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.lake.errors import CatalogError, CatalogUnavailableError, InvalidInputError
-from airflow_provider_ducklake.lake.spec.limits import CONNECT_TIMEOUT_SECONDS, LIMITS, Limits
-from airflow_provider_ducklake.lake.spec.versions import DEFAULT, NEWEST
+from ...errors import CatalogError, CatalogUnavailableError, InvalidInputError
+from ...spec.limits import CONNECT_TIMEOUT_SECONDS, LIMITS, Limits
+from ...spec.versions import DEFAULT, NEWEST
+from .file_connections import OF_DUCKDB, PatientSqlite, check_duckdb, check_sqlite, made_private
+from .tables import CatalogTables, catalog_tables
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Column, CompoundSelect, Row, Select
     from sqlalchemy.engine import URL, ExceptionContext
     from sqlalchemy.engine.interfaces import DBAPIConnection
-    from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
     from sqlalchemy.types import TypeEngine
 
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.options import OptionRow
+    from ...spec.options import OptionRow
 
 
 # Execution option: start the transaction as a writer.
@@ -207,7 +202,7 @@ def _postgres_engine(url: URL, limits: Limits) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def connect(_dialect: object, _record: object, given: list[Any], named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver has its own types
-        from airflow_provider_ducklake.lake.catalog.database.postgres_connection import LimitedConnection  # noqa: PLC0415
+        from .postgres_connection import LimitedConnection  # noqa: PLC0415
 
         return LimitedConnection.opened(limits, *given, **named)
 
@@ -317,7 +312,7 @@ def _mysql_engine(url: URL, limits: Limits) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def connect(_dialect: object, _record: object, _given: object, named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver has its own types
-        from airflow_provider_ducklake.lake.catalog.database.mysql_connection import LimitedConnection  # noqa: PLC0415
+        from .mysql_connection import LimitedConnection  # noqa: PLC0415
 
         return LimitedConnection.opened(limits.statement_timeout_seconds, **named)
 

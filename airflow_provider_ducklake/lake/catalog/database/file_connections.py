@@ -7,18 +7,17 @@ import sqlite3
 import stat
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.errors import UntrustedValueError
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.storage.files.durable import sync_directory
+from ...errors import UntrustedValueError
+from ...spec.log_lines import logger
+from ...storage.files.durable import sync_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from airflow_provider_ducklake.lake.spec.limits import Limits
+    from ...spec.limits import Limits
 
 log = logger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymysql.connections import Connection  # type: ignore[import-untyped]
 
-from airflow_provider_ducklake.lake.catalog.database.connect import AnswerWait
+from .connect import AnswerWait
 
 if TYPE_CHECKING:
     import socket

@@ -10,16 +10,14 @@ import fcntl
 import struct
 import termios
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 import psycopg
 
-from airflow_provider_ducklake.lake.catalog.database.connect import AnswerWait
-from airflow_provider_ducklake.lake.spec.limits import CONNECT_TIMEOUT_SECONDS, Limits
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+from ...spec.limits import CONNECT_TIMEOUT_SECONDS, Limits
+from ...spec.log_lines import logger
+from .connect import AnswerWait
 
 log = logger(__name__)
 T = TypeVar("T")

@@ -7,10 +7,11 @@ made by the reference (docs/sources.md, catalog tables and versions).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, ItemsView, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     DateTime,
     Dialect,
     MetaData,
+    Row,
     Table,
     Text,
     TypeDecorator,
@@ -29,14 +31,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import VARCHAR, TypeEngine
 
-from airflow_provider_ducklake.lake.errors import CatalogError
-from airflow_provider_ducklake.lake.spec.versions import SpecVersion, write_version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, ItemsView, Iterator
-
-    from sqlalchemy import Row
-
+from ...errors import CatalogError
+from ...spec.versions import SpecVersion, write_version
 
 # How a logical column of the catalog is stored per database; nothing else branches on that.
 #

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.catalog.dialects.mysql import MySqlDialect
-from airflow_provider_ducklake.lake.catalog.dialects.sqlite import SqliteDialect
+from .mysql import MySqlDialect
+from .sqlite import SqliteDialect
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
+    from .dialect import CatalogDialect
 
 
 def dialect_of(engine: Engine, metadata_schema: str | None) -> CatalogDialect:
@@ -21,11 +21,11 @@ def dialect_of(engine: Engine, metadata_schema: str | None) -> CatalogDialect:
         case "mysql":
             return MySqlDialect(engine, metadata_schema)
         case "duckdb":
-            from airflow_provider_ducklake.lake.catalog.dialects.duckdb import DuckDbDialect  # noqa: PLC0415 - optional
+            from .duckdb import DuckDbDialect  # noqa: PLC0415 - optional
 
             return DuckDbDialect(engine, metadata_schema)
         case "postgresql":
-            from airflow_provider_ducklake.lake.catalog.dialects.postgres import PostgresDialect  # noqa: PLC0415 - as well
+            from .postgres import PostgresDialect  # noqa: PLC0415 - as well
 
             return PostgresDialect(engine, metadata_schema)
         case name:  # connect opens no others

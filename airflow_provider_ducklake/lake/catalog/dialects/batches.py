@@ -7,36 +7,32 @@ compiles them, once each; psycopg writes their values into the text.
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import Escaping, TransactionStatus
-from sqlalchemy import Select, TableClause, bindparam, func, insert, select
+from sqlalchemy import Connection, CursorResult, Dialect, Select, TableClause, bindparam, func, insert, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, DDLElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert, UpdateBase
 
-from airflow_provider_ducklake.lake.catalog.database.tables import CatalogType
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import Writer
+from ..database.tables import CatalogType
+from .dialect import Effect, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from typing import Self
-
-    from sqlalchemy import Connection, CursorResult, Dialect
     from sqlalchemy.sql.elements import ClauseElement
     from sqlalchemy.types import TypeEngine
 
-    from airflow_provider_ducklake.lake.catalog.database.connect import Question
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect
+    from ..database.connect import Question
 
 _SHOWN = 80  # characters of a statement in an error
 

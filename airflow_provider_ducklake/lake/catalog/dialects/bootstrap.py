@@ -8,22 +8,21 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Index, literal, select
+from sqlalchemy import Column, Connection, Index, literal, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable, DDLElement
 
-from airflow_provider_ducklake import __version__
-from airflow_provider_ducklake.lake.errors import AlreadyExistsError
-from airflow_provider_ducklake.lake.spec.names.identifiers import DEFAULT_SCHEMA, MAIN
-from airflow_provider_ducklake.lake.spec.names.paths import directory_path
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord, format_changes
+from .... import __version__
+from ...errors import AlreadyExistsError
+from ...spec.names.identifiers import DEFAULT_SCHEMA, MAIN
+from ...spec.names.paths import directory_path
+from ...transaction.changes_made import ChangeKind, ChangeRecord, format_changes
 
 if TYPE_CHECKING:
-    from sqlalchemy import Column, Connection
     from sqlalchemy.sql.compiler import DDLCompiler
 
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect
+    from ..database.tables import CatalogTables
+    from .dialect import Catalog, CatalogDialect
 
 
 CREATED_BY = f"airflow_provider_ducklake {__version__}"

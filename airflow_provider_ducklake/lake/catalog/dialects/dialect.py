@@ -5,15 +5,29 @@ from __future__ import annotations
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, String, inspect, or_, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Executable,
+    Insert,
+    Select,
+    String,
+    Table,
+    inspect,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema
 from tenacity import (
@@ -25,37 +39,20 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from airflow_provider_ducklake.lake.catalog.database.connect import (
-    Question,
-    driver_error,
-    limits_of,
-    parameters,
-    values_of,
-)
-from airflow_provider_ducklake.lake.catalog.database.tables import MOST_CHARACTERS
-from airflow_provider_ducklake.lake.errors import (
-    CommitRetriesExceededError,
-    InvalidInputError,
-    UntrustedValueError,
-)
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import why_not_ours
-from airflow_provider_ducklake.lake.spec.options import Options
-from airflow_provider_ducklake.lake.storage.files.local import lies_below
+from ...errors import CommitRetriesExceededError, InvalidInputError, UntrustedValueError
+from ...spec.log_lines import logger
+from ...spec.names.paths import why_not_ours
+from ...spec.options import OptionRow, Options
+from ...storage.files.local import lies_below
+from ..database.connect import Question, driver_error, limits_of, parameters, values_of
+from ..database.tables import MOST_CHARACTERS, CatalogTables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from sqlalchemy import Executable, Insert, Table
     from sqlalchemy.engine import URL
 
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.files import InlinedForm
-    from airflow_provider_ducklake.lake.spec.options import OptionRow
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+    from ...spec.files import InlinedForm
+    from ...spec.schema import TableSchema
+    from ...transaction.commit_state import CommitState
 
 
 # A statement with its rows, and how those of one commit get to the database.

@@ -9,16 +9,21 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 from sqlalchemy import (
     VARCHAR,
+    Column,
     ColumnElement,
     Connection,
     Engine,
     LargeBinary,
+    Select,
+    Table,
     and_,
     case,
     cast,
@@ -32,13 +37,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from airflow_provider_ducklake.lake.catalog.database.connect import (
-    copy_of,
-    duckdb_engine,
-    first_line,
-    shown,
-)
-from airflow_provider_ducklake.lake.catalog.database.tables import (
+from ...errors import CatalogUnavailableError, UntrustedValueError
+from ...spec.limits import CONNECT_TIMEOUT_SECONDS
+from ...spec.types.ducklake_types import DuckLakeType, ScalarKind, holds_variants
+from ...spec.types.literals import format_literal, parse_cast
+from ..database.connect import copy_of, duckdb_engine, first_line, shown
+from ..database.tables import (
     OTHER_PREFIXES,
     CatalogBoolean,
     CatalogInteger,
@@ -47,21 +51,11 @@ from airflow_provider_ducklake.lake.catalog.database.tables import (
     CatalogUuid,
     format_names,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
-from airflow_provider_ducklake.lake.catalog.dialects.sqlite import locked
-from airflow_provider_ducklake.lake.errors import CatalogUnavailableError, UntrustedValueError
-from airflow_provider_ducklake.lake.spec.limits import CONNECT_TIMEOUT_SECONDS
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, holds_variants
-from airflow_provider_ducklake.lake.spec.types.literals import format_literal, parse_cast
+from .dialect import ONLY_PLAIN, CatalogDialect
+from .sqlite import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from sqlalchemy import Column, Select, Table
-
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from ...spec.schema import TableSchema
 
 _INDEX_NAMES = text(
     "SELECT index_name FROM duckdb_indexes() WHERE database_name = current_database()"

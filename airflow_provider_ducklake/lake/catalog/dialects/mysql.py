@@ -7,28 +7,33 @@ released by hand. CREATE, ALTER and DROP commit the open transaction.
 from __future__ import annotations
 
 import hashlib
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Connection, Engine, LargeBinary, case, cast, column, func, select, table, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    LargeBinary,
+    Select,
+    Table,
+    case,
+    cast,
+    column,
+    func,
+    select,
+    table,
+    text,
+)
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTimestamp
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
-    ONLY_PLAIN,
-    CatalogDialect,
-    is_unknown_host,
-)
-from airflow_provider_ducklake.lake.errors import DuckLakeError
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from sqlalchemy import ColumnElement, Select, Table
+from ...errors import DuckLakeError
+from ...spec.log_lines import logger
+from ..database.tables import CatalogTimestamp
+from .dialect import ONLY_PLAIN, CatalogDialect, is_unknown_host
 
 log = logger(__name__)
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Any
 
-from sqlalchemy import MetaData, String, Table, select
+from sqlalchemy import Column, Connection, MetaData, Row, Select, String, Table, select
 
-from airflow_provider_ducklake.lake.catalog.database.connect import Question
-from airflow_provider_ducklake.lake.catalog.database.tables import TABLE_OPTIONS, catalog_table
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import in_transaction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from sqlalchemy import Column, Connection, Row, Select
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+from ..database.connect import Question
+from ..database.tables import TABLE_OPTIONS, catalog_table
+from .dialect import Catalog, in_transaction
 
 DIGEST = String(64)  # SHA-256, in hexadecimal
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     Column,
+    ColumnElement,
     Connection,
     Engine,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     collate,
@@ -31,35 +34,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.lake.catalog.database.connect import Question
-from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTimestamp
-from airflow_provider_ducklake.lake.catalog.dialects.batches import (
-    NO_PARAMETERS,
-    Batches,
-    BatchWriter,
-    continue_to_rows,
-    is_busy,
-    run,
-    settings,
-)
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
-    ONLY_PLAIN,
-    CatalogDialect,
-    is_unknown_host,
-)
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.files import InlinedForm
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import BYTES, ScalarKind
+from ...errors import InvalidInputError
+from ...spec.files import InlinedForm
+from ...spec.types.ducklake_types import BYTES, ScalarKind
+from ..database.connect import Question
+from ..database.tables import CatalogTimestamp
+from .batches import NO_PARAMETERS, Batches, BatchWriter, continue_to_rows, is_busy, run, settings
+from .dialect import ONLY_PLAIN, CatalogDialect, Writer, is_unknown_host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import psycopg
-    from sqlalchemy import ColumnElement, Select
     from sqlalchemy.engine.interfaces import ExecutionContext
     from sqlalchemy.exc import DBAPIError
 
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Writer
 
 _LOST_RACE = {
     "23505",  # unique_violation: another commit took the snapshot id

@@ -11,38 +11,42 @@ import socket
 import sqlite3
 import stat
 import time
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import String, and_, case, column, exists, func, select, table, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    String,
+    and_,
+    case,
+    column,
+    exists,
+    func,
+    select,
+    table,
+    type_coerce,
+)
 
-from airflow_provider_ducklake.lake.catalog.database.connect import WRITES, shown
-from airflow_provider_ducklake.lake.catalog.database.file_connections import (
-    check_plain,
-    check_sqlite,
-    processes_that_lock,
-)
-from airflow_provider_ducklake.lake.catalog.database.tables import OTHER_PREFIXES, format_names
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import ONLY_PLAIN, CatalogDialect
-from airflow_provider_ducklake.lake.errors import (
-    CatalogUnavailableError,
-    LockTimeoutError,
-    UntrustedValueError,
-)
-from airflow_provider_ducklake.lake.spec.files import InlinedForm
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
+from ...errors import CatalogUnavailableError, LockTimeoutError, UntrustedValueError
+from ...spec.files import InlinedForm
+from ...spec.log_lines import logger
+from ...spec.types.ducklake_types import ScalarKind
+from ..database.connect import WRITES, shown
+from ..database.file_connections import check_plain, check_sqlite, processes_that_lock
+from ..database.tables import OTHER_PREFIXES, format_names
+from .dialect import ONLY_PLAIN, CatalogDialect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sqlalchemy import ColumnElement, Connection, Engine, Select
     from sqlalchemy.engine import URL
     from sqlalchemy.exc import DBAPIError
 
-    from airflow_provider_ducklake.lake.spec.limits import Limits
+    from ...spec.limits import Limits
 
 
 # A lock file next to a catalog file: this provider's clients queue on it; other clients ignore it.

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import data_files, registered
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidPartitionError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.planning.writing.source_table import matched, other_defaults
-from airflow_provider_ducklake.lake.spec.files import FirstDeletes
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, hive_values
-from airflow_provider_ducklake.lake.storage.deletes.deletes import write_first_deletes
-from airflow_provider_ducklake.lake.storage.files.listing import expand
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.foreign.files import AddTarget, data_file
-from airflow_provider_ducklake.lake.storage.parquet.foreign_files import inspect_file, partition_values
+from ...errors import InvalidInputError, InvalidPartitionError, UnsupportedFeatureError
+from ...planning.writing.source_table import SourceFile, SourceTable, matched, other_defaults
+from ...spec.files import DataFile, FirstDeletes
+from ...spec.log_lines import logger
+from ...spec.names.paths import CatalogPath
+from ...spec.partitioning import TransformKind, hive_values
+from ...storage.deletes.deletes import write_first_deletes
+from ...storage.files.listing import expand
+from ...storage.files.parallel import in_threads
+from ...storage.foreign.files import AddTarget, data_file
+from ...storage.parquet.foreign_files import inspect_file, partition_values
+from ..snapshot.read_files import data_files, registered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.lake.planning.writing.source_table import SourceFile, SourceTable
-    from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.transaction.changes import Positions
-    from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
+    from ...transaction.changes import Positions
+    from ...transaction.table_draft import TableDraft
+    from ..open_lake import OpenLake
 
 
 log = logger(__name__)

@@ -2,63 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_ducklake.lake.catalog.committing.locked_facts import live_inlined_tables
-from airflow_provider_ducklake.lake.catalog.drafting.rows import read_targets
-from airflow_provider_ducklake.lake.catalog.snapshot import (
-    read,
-    read_files,
-    read_layouts,
-    read_snapshots,
-    read_statistics,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import has_inlined_rows
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import why_not_inlined
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table, near_tables
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidOptionError,
-    TableNotFoundError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.spec.names.identifiers import (
-    QualifiedName,
-    fold,
-    is_storable,
-    split_parts,
-)
-from airflow_provider_ducklake.lake.spec.names.paths import relative_to
-from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS
-from airflow_provider_ducklake.lake.spec.snapshots import SchemaId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
-from airflow_provider_ducklake.lake.transaction.changes import InlinedLayout
-from airflow_provider_ducklake.lake.transaction.definition import same_layout
-from airflow_provider_ducklake.lake.transaction.lake_draft import BaseLake, BaseMacro, BaseView, SchemaDraft
-from airflow_provider_ducklake.lake.transaction.table_draft import InlinedBatch, TableDraft
+from ...errors import InvalidInputError, InvalidOptionError, TableNotFoundError, UnsupportedFeatureError
+from ...spec.names.identifiers import QualifiedName, SchemaPath, fold, is_storable, split_parts
+from ...spec.names.paths import relative_to
+from ...spec.options import SKIP_STATS_COLUMNS, OptionRow, Options
+from ...spec.snapshots import DataFileId, SchemaId, Snapshot, TableSnapshot, ViewId
+from ...spec.types.ducklake_types import DuckLakeType, parse_type
+from ...transaction.changes import InlinedLayout
+from ...transaction.definition import same_layout
+from ...transaction.lake_draft import BaseLake, BaseMacro, BaseView, SchemaDraft
+from ...transaction.table_draft import InlinedBatch, TableDraft
+from ..committing.locked_facts import live_inlined_tables
+from ..snapshot import read, read_files, read_layouts, read_snapshots, read_statistics
+from ..snapshot.inlined_read import has_inlined_rows
+from ..snapshot.inlined_tables import why_not_inlined
+from ..snapshot.read_layouts import layout_schema
+from ..snapshot.scan import load_table, near_tables
+from .rows import Targets, read_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from contextlib import AbstractContextManager
-
     import pyarrow as pa
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.database.connect import Question
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.drafting.rows import Targets
-    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import Statistics
-    from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
-    from airflow_provider_ducklake.lake.spec.options import OptionRow, Options
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, Snapshot, TableSnapshot, ViewId
-    from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.spec.versions import WriteVersion
+    from ...spec.files import DataFile, LiveDataFile
+    from ...spec.schema import Column, TableSchema
+    from ...spec.tags import ViewDefinition
+    from ...spec.versions import WriteVersion
+    from ..database.connect import Question
+    from ..dialects.dialect import Catalog
+    from ..open_lake import OpenLake
+    from ..snapshot.read_statistics import Statistics
 
 
 class CatalogBase(BaseLake):
@@ -207,10 +185,7 @@ class BaseRows:
 
     def inlined(self, rows: pa.Table, schema: TableSchema) -> InlinedBatch | None:
         """Return rows as the catalog keeps them; None where its database or the values do not allow it."""
-        from airflow_provider_ducklake.lake.storage.rows.inlined_values import (  # noqa: PLC0415 - heavy
-            cells,
-            inlined_stats,
-        )
+        from ...storage.rows.inlined_values import cells, inlined_stats  # noqa: PLC0415 - heavy
 
         form = self._catalog.dialect.inlined_form
         if form is None or why_not_inlined(schema, form, self._catalog.tables.writer):

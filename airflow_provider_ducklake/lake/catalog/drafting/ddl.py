@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, assert_never
 
-from airflow_provider_ducklake.lake.errors import DuckLakeError
-from airflow_provider_ducklake.lake.spec.defaults import SqlDefault, default_of
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
-from airflow_provider_ducklake.lake.sql.duckdb.statements import (
+from ...errors import DuckLakeError
+from ...spec.defaults import SqlDefault, default_of
+from ...spec.log_lines import logger
+from ...spec.schema import TableSchema, new_columns
+from ...sql.duckdb.statements import (
     AddColumn,
     CommentOnColumn,
     CommentOnTable,
@@ -44,9 +44,9 @@ from airflow_provider_ducklake.lake.sql.duckdb.statements import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.sql.duckdb.ddl import ParsedStatement
+    from ...spec.types.ducklake_types import DuckLakeType
+    from ...sql.duckdb.ddl import ParsedStatement
+    from .transaction import LakeTransaction
 
 
 log = logger(__name__)
@@ -168,7 +168,7 @@ def table_definition(
 def _columns(columns: Mapping[str, str | DuckLakeType] | pa.Schema, not_null: Sequence[str]) -> TableSchema:
     if isinstance(columns, Mapping):
         return new_columns(columns, not_null)
-    from airflow_provider_ducklake.lake.storage.parquet.arrow_types import fields_of_arrow  # noqa: PLC0415 - heavy
+    from ...storage.parquet.arrow_types import fields_of_arrow  # noqa: PLC0415 - heavy
 
     required: list[Any] = [field.name for field in columns if not field.nullable]
     return new_columns(fields_of_arrow(columns), [*required, *not_null])

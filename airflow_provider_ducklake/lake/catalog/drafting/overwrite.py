@@ -2,56 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
-from airflow_provider_ducklake.lake.catalog.committing.overlap import row_ids_of
-from airflow_provider_ducklake.lake.catalog.drafting.rows import (
-    delete_changes,
-    end_files,
-    positions_files,
-    read_targets,
-    read_targets_where,
+from ...errors import InvalidInputError, TransactionConflictError, UnsupportedFeatureError
+from ...planning.reading.pruning import all_match
+from ...planning.writing.overwrite import Partitions, PartitionValues, RowScope
+from ...spec.partitioning import TransformKind, describe, is_local
+from ...transaction.changes import (
+    AddDeletes,
+    Change,
+    EndFiles,
+    InlineDeletes,
+    Positions,
+    ReadRows,
+    RowPositions,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_of, read_inlined
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import bare_table
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import which_columns
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table, partition_specs
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.planning.reading.pruning import all_match
-from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions, RowScope
-from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, describe, is_local
-from airflow_provider_ducklake.lake.transaction.changes import AddDeletes, EndFiles, InlineDeletes, ReadRows
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
+from ...transaction.changes_made import ChangeKind
+from ..committing.overlap import row_ids_of
+from ..snapshot import read, read_files, read_snapshots
+from ..snapshot.inlined_read import inlined_of, read_inlined
+from ..snapshot.inlined_tables import bare_table
+from ..snapshot.read_layouts import which_columns
+from ..snapshot.scan import load_table, partition_specs
+from .rows import Targets, delete_changes, end_files, positions_files, read_targets, read_targets_where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from sqlalchemy import ColumnElement, Connection
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.drafting.base_lake import Reading
-    from airflow_provider_ducklake.lake.catalog.drafting.rows import Targets
-    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.planning.writing.overwrite import PartitionValues
-    from airflow_provider_ducklake.lake.planning.writing.write import FoundRows
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        CommitRecord,
-        DataFileId,
-        Snapshot,
-        SnapshotId,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.transaction.changes import Change, Positions, RowPositions
+    from ...planning.reading.scan import ScanPlan
+    from ...planning.writing.write import FoundRows
+    from ...spec.files import LiveDataFile
+    from ...spec.snapshots import CommitRecord, DataFileId, Snapshot, SnapshotId, TableSnapshot
+    from ...storage.files.filesystem import Location
+    from ..dialects.dialect import Catalog
+    from .base_lake import Reading
 
     Locate = Callable[[str], Location]
 
@@ -71,10 +57,7 @@ def changes_of_condition(
     Files that go as a whole, by their statistics, are ended unread; of the others this process reads the
     condition's columns, unless a job ``found`` the rows.
     """
-    from airflow_provider_ducklake.lake.catalog.drafting.rows import (  # noqa: PLC0415 - heavy
-        matching_positions,
-        matching_row_ids,
-    )
+    from .rows import matching_positions, matching_row_ids  # noqa: PLC0415 - heavy
 
     whole, partly = _split(reading, catalog, plan)
     assert plan.where is not None
@@ -301,7 +284,7 @@ def _inlined_row_ids(
 
 def replaced_rows(found: EarlierRows, locate: Locate) -> tuple[Change, ...]:
     """Return the changes that delete the live rows of an earlier commit, and no other rows."""
-    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
     targets = found.targets
     looked_up = in_threads(lambda file: _positions(found, file, locate), targets.files.values())
@@ -319,13 +302,8 @@ def _positions(found: EarlierRows, file: LiveDataFile, locate: Locate) -> Positi
     """Find the live rows of the commit in a file; None: it has no others."""
     if found.are_together:
         return None
-    from airflow_provider_ducklake.lake.storage.deletes.deletes import (  # noqa: PLC0415
-        deleted_before,
-        positions_of,
-        row_count_of,
-        without,
-    )
-    from airflow_provider_ducklake.lake.storage.rows import table_reader as row_ids  # noqa: PLC0415 - heavy
+    from ...storage.deletes.deletes import deleted_before, positions_of, row_count_of, without  # noqa: PLC0415
+    from ...storage.rows import table_reader as row_ids  # noqa: PLC0415 - heavy
 
     record = found.record
     first, end = record.row_id_start, record.row_id_start + record.row_count

@@ -2,58 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import true
+from sqlalchemy import ColumnElement, Connection, true
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.snapshot import read_files
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
-    inlined_delete_snapshots,
-    missing_row_ids,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import which_head
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.planning.writing.write import (
-    LostRows,
-    append_to_existing,
-    plan_row_deletes,
-)
-from airflow_provider_ducklake.lake.spec.names.paths import relative_to
-from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.storage.deletes.deletes import live_positions, positions_of
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.rows.table_reader import wanted_positions, wanted_row_ids
-from airflow_provider_ducklake.lake.transaction.changes import (
+from ...errors import InvalidInputError, TransactionConflictError, UnsupportedFeatureError
+from ...planning.writing.write import LostRows, NewDeletes, RowChanges, append_to_existing, plan_row_deletes
+from ...spec.names.paths import relative_to
+from ...spec.versions import Feature
+from ...storage.deletes.deletes import live_positions, positions_of
+from ...storage.files.parallel import in_threads
+from ...storage.rows.table_reader import wanted_positions, wanted_row_ids
+from ...transaction.changes import (
     AddDeletes,
     Change,
     EndFiles,
     FileDeletes,
     InlineDeletes,
+    Positions,
     PositionsFile,
     ReadRows,
+    RowPositions,
     UnwrittenDeletes,
 )
+from ..committing.commit import ChangeSet
+from ..database.connect import in_parts
+from ..snapshot import read_files
+from ..snapshot.inlined_read import inlined_delete_snapshots, missing_row_ids
+from ..snapshot.read_snapshots import which_head
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from sqlalchemy import ColumnElement, Connection
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
-    from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes, RowChanges
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, SnapshotId, TableSnapshot
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.transaction.changes import Positions, RowPositions
+    from ...planning.reading.scan import ScanPlan
+    from ...planning.writing.overwrite import RowScope
+    from ...spec.files import LiveDataFile
+    from ...spec.snapshots import DataFileId, SnapshotId, TableSnapshot
+    from ...storage.files.filesystem import Location
+    from ..dialects.dialect import Catalog
 
     Locate = Callable[[str], Location]
 
@@ -234,7 +220,7 @@ def delete_changes(
 ) -> Iterator[Change]:
     """Yield what deletes live rows at positions of data files, and inlined rows by their ids."""
     _check_present(targets, positions)
-    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
     def loss(file_id: DataFileId) -> LostRows:
         file, chosen = targets.files[file_id], positions[file_id]
@@ -267,7 +253,7 @@ def _dead_count(targets: Targets, file: LiveDataFile, positions: RowPositions, l
     said = len(marks) + (file.delete_file.delete_count if file.delete_file is not None else 0)
     if not said or said + positions.count < file.record_count:
         return said
-    from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_before, row_count_of  # noqa: PLC0415
+    from ...storage.deletes.deletes import deleted_before, row_count_of  # noqa: PLC0415
 
     return len(deleted_before(file.delete_file, marks, row_count_of(file, locate), locate))
 
@@ -301,7 +287,7 @@ def _file_deletes(targets: Targets, loss: LostRows) -> FileDeletes | UnwrittenDe
 
 
 def _places(loss: LostRows, locate: Locate) -> tuple[int, ...]:
-    from airflow_provider_ducklake.lake.storage.deletes.deletes import read_positions  # noqa: PLC0415 - heavy
+    from ...storage.deletes.deletes import read_positions  # noqa: PLC0415 - heavy
 
     return tuple(read_positions(loss.positions, locate).to_pylist())
 

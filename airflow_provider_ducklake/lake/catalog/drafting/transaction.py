@@ -5,14 +5,58 @@ Nothing reaches the catalog before the block ends; then everything lands as one 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, PlannedCommit
-from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
-from airflow_provider_ducklake.lake.catalog.drafting.base_lake import (
+from ...errors import (
+    CommitStateUnknownError,
+    InvalidInputError,
+    MacroNotFoundError,
+    SchemaNotFoundError,
+    TableNotFoundError,
+    ViewNotFoundError,
+)
+from ...planning.writing.overwrite import RowScope
+from ...planning.writing.source_table import SourceTable, matched, new_partitioning, new_schema
+from ...planning.writing.write import ParquetSettings
+from ...spec.arguments import methods_take_arguments
+from ...spec.defaults import SqlDefault, SqlExpression, default_of
+from ...spec.log_lines import logger
+from ...spec.names.identifiers import (
+    QualifiedName,
+    SchemaName,
+    SchemaPath,
+    TableName,
+    check_name,
+    fold,
+    is_storable,
+)
+from ...spec.options import SKIP_STATS_COLUMNS, check_option, option_text
+from ...spec.partitioning import (
+    PartitionField,
+    TransformKind,
+    check_partition_keys,
+    check_partition_values,
+    hive_directory,
+    parse_partition_by,
+)
+from ...spec.schema import Default
+from ...spec.snapshots import CommitInfo, CommittedSnapshot, DataFileId
+from ...spec.sorting import keys_to_write_by, parse_sort_by
+from ...spec.tags import MacroDefinition, ViewDefinition
+from ...spec.versions import Feature
+from ...sql.duckdb.create import stored_name
+from ...sql.duckdb.macros import judged
+from ...transaction.definition import narrower, warn_of_narrower
+from ...transaction.lake_draft import LakeDraft, ViewDraft
+from ..committing.commit import ChangeSet, Committer, KeyedCommit, PlannedCommit
+from ..committing.delete_writer import remove_unused
+from ..snapshot.scan import Wanted, find_scan
+from .base_lake import (
     CatalogBase,
     bare_name,
     base_of,
@@ -22,67 +66,16 @@ from airflow_provider_ducklake.lake.catalog.drafting.base_lake import (
     placed,
     type_of,
 )
-from airflow_provider_ducklake.lake.catalog.drafting.ddl import table_definition
-from airflow_provider_ducklake.lake.catalog.drafting.rows import delete_changes
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import Wanted, find_scan
-from airflow_provider_ducklake.lake.errors import (
-    CommitStateUnknownError,
-    InvalidInputError,
-    MacroNotFoundError,
-    SchemaNotFoundError,
-    TableNotFoundError,
-    ViewNotFoundError,
-)
-from airflow_provider_ducklake.lake.planning.writing.overwrite import RowScope
-from airflow_provider_ducklake.lake.planning.writing.source_table import matched, new_partitioning, new_schema
-from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
-from airflow_provider_ducklake.lake.spec.arguments import methods_take_arguments
-from airflow_provider_ducklake.lake.spec.defaults import SqlDefault, SqlExpression, default_of
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.identifiers import (
-    QualifiedName,
-    SchemaPath,
-    TableName,
-    check_name,
-    fold,
-    is_storable,
-)
-from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, check_option, option_text
-from airflow_provider_ducklake.lake.spec.partitioning import (
-    TransformKind,
-    check_partition_keys,
-    check_partition_values,
-    hive_directory,
-    parse_partition_by,
-)
-from airflow_provider_ducklake.lake.spec.schema import Default
-from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot, DataFileId
-from airflow_provider_ducklake.lake.spec.sorting import keys_to_write_by, parse_sort_by
-from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
-from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.sql.duckdb.create import stored_name
-from airflow_provider_ducklake.lake.sql.duckdb.macros import judged
-from airflow_provider_ducklake.lake.transaction.definition import narrower, warn_of_narrower
-from airflow_provider_ducklake.lake.transaction.lake_draft import LakeDraft
+from .ddl import table_definition
+from .rows import delete_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from types import TracebackType
-    from typing import Self
-
     import pyarrow as pa
 
-    from airflow_provider_ducklake.lake.catalog.committing.commit import Committer, KeyedCommit
-    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.lake.planning.writing.source_table import SourceTable
-    from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaName
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
-    from airflow_provider_ducklake.lake.spec.tags import MacroDefinition
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.transaction.lake_draft import ViewDraft
-    from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
+    from ...spec.files import DataFile
+    from ...spec.types.ducklake_types import DuckLakeType
+    from ...transaction.table_draft import TableDraft
+    from ..open_lake import OpenLake
 
 log = logger(__name__)
 _DIALECTS = ("duckdb", "spark")
@@ -250,7 +243,7 @@ class LakeTransaction:
             deleted.
             TableNotFoundError: no such table.
         """
-        from airflow_provider_ducklake.lake.catalog.drafting import rows as given_rows  # noqa: PLC0415 - heavy
+        from . import rows as given_rows  # noqa: PLC0415 - heavy
 
         draft = self._table(table)
         base = base_of(draft)
@@ -273,7 +266,7 @@ class LakeTransaction:
             StorageError: a file is missing or damaged.
             TransactionConflictError: the rows were moved in the meantime.
         """
-        from airflow_provider_ducklake.lake.catalog.drafting import rows as given_rows  # noqa: PLC0415 - heavy
+        from . import rows as given_rows  # noqa: PLC0415 - heavy
 
         draft = self._table(table)
         base = base_of(draft)
@@ -657,7 +650,7 @@ class LakeTransaction:
             InvalidInputError: a path is relative or matches no file, or the lake already has the file.
             StorageError: a file cannot be read.
         """
-        from airflow_provider_ducklake.lake.catalog.drafting import add_files  # noqa: PLC0415 - heavy
+        from . import add_files  # noqa: PLC0415 - heavy
 
         draft = self._table(table)
         rules = add_files.FileRules(hive_partitioning, allow_missing, ignore_extra_columns)
@@ -704,8 +697,8 @@ class LakeTransaction:
             UntrustedValueError: the metadata names files outside the folders.
             StorageError: the metadata or a file cannot be read.
         """
-        from airflow_provider_ducklake.lake.catalog.drafting import add_files as add_table  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.lake.storage.foreign.source import Source, read_source  # noqa: PLC0415
+        from ...storage.foreign.source import Source, read_source  # noqa: PLC0415
+        from . import add_files as add_table  # noqa: PLC0415 - heavy
 
         given = dict(catalog or {}), dict(storage_options or {}), tuple(allowed_paths)
         chosen = Source(source, format, snapshot_id, version, *given)
@@ -747,9 +740,9 @@ class LakeTransaction:
             InvalidValueError: strings that are not UTF-8, or not JSON in a ``json`` column.
             StorageError: a file cannot be written.
         """
-        from airflow_provider_ducklake.lake.storage.parquet.arrow_types import check_and_cast  # noqa: PLC0415 - heavy
-        from airflow_provider_ducklake.lake.storage.parquet.rows import sorted_rows, split_by_partition  # noqa: PLC0415
-        from airflow_provider_ducklake.lake.storage.parquet.string_checks import refuse_bad_strings  # noqa: PLC0415
+        from ...storage.parquet.arrow_types import check_and_cast  # noqa: PLC0415 - heavy
+        from ...storage.parquet.rows import sorted_rows, split_by_partition  # noqa: PLC0415
+        from ...storage.parquet.string_checks import refuse_bad_strings  # noqa: PLC0415
 
         draft = self._table(table)
         rows = check_and_cast(rows, draft.columns, str(draft.name))
@@ -772,7 +765,7 @@ class LakeTransaction:
             self.append_files(draft.name, self._write(part, values, draft))
 
     def _write(self, rows: pa.Table, values: tuple[str | None, ...], target: TableDraft) -> list[DataFile]:
-        from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter  # noqa: PLC0415 - heavy
+        from ...storage.parquet.writer import RollingWriter  # noqa: PLC0415 - heavy
 
         self._lake.check_writable(target.root)
         settings = ParquetSettings.of_options(target.options)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
-from airflow_provider_ducklake.lake.catalog.effects import files, restore, rows
-from airflow_provider_ducklake.lake.catalog.effects import tables as of_tables
-from airflow_provider_ducklake.lake.transaction.changes import (
+from ...transaction.changes import (
     AddDeletes,
     AppendFiles,
     Change,
@@ -42,13 +41,13 @@ from airflow_provider_ducklake.lake.transaction.changes import (
     SetSorting,
     Truncate,
 )
+from . import files, restore, rows
+from . import tables as of_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect
-    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+    from ...transaction.commit_state import CommitState
+    from ..database.tables import CatalogTables
+    from ..dialects.dialect import Effect
 
 
 def effects_of(  # noqa: C901, PLR0912, PLR0915 - a line for each kind, checked to be exhaustive

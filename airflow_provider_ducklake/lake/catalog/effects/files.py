@@ -5,35 +5,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Table, Update, bindparam
 
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, insert
-from airflow_provider_ducklake.lake.spec.files import (
+from ...spec.files import (
+    ColumnStats,
+    DataFile,
+    NameMapping,
     TableColumnStats,
     TableStats,
     key_text,
     merge_files,
 )
-from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
-from airflow_provider_ducklake.lake.spec.partitioning import check_partition_values
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, is_float
-from airflow_provider_ducklake.lake.transaction.changes import FileDeletes
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
+from ...spec.names.paths import is_absolute
+from ...spec.partitioning import check_partition_values
+from ...spec.types.ducklake_types import DuckLakeType, ScalarKind, is_float
+from ...transaction.changes import AppendFiles, FileDeletes, FlushedDeletes
+from ...transaction.changes_made import ChangeKind, ChangeRecord
+from ..dialects.dialect import Effect, insert
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, NameMapping
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, DataFileId, MappingId, TableId
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, FlushedDeletes
-    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+    from ...spec.names.identifiers import QualifiedName
+    from ...spec.schema import TableSchema
+    from ...spec.snapshots import ColumnId, DataFileId, MappingId, TableId
+    from ...transaction.commit_state import CommitState
+    from ..database.tables import CatalogTables
 
 
 # Statements of the statistics that added rows widen. *Source:* docs/sources.md, inserts and known faults.

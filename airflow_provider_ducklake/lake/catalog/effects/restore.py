@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnClause, TableClause, column, func, literal, null, quoted_name, select, table
 
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, insert
-from airflow_provider_ducklake.lake.catalog.effects.files import (
-    NewFile,
-    add_files,
-    add_to_stats,
-    begin_stats,
-    map_file,
-)
-from airflow_provider_ducklake.lake.catalog.effects.tables import all_columns, new_schema_version
-from airflow_provider_ducklake.lake.spec.files import TableStats, merge_files, merge_known
-from airflow_provider_ducklake.lake.transaction.changes import NewTableRef
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
+from ...spec.files import TableColumnStats, TableStats, merge_files, merge_known
+from ...transaction.changes import NewTableRef, RestoredFile, RestoredRows, RestoreRows, RestoreTable
+from ...transaction.changes_made import ChangeKind, ChangeRecord
+from ..dialects.dialect import Effect, insert
+from .files import NewFile, add_files, add_to_stats, begin_stats, map_file
+from .tables import all_columns, new_schema_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.files import TableColumnStats
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId, SnapshotId, TableId
-    from airflow_provider_ducklake.lake.transaction.changes import (
-        RestoredFile,
-        RestoredRows,
-        RestoreRows,
-        RestoreTable,
-    )
-    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+    from ...spec.snapshots import ColumnId, PartitionId, SnapshotId, TableId
+    from ...transaction.commit_state import CommitState
+    from ..database.tables import CatalogTables
 
 
 def restore_table(change: RestoreTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:

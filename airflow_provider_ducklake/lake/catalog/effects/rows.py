@@ -5,21 +5,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, update
+from sqlalchemy import Table, Update, delete, update
 from sqlalchemy.schema import CreateTable, DropTable
 
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, close, insert
-from airflow_provider_ducklake.lake.catalog.effects.files import (
-    NewFile,
-    add_files,
-    add_to_stats,
-    delete_row,
-    schedule,
+from ...errors import CatalogError, UnsupportedFeatureError
+from ...spec.files import TableStats, merge_known
+from ...transaction.changes import (
+    AddDeletes,
+    EndFiles,
+    FileDeletes,
+    FlushInlined,
+    InlineDeletes,
+    InlineRows,
+    MergeAdjacent,
+    RegisterLayout,
+    RewriteDeletes,
+    Truncate,
+    UnwrittenDeletes,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
+from ...transaction.changes_made import ChangeKind, ChangeRecord
+from ..database.connect import in_parts
+from ..dialects.dialect import Effect, close, insert
+from ..snapshot.inlined_tables import (
     BEGIN_SNAPSHOT,
     END_SNAPSHOT,
     ROW_ID,
@@ -30,32 +40,13 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     inlined_table_name,
     why_not_inlined,
 )
-from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.files import TableStats, merge_known
-from airflow_provider_ducklake.lake.transaction.changes import FileDeletes
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
+from .files import NewFile, add_files, add_to_stats, delete_row, schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sqlalchemy import Table, Update
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import TableId
-    from airflow_provider_ducklake.lake.transaction.changes import (
-        AddDeletes,
-        EndFiles,
-        FlushInlined,
-        InlineDeletes,
-        InlineRows,
-        MergeAdjacent,
-        RegisterLayout,
-        RewriteDeletes,
-        Truncate,
-        UnwrittenDeletes,
-    )
-    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+    from ...spec.schema import TableSchema
+    from ...spec.snapshots import TableId
+    from ...transaction.commit_state import CommitState
+    from ..database.tables import CatalogTables
 
 
 def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:

@@ -5,48 +5,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, literal, null, select, update
 
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, close, insert
-from airflow_provider_ducklake.lake.catalog.effects.files import no_bounds
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, schema_directory
-from airflow_provider_ducklake.lake.spec.partitioning import check_transform
-from airflow_provider_ducklake.lake.spec.tags import SCALAR, TABLE, format_aliases
-from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.transaction.changes import ColumnRow
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
+from ...spec.names.paths import CatalogPath, schema_directory
+from ...spec.partitioning import check_transform
+from ...spec.tags import SCALAR, TABLE, format_aliases
+from ...spec.versions import Feature
+from ...transaction.changes import (
+    ChangeColumns,
+    ColumnRow,
+    CommentOnColumn,
+    CommentOnTable,
+    CommentOnView,
+    CommentOnViewColumn,
+    CreateMacro,
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    DropMacro,
+    DropSchema,
+    DropTable,
+    DropView,
+    RenameTable,
+    RenameView,
+    RestoreMacro,
+    SetOptions,
+    SetPartitioning,
+    SetSorting,
+)
+from ...transaction.changes_made import ChangeKind, ChangeRecord
+from ..dialects.dialect import Effect, close, insert
+from .files import no_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, MacroId, SchemaId, TableId
-    from airflow_provider_ducklake.lake.transaction.changes import (
-        ChangeColumns,
-        CommentOnColumn,
-        CommentOnTable,
-        CommentOnView,
-        CommentOnViewColumn,
-        CreateMacro,
-        CreateSchema,
-        CreateTable,
-        CreateView,
-        DropMacro,
-        DropSchema,
-        DropTable,
-        DropView,
-        RenameTable,
-        RenameView,
-        RestoreMacro,
-        SetOptions,
-        SetPartitioning,
-        SetSorting,
-    )
-    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+    from ...spec.names.identifiers import QualifiedName
+    from ...spec.schema import Column, TableSchema
+    from ...spec.snapshots import ColumnId, MacroId, SchemaId, TableId
+    from ...transaction.commit_state import CommitState
+    from ..database.tables import CatalogTables
 
 
 # Statements of options of tables and schemas. *Source:* docs/sources.md, options.

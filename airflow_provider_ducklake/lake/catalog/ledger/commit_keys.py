@@ -6,37 +6,32 @@ One indexed read, at any size. A row counts if its snapshot says the same of its
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Row, Select, String, bindparam, func, select
+from sqlalchemy import Column, Connection, Row, Select, String, bindparam, func, select
 
-from airflow_provider_ducklake.lake.catalog.database.connect import Question
-from airflow_provider_ducklake.lake.catalog.database.tables import CatalogInteger, CatalogTimestamp, maybe
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, in_transaction, insert
-from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable
-from airflow_provider_ducklake.lake.catalog.ledger import restores
-from airflow_provider_ducklake.lake.errors import UntrustedValueError
-from airflow_provider_ducklake.lake.spec.snapshots import (
+from ...errors import UntrustedValueError
+from ...spec.snapshots import (
     FIRST_GENERATION,
     CommitKey,
     CommitRecord,
+    OnClear,
     SnapshotId,
     TableId,
     is_claimed_in,
 )
-from airflow_provider_ducklake.lake.transaction.changes_made import Replay, replay_of
+from ...transaction.changes_made import Replay, replay_of
+from ..database.connect import Question
+from ..database.tables import CatalogInteger, CatalogTables, CatalogTimestamp, maybe
+from ..dialects.dialect import Catalog, Effect, in_transaction, insert
+from ..dialects.own_tables import DIGEST, OwnTable
+from . import restores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
-
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.snapshots import OnClear
-    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+    from ...transaction.commit_state import CommitState
 
 _NO_TABLE = 0  # a schema's id, so never a table's
 

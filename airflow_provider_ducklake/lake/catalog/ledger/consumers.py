@@ -7,37 +7,20 @@ snapshots, so that a task that is cleared consumes the same again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Column, Row, Select, String, bindparam, func, select
+from sqlalchemy import Column, Connection, Row, Select, String, bindparam, func, select
 
-from airflow_provider_ducklake.lake.catalog.database.connect import Question
-from airflow_provider_ducklake.lake.catalog.database.tables import (
-    CatalogInteger,
-    CatalogText,
-    CatalogTimestamp,
-)
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, in_transaction, insert
-from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable
-from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.spec.snapshots import (
-    FIRST_GENERATION,
-    Consumer,
-    Consumption,
-    SnapshotId,
-    TableId,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
-
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
+from ...errors import TransactionConflictError
+from ...spec.snapshots import FIRST_GENERATION, CommitKey, Consumer, Consumption, SnapshotId, TableId
+from ..database.connect import Question
+from ..database.tables import CatalogInteger, CatalogText, CatalogTimestamp
+from ..dialects.dialect import Catalog, Effect, in_transaction, insert
+from ..dialects.own_tables import DIGEST, OwnTable
 
 CONSUMERS = OwnTable(
     "airflow_ducklake_consumer",

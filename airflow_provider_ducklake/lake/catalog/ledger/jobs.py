@@ -10,44 +10,33 @@ registered for.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import Column, Integer, Row, func, literal, select, union_all
-
-from airflow_provider_ducklake.lake.catalog.database.connect import Question, in_parts
-from airflow_provider_ducklake.lake.catalog.database.tables import (
-    CatalogInteger,
-    CatalogText,
-    CatalogTimestamp,
-    maybe,
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Integer,
+    Row,
+    Select,
+    func,
+    literal,
+    select,
+    union_all,
 )
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
-    DEFAULT_RETRY,
-    Effect,
-    in_transaction,
-    insert,
-    with_retries,
-)
-from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable
-from airflow_provider_ducklake.lake.errors import (
-    CatalogError,
-    FilesReleasedError,
-    UntrustedValueError,
-)
-from airflow_provider_ducklake.lake.planning.writing.write import JobTarget
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import is_job_directory
-from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from sqlalchemy import ColumnElement, Connection, Select
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey
+from ...errors import CatalogError, FilesReleasedError, UntrustedValueError
+from ...planning.writing.write import JobTarget
+from ...spec.log_lines import logger
+from ...spec.names.paths import is_job_directory
+from ...spec.snapshots import CommitKey, SnapshotId
+from ..database.connect import Question, in_parts
+from ..database.tables import CatalogInteger, CatalogText, CatalogTimestamp, maybe
+from ..dialects.dialect import DEFAULT_RETRY, Catalog, Effect, in_transaction, insert, with_retries
+from ..dialects.own_tables import DIGEST, OwnTable
 
 log = logger(__name__)
 

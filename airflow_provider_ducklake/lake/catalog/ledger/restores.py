@@ -10,28 +10,21 @@ the table restored have nothing else.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, select
+from sqlalchemy import Column, Connection, select
 
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.database.tables import CatalogInteger
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import Effect, insert
-from airflow_provider_ducklake.lake.catalog.dialects.own_tables import OwnTable
-from airflow_provider_ducklake.lake.spec.snapshots import RestoredTable, SnapshotId, TableId
-from airflow_provider_ducklake.lake.transaction.changes import NoteRestored, RestoreRows
+from ...spec.snapshots import JsonValue, RestoredTable, SnapshotId, TableId
+from ...transaction.changes import Change, NoteRestored, RestoreRows
+from ..database.connect import in_parts
+from ..database.tables import CatalogInteger, CatalogTables
+from ..dialects.dialect import Catalog, Effect, insert
+from ..dialects.own_tables import OwnTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.snapshots import JsonValue
-    from airflow_provider_ducklake.lake.transaction.changes import Change
-    from airflow_provider_ducklake.lake.transaction.commit_state import CommitState
+    from ...transaction.commit_state import CommitState
 
 
 # The record of a restore in its snapshot's extra info.

@@ -7,25 +7,16 @@ task's commit key is recorded in the same transaction, as of its commits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import in_transaction
-from airflow_provider_ducklake.lake.catalog.ledger import commit_keys
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import TAGS
-from airflow_provider_ducklake.lake.errors import TagExistsError, TagNotFoundError
-from airflow_provider_ducklake.lake.spec.snapshots import OnClear
-from airflow_provider_ducklake.lake.spec.tags import TagResult
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, Snapshot, SnapshotId
-    from airflow_provider_ducklake.lake.spec.tags import Tag
+from ...errors import TagExistsError, TagNotFoundError
+from ...spec.snapshots import CommitKey, OnClear, Snapshot, SnapshotId
+from ...spec.tags import Tag, TagResult
+from ..dialects.dialect import Catalog, in_transaction
+from ..snapshot import read_snapshots
+from ..snapshot.read_snapshots import TAGS, At
+from . import commit_keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,31 +7,28 @@ range of snapshots. So the files of a chain become one, which records the deleti
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.snapshot.read import Place, table_folders
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import file_key, stamped_max
-from airflow_provider_ducklake.lake.errors import CatalogError
-from airflow_provider_ducklake.lake.planning.upkeep.migration import snapshot_counts
-from airflow_provider_ducklake.lake.spec.files import key_text
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.lake.spec.versions import SpecVersion
+from ...errors import CatalogError
+from ...planning.upkeep.migration import snapshot_counts
+from ...spec.files import FileKey, key_text
+from ...spec.names.paths import CatalogPath
+from ...spec.versions import SpecVersion
+from ..database.connect import in_parts
+from ..snapshot.read import Place, table_folders
+from ..snapshot.read_files import file_key, stamped_max
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from pyarrow import Table
-    from sqlalchemy import Connection, Row
 
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.files import FileKey
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.parquet.opening import Written
+    from ...storage.files.filesystem import Location
+    from ...storage.parquet.opening import Written
+    from ..database.tables import CatalogTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ def read_delete_chains(connection: Connection, tables: CatalogTables) -> tuple[D
 
 def deletes_of(chain: DeleteChain, data_path: str, locate: Callable[[str], Location]) -> Table | None:
     """Return the rows of a chain's one delete file; None: its files do not repeat each other."""
-    from airflow_provider_ducklake.lake.storage.deletes.deletes import joined_deletes  # noqa: PLC0415 - heavy
+    from ...storage.deletes.deletes import joined_deletes  # noqa: PLC0415 - heavy
 
     return joined_deletes(
         [
@@ -129,7 +126,7 @@ def join_chain(
     chain: DeleteChain, data_file: Place, data_path: str, locate: Callable[[str], Location]
 ) -> JoinedDeletes:
     """Write the one delete file of a chain, beside the last; ``data_file`` is where its data file goes."""
-    from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file  # noqa: PLC0415 - heavy
+    from ...storage.deletes.deletes import write_delete_file  # noqa: PLC0415 - heavy
 
     deleted = deletes_of(chain, data_path, locate)
     if deleted is None:
@@ -266,7 +263,7 @@ def _counted(row: Row[Any], folders: Mapping[int, CatalogPath]) -> MergedFile:
 
 def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> StampedCopy:
     """Write the copy of a merged file."""
-    from airflow_provider_ducklake.lake.storage.moving.restored import write_stamped  # noqa: PLC0415 - heavy
+    from ...storage.moving.restored import write_stamped  # noqa: PLC0415 - heavy
 
     new = file.place.beside(".parquet")
     source = locate(file.place.full(data_path)).with_key(file.encryption_key)
@@ -275,7 +272,7 @@ def copy_stamped(file: MergedFile, data_path: str, locate: Callable[[str], Locat
 
 def needs_copy(file: MergedFile, data_path: str, locate: Callable[[str], Location]) -> bool:
     """Return True if a merged file must be copied: it lacks the column with each row's snapshot."""
-    from airflow_provider_ducklake.lake.storage.moving.restored import check_copyable, is_stamped  # noqa: PLC0415 - heavy
+    from ...storage.moving.restored import check_copyable, is_stamped  # noqa: PLC0415 - heavy
 
     location = locate(file.place.full(data_path)).with_key(file.encryption_key)
     if is_stamped(location, file.counts):

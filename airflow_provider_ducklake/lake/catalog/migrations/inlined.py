@@ -5,31 +5,41 @@ All tables are looked at before the first is changed. *Source:* docs/sources.md,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import VARCHAR, Column, LargeBinary, MetaData, Table, Text, case, cast, func, literal, select
+from sqlalchemy import (
+    VARCHAR,
+    Column,
+    ColumnElement,
+    Connection,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import DDLElement
 
-from airflow_provider_ducklake.lake.catalog.database.tables import maybe
-from airflow_provider_ducklake.lake.catalog.migrations.steps import LayoutChange
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import INLINED_SCALARS, inlined_table_name
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema
-from airflow_provider_ducklake.lake.planning.upkeep.migration import renamed_columns
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import TEXTS, ScalarType
-from airflow_provider_ducklake.lake.spec.versions import SpecVersion, write_version
+from ...planning.upkeep.migration import renamed_columns
+from ...spec.names.identifiers import fold
+from ...spec.types.ducklake_types import TEXTS, DuckLakeType, ScalarType
+from ...spec.versions import SpecVersion, write_version
+from ..database.tables import CatalogTables, maybe
+from ..snapshot.inlined_tables import INLINED_SCALARS, inlined_table_name
+from ..snapshot.read_layouts import layout_schema
+from .steps import LayoutChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sqlalchemy import ColumnElement, Connection
     from sqlalchemy.sql.compiler import DDLCompiler
     from sqlalchemy.types import TypeEngine
 
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from ..dialects.dialect import CatalogDialect
 
 
 _FIRST = SpecVersion.V0_1  # has the names that 1.0 has

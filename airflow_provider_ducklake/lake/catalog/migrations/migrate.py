@@ -10,20 +10,27 @@ catalog that the next call finishes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select, update
+from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
-from airflow_provider_ducklake.lake.catalog.database.connect import catalog_file
-from airflow_provider_ducklake.lake.catalog.database.file_connections import made_private
-from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.lake.catalog.migrations.files import (
+from ...errors import MigrationRefusedError, StorageError, TransactionConflictError, UnsupportedFeatureError
+from ...spec.log_lines import logger
+from ...spec.versions import DEFAULT, READABLE, SpecVersion, opened_by, refused
+from ..committing.delete_writer import remove_unused
+from ..database.connect import catalog_file
+from ..database.file_connections import made_private
+from ..database.tables import catalog_tables
+from ..dialects.dialect import DEFAULT_RETRY, Catalog, CatalogDialect, with_retries
+from ..snapshot import read
+from ..snapshot.read_snapshots import head_of_any_version
+from .files import (
     DeleteChain,
     JoinedDeletes,
     MergedFile,
@@ -39,8 +46,8 @@ from airflow_provider_ducklake.lake.catalog.migrations.files import (
     read_delete_chains,
     read_merged_files,
 )
-from airflow_provider_ducklake.lake.catalog.migrations.inlined import read_conversions, read_renames
-from airflow_provider_ducklake.lake.catalog.migrations.steps import (
+from .inlined import read_conversions, read_renames
+from .steps import (
     Fill,
     LayoutChange,
     fills_of,
@@ -50,27 +57,11 @@ from airflow_provider_ducklake.lake.catalog.migrations.steps import (
     why_not_keyed,
     why_not_ordered,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot import read
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import head_of_any_version
-from airflow_provider_ducklake.lake.errors import (
-    MigrationRefusedError,
-    StorageError,
-    TransactionConflictError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.versions import DEFAULT, READABLE, SpecVersion, opened_by, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-    from pathlib import Path
-
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect
-    from airflow_provider_ducklake.lake.catalog.snapshot.read import Place
-    from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from ...spec.names.paths import CatalogPath
+    from ...storage.files.filesystem import Location
+    from ..snapshot.read import Place
 
 
 # Back up a catalog file, in its own directory, before a migration.
@@ -265,7 +256,7 @@ class _Migration:
 
     def look_at(self, plan: _Plan) -> None:
         """Find out which merged files have to be copied; nothing is written."""
-        from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+        from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
         if plan.merged.counted or plan.chains:
             self._files.refuse()
@@ -276,7 +267,7 @@ class _Migration:
 
     def why_not_readable(self, plan: _Plan) -> tuple[str, ...]:
         """Read what the migration would, and return why that is not possible, each with what to do."""
-        from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+        from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
         data_path, locate = self._catalog.data_path, self._files.locate
         tries = [_Try(partial(self._look, file), file.newest) for file in plan.merged.counted]
@@ -310,7 +301,7 @@ class _Migration:
         )
 
     def _write(self, plan: _Plan) -> None:
-        from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+        from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
         data_path, locate = self._catalog.data_path, self._files.locate
         beside = [*(file.place for file in self.to_copy(plan)), *(one.files[-1].place for one in plan.chains)]

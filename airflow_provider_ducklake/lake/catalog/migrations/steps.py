@@ -7,33 +7,30 @@ version that the catalog is migrated to, besides those that it dropped. *Source:
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, func, select, union, update
+from sqlalchemy import Column, Connection, Table, bindparam, case, func, select, union, update
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable, DDLElement
 
-from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.lake.catalog.dialects.bootstrap import AddColumn
-from airflow_provider_ducklake.lake.errors import CatalogError
-from airflow_provider_ducklake.lake.planning.upkeep.migration import (
+from ...errors import CatalogError
+from ...planning.upkeep.migration import (
     column_ids_of_ordinals,
     lost_defaults,
     missing_schema_versions,
     misspelled_bounds,
     versions_of_tables,
 )
-from airflow_provider_ducklake.lake.spec.versions import NEWEST, SpecVersion
+from ...spec.versions import NEWEST, SpecVersion
+from ..database.tables import CatalogTables, catalog_tables
+from ..dialects.bootstrap import AddColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from sqlalchemy import Column, Connection, Table
     from sqlalchemy.sql.compiler import DDLCompiler
 
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
+    from ..dialects.dialect import CatalogDialect
 
 
 # What older writers left behind that the migration to 1.1 repairs; done twice, it does nothing more.

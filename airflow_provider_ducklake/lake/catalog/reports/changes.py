@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
-    inlined_delete_snapshots,
-    inlined_history,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.read import select_all
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
-    SINCE_0_2,
-    live_data_file,
-    live_delete_file,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import which_columns
-from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import name_mappings
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
-from airflow_provider_ducklake.lake.errors import ChangesExpiredError
-from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, FileHistory, may_hold_changes
-from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind
+from ...errors import ChangesExpiredError
+from ...planning.reading.scan import ChangeFeedPlan, FileHistory, may_hold_changes
+from ...spec.snapshots import DataFileId, Snapshot, TableSnapshot
+from ...transaction.changes_made import ChangeKind, ChangeRecord
+from ..snapshot import read_snapshots
+from ..snapshot.inlined_read import inlined_delete_snapshots, inlined_history
+from ..snapshot.read import select_all
+from ..snapshot.read_files import SINCE_0_2, live_data_file, live_delete_file
+from ..snapshot.read_layouts import which_columns
+from ..snapshot.read_statistics import name_mappings
+from ..snapshot.scan import load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
     import pyarrow as pa
-    from sqlalchemy import ColumnElement, Connection
 
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.files import LiveDeleteFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord
+    from ...spec.files import LiveDeleteFile
+    from ...spec.names.identifiers import QualifiedName
+    from ...storage.files.filesystem import Location
+    from ..database.tables import CatalogTables
+    from ..dialects.dialect import Catalog
 
 
 _FEW_FILES = 1000  # that a statement names
@@ -160,7 +149,7 @@ class ChangeFeed:
         Columns: ``snapshot_id`` and ``rowid`` (int64), ``change_type`` (``insert``, ``delete``,
         ``update_preimage``, ``update_postimage``), then the table's as of the end snapshot.
         """
-        from airflow_provider_ducklake.lake.storage.rows.table_reader import read_changes  # noqa: PLC0415 - heavy
+        from ...storage.rows.table_reader import read_changes  # noqa: PLC0415 - heavy
 
         return read_changes(self.plan, self._locate)
 

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, case, column, func, literal, select, table, true, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Table,
+    and_,
+    case,
+    column,
+    func,
+    literal,
+    select,
+    table,
+    true,
+    union_all,
+)
 
-from airflow_provider_ducklake.lake.catalog.reports.numbers import inlined_row_counts
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import inlined_delete_name
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import find_table
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from ...spec.names.identifiers import QualifiedName, TableName
+from ..snapshot import read, read_snapshots
+from ..snapshot.inlined_tables import inlined_delete_name
+from ..snapshot.scan import find_table
+from .numbers import inlined_row_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from datetime import datetime
-
-    from sqlalchemy import ColumnElement, Connection, RowMapping, Table
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
+    from ..dialects.dialect import Catalog
 
 _MIB = 2**20
 # Names of the bands, and the size that their files are below; the last has none.

@@ -7,45 +7,46 @@ such rows must be read to count them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, case, false, func, literal, null, or_, select
-
-from airflow_provider_ducklake.lake.catalog.database.connect import asked
-from airflow_provider_ducklake.lake.catalog.database.tables import maybe
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_marks, read_inlined
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import bare_table, inlined_delete_table
-from airflow_provider_ducklake.lake.catalog.snapshot.read import Place, table_folders, visible
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import file_key
-from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.reading.pruning import (
-    ColumnHistory,
-    InexactError,
-    bounds_of_files,
-    exact,
-    widened,
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    case,
+    false,
+    func,
+    literal,
+    null,
+    or_,
+    select,
 )
-from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
+
+from ...errors import StorageError, UnsupportedFeatureError
+from ...planning.reading.pruning import Bounds, ColumnHistory, InexactError, bounds_of_files, exact, widened
+from ...planning.reading.scan import InlinedRows, ScanPlan
+from ...spec.names.paths import CatalogPath
+from ...spec.schema import Column, TableSchema
+from ..database.connect import asked
+from ..database.tables import CatalogTables, maybe
+from ..snapshot import read, read_files
+from ..snapshot.inlined_read import inlined_delete_marks, read_inlined
+from ..snapshot.inlined_tables import bare_table, inlined_delete_table
+from ..snapshot.read import Place, table_folders, visible
+from ..snapshot.read_files import file_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
     import pyarrow as pa
-    from sqlalchemy import ColumnElement, Connection, Select, Table
 
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.planning.reading.pruning import Bounds
-    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.spec.files import FileKey, LiveDataFile, LiveDeleteFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from ...spec.files import FileKey, LiveDataFile, LiveDeleteFile
+    from ...spec.names.identifiers import QualifiedName
+    from ...spec.snapshots import TableSnapshot
+    from ...storage.files.filesystem import Location
+    from ..dialects.dialect import Catalog
 
 
 # Information about tables and their files from the catalog alone, as the reference lists it.
@@ -260,7 +261,7 @@ def column_bounds(
     connection: Connection, catalog: Catalog, table: TableSnapshot, name: str
 ) -> ColumnBounds | None:
     """Return the bounds of a top-level column; None where the catalog does not say them exactly."""
-    from airflow_provider_ducklake.lake.storage.parquet.arrow_types import from_physical  # noqa: PLC0415 - heavy
+    from ...storage.parquet.arrow_types import from_physical  # noqa: PLC0415 - heavy
 
     column = table.schema.find(name, str(table.name))
     try:
@@ -296,8 +297,8 @@ def _history(connection: Connection, catalog: Catalog, table: TableSnapshot, col
 
 
 def _of_inlined(parts: Sequence[InlinedRows], column: Column) -> Bounds:
-    from airflow_provider_ducklake.lake.storage.parquet.arrow_types import values_of  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415
+    from ...storage.parquet.arrow_types import values_of  # noqa: PLC0415 - heavy
+    from ...storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415
 
     rows = inlined_in_schema(parts, TableSchema((column,)))
     found: Bounds = None
@@ -376,8 +377,8 @@ def newest_files(connection: Connection, catalog: Catalog, count: int) -> list[W
 
 def clients_of_files(files: Iterable[WrittenFile], locate: Callable[[str], Location]) -> list[LakeClient]:
     """Return who wrote files, by their footers; one that cannot be read says nothing."""
-    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.parquet.footer import read_metadata  # noqa: PLC0415
+    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from ...storage.parquet.footer import read_metadata  # noqa: PLC0415
 
     def writer(file: WrittenFile) -> tuple[str | None, int]:
         try:

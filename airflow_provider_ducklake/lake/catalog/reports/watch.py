@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Connection, Row, func, or_, select
 
-from airflow_provider_ducklake.lake.catalog.database.connect import Question
-from airflow_provider_ducklake.lake.catalog.reports.changes import find_changes
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import which_partition_values
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import partition_specs
-from airflow_provider_ducklake.lake.planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT, InlinedRows
-from airflow_provider_ducklake.lake.planning.reading.watch import (
+from ...planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT, ChangeFeedPlan, InlinedRows
+from ...planning.reading.watch import (
     DELETE,
     RangeReport,
     TableChanges,
@@ -25,21 +21,20 @@ from airflow_provider_ducklake.lake.planning.reading.watch import (
     wanted_words,
     words_of,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-from airflow_provider_ducklake.lake.spec.partitioning import partition_key, why_not_partitioned
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
+from ...spec.names.identifiers import QualifiedName
+from ...spec.partitioning import PartitionSpec, partition_key, why_not_partitioned
+from ...transaction.changes_made import ChangeKind, ChangeRecord
+from ..database.connect import Question
+from ..snapshot import read, read_snapshots
+from ..snapshot.read_files import which_partition_values
+from ..snapshot.scan import partition_specs
+from .changes import find_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from sqlalchemy import Connection, Row
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId
+    from ...spec.snapshots import Snapshot, SnapshotId
+    from ..database.tables import CatalogTables
+    from ..dialects.dialect import Catalog
+    from ..snapshot.read_snapshots import RecordedSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +193,8 @@ def _key(plan: ChangeFeedPlan, spec: PartitionSpec, values: Sequence[str | None]
 
 def _of_inlined(plan: ChangeFeedPlan) -> Iterator[str | None]:
     """Yield the partitions that rows in the catalog will be flushed to."""
-    from airflow_provider_ducklake.lake.storage.parquet.rows import split_by_partition  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415 - as well
+    from ...storage.parquet.rows import split_by_partition  # noqa: PLC0415 - heavy
+    from ...storage.rows.inlined_values import inlined_in_schema  # noqa: PLC0415 - as well
 
     touched = tuple(
         InlinedRows(part.table_name, part.schema, rows)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.ledger.restores import RestoreNote
-from airflow_provider_ducklake.lake.catalog.restoring.read_restore import comment, read_history
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.errors import (
-    AlreadyExistsError,
-    InvalidInputError,
-    SchemaNotFoundError,
-    TableNotFoundError,
-)
-from airflow_provider_ducklake.lake.planning.upkeep.restore import (
+from ...errors import AlreadyExistsError, InvalidInputError, SchemaNotFoundError, TableNotFoundError
+from ...planning.upkeep.restore import (
+    Counters,
     FileActions,
     RecreatedTable,
     RestoreAction,
@@ -33,12 +27,13 @@ from airflow_provider_ducklake.lake.planning.upkeep.restore import (
     outdated_columns,
     plan_files,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.lake.spec.names.paths import directory_name
-from airflow_provider_ducklake.lake.spec.snapshots import SchemaId, ViewId
-from airflow_provider_ducklake.lake.spec.tags import ViewDefinition, parse_aliases
-from airflow_provider_ducklake.lake.spec.types.texts import require_offset
-from airflow_provider_ducklake.lake.transaction.changes import (
+from ...spec.names.identifiers import QualifiedName, SchemaPath
+from ...spec.names.paths import CatalogPath, directory_name
+from ...spec.snapshots import CommittedSnapshot, JsonValue, SchemaId, Snapshot, SnapshotId, TableId, ViewId
+from ...spec.tags import ViewDefinition, parse_aliases
+from ...spec.types.texts import require_offset
+from ...transaction.changes import (
+    Change,
     CommentOnView,
     CommentOnViewColumn,
     CreateSchema,
@@ -54,32 +49,22 @@ from airflow_provider_ducklake.lake.transaction.changes import (
     RestoreMacro,
     RestoreTable,
     SchemaRef,
+    TableRef,
+    ViewRef,
 )
-from airflow_provider_ducklake.lake.transaction.changes_made import changes_table
-from airflow_provider_ducklake.lake.transaction.definition import definition_changes
+from ...transaction.changes_made import changes_table
+from ...transaction.definition import definition_changes
+from ..ledger.restores import RestoreNote
+from ..snapshot import read, read_snapshots
+from .read_restore import TableHistory, comment, read_history
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.restoring.read_restore import TableHistory
-    from airflow_provider_ducklake.lake.catalog.snapshot.read import MacroRow, SchemaRow, TableRow
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import RecordedSnapshot
-    from airflow_provider_ducklake.lake.planning.upkeep.restore import Counters
-    from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        CommittedSnapshot,
-        JsonValue,
-        Snapshot,
-        SnapshotId,
-        TableId,
-    )
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.moving.restored import Restoring
-    from airflow_provider_ducklake.lake.transaction.changes import Change, TableRef, ViewRef
+    from ...storage.files.filesystem import Location
+    from ...storage.moving.restored import Restoring
+    from ..database.tables import CatalogTables
+    from ..dialects.dialect import Catalog
+    from ..snapshot.read import MacroRow, SchemaRow, TableRow
+    from ..snapshot.read_snapshots import RecordedSnapshot
 
     Locate = Callable[[str], Location]
 
@@ -593,8 +578,8 @@ class Planned:
 
 def find_restore(locate: Locate, catalog: Catalog, request: RestoreRequest) -> Planned:
     """Read what differs from what it was, and decide what becomes of it."""
-    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.moving.restored import Restoring  # noqa: PLC0415
+    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from ...storage.moving.restored import Restoring  # noqa: PLC0415
 
     with catalog.dialect.reading() as connection:
         head = read_snapshots.head(connection, catalog.tables)

@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import case, func, select
+from sqlalchemy import Connection, case, func, select
 
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
-    inlined_delete_marks,
-    inlined_ended_since,
-    inlined_of,
-    read_inlined,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import bare_table
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import which_file_stats
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import (
-    layout_schema,
-    which_columns,
-    which_newest_layouts,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import which_statistics
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
-from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.lake.planning.upkeep.restore import Counters, compare_files
-from airflow_provider_ducklake.lake.spec.files import TableStats
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import INTEGERS
-from airflow_provider_ducklake.lake.transaction.changes import RestoredRows
-from airflow_provider_ducklake.lake.transaction.definition import Definition, same_layout
+from ...planning.reading.scan import InlinedRows, ScanPlan
+from ...planning.upkeep.restore import Counters, FileComparison, compare_files
+from ...spec.files import LiveDataFile, TableStats
+from ...spec.snapshots import ColumnId, Snapshot, SnapshotId, TableId, TableSnapshot
+from ...spec.types.ducklake_types import INTEGERS
+from ...transaction.changes import RestoredRows
+from ...transaction.definition import Definition, same_layout
+from ..database.connect import in_parts
+from ..snapshot import read, read_files
+from ..snapshot.inlined_read import inlined_delete_marks, inlined_ended_since, inlined_of, read_inlined
+from ..snapshot.inlined_tables import bare_table
+from ..snapshot.read_files import which_file_stats
+from ..snapshot.read_layouts import layout_schema, which_columns, which_newest_layouts
+from ..snapshot.read_statistics import which_statistics
+from ..snapshot.scan import load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.restoring.plan import Pair
-    from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
-    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.planning.upkeep.restore import FileComparison
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, TableId, TableSnapshot
+    from ..database.tables import CatalogTables
+    from ..dialects.dialect import Catalog
+    from ..snapshot.read import TableRow
+    from .plan import Pair
 
 _COMMENT = "comment"
 

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet
-from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
-from airflow_provider_ducklake.lake.catalog.drafting.rows import (
-    delete_changes,
-    end_files,
-    read_targets,
-)
-from airflow_provider_ducklake.lake.catalog.ledger import jobs, restores
-from airflow_provider_ducklake.lake.catalog.restoring.plan import RestoreResult, find_restore
-from airflow_provider_ducklake.lake.catalog.restoring.read_restore import with_statistics
-from airflow_provider_ducklake.lake.errors import CommitStateUnknownError
-from airflow_provider_ducklake.lake.planning.upkeep.restore import plan_bins, without_bounds
-from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, target_of_write
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.log_lines import counts, logger, size
-from airflow_provider_ducklake.lake.spec.names.paths import relative_to
-from airflow_provider_ducklake.lake.spec.partitioning import hive_folders
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.snapshots import CommittedSnapshot
-from airflow_provider_ducklake.lake.transaction.changes import DropTable, RestoredFile, RestoreRows
+from ...errors import CommitStateUnknownError
+from ...planning.upkeep.restore import RewriteBin, plan_bins, without_bounds
+from ...planning.writing.write import ParquetSettings, target_of_write
+from ...spec.files import DataFile, LiveDataFile, TableColumnStats
+from ...spec.log_lines import counts, logger, size
+from ...spec.names.paths import relative_to
+from ...spec.partitioning import hive_folders
+from ...spec.schema import Column, TableSchema
+from ...spec.snapshots import ColumnId, CommitInfo, CommittedSnapshot
+from ...transaction.changes import Change, DropTable, RestoredFile, RestoreRows
+from ..committing.commit import ChangeSet, Committer, KeyedCommit
+from ..committing.delete_writer import remove_unused
+from ..drafting.rows import delete_changes, end_files, read_targets
+from ..ledger import jobs, restores
+from .plan import Planned, PlannedTable, RestoreRequest, RestoreResult, find_restore
+from .read_restore import TableHistory, with_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from airflow_provider_ducklake.lake.catalog.committing.commit import Committer, KeyedCommit
-    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.lake.catalog.restoring.plan import Planned, PlannedTable, RestoreRequest
-    from airflow_provider_ducklake.lake.catalog.restoring.read_restore import TableHistory
-    from airflow_provider_ducklake.lake.planning.upkeep.restore import RewriteBin
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile, TableColumnStats
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, CommitInfo
-    from airflow_provider_ducklake.lake.transaction.changes import Change
+    from ..open_lake import OpenLake
 
 log = logger(__name__)
 
@@ -126,7 +113,7 @@ class _Work:
 
     def _new_files(self, planned: PlannedTable) -> Iterator[RestoredFile]:
         """Copy and write the files of a table, under the protection of a registered job."""
-        from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+        from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
         table, files, root = planned.history.target.table, planned.files, planned.root
         settings = ParquetSettings.of_options(table.options)
@@ -194,10 +181,7 @@ def _statistics(history: TableHistory) -> tuple[Mapping[ColumnId, TableColumnSta
     """Compute the column statistics of the restored inlined rows."""
     if not history.returning:
         return ()
-    from airflow_provider_ducklake.lake.storage.rows.inlined_values import (  # noqa: PLC0415 - heavy
-        inlined_in_schema,
-        inlined_stats,
-    )
+    from ...storage.rows.inlined_values import inlined_in_schema, inlined_stats  # noqa: PLC0415 - heavy
 
     columns = history.target.table.schema.columns
     bounded = TableSchema(tuple(one for one in columns if not _is_unordered(one)))

@@ -6,16 +6,20 @@ that had it then. *Source:* observed behaviour of the reference (docs/sources.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from sqlalchemy import ColumnElement, Table, func, literal, select, true
+from sqlalchemy import ColumnElement, Connection, FromClause, Row, Table, func, literal, select, true
 
-from airflow_provider_ducklake.lake.catalog.database.connect import Question, in_parts, streamed_parts
-from airflow_provider_ducklake.lake.catalog.snapshot import read
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
+from ...errors import CatalogError, DuckLakeError, UnsupportedFeatureError
+from ...planning.reading.scan import SYSTEM_CELLS, InlinedRows
+from ...spec.names.identifiers import fold
+from ...spec.snapshots import DataFileId, TableSnapshot
+from ..database.connect import Question, in_parts, streamed_parts
+from . import read
+from .inlined_tables import (
     bare_table,
     inlined_delete_name,
     inlined_delete_table,
@@ -23,27 +27,11 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     inlined_table_name,
     names_of,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import (
-    layout_schema,
-    which_columns,
-    which_layouts,
-)
-from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.reading.scan import SYSTEM_CELLS, InlinedRows
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
+from .read_layouts import ColumnVersions, Layout, layout_schema, which_columns, which_layouts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from typing import Self
-
-    from sqlalchemy import Connection, FromClause, Row
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import ColumnVersions, Layout
-    from airflow_provider_ducklake.lake.errors import DuckLakeError
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+    from ...spec.schema import TableSchema
+    from ..dialects.dialect import Catalog
 
 Condition: TypeAlias = Callable[[Table], ColumnElement[bool]]
 InlinedDeletes: TypeAlias = dict[DataFileId, dict[int, int]]  # positions with the snapshots that deleted them

@@ -7,6 +7,7 @@ inlining).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -33,10 +34,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import BLOB, REAL, VARCHAR, TypeEngine, UserDefinedType
 
-from airflow_provider_ducklake.lake.catalog.database.tables import CatalogInteger, catalog_table
-from airflow_provider_ducklake.lake.spec.names.identifiers import KEYWORDS, fold, quote
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...spec.names.identifiers import KEYWORDS, fold, quote
+from ...spec.schema import TableSchema
+from ...spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     ListType,
@@ -45,13 +45,11 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
+from ..database.tables import CatalogInteger, CatalogTables, catalog_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.spec.files import InlinedForm
-    from airflow_provider_ducklake.lake.spec.versions import WriteVersion
+    from ...spec.files import InlinedForm
+    from ...spec.versions import WriteVersion
 
 # Our names of the system columns of inlined tables; the version decides their names in the database.
 ROW_ID, BEGIN_SNAPSHOT, END_SNAPSHOT = _KEYS = "row_id", "begin_snapshot", "end_snapshot"

@@ -5,6 +5,7 @@ Statements name their columns, so extra columns of newer catalogs do no harm.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -27,34 +28,18 @@ from sqlalchemy import (
 )
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.database.connect import AT, Question
-from airflow_provider_ducklake.lake.catalog.database.tables import (
-    catalog_tables,
-    check_filled,
-    format_names,
-    maybe,
-)
-from airflow_provider_ducklake.lake.errors import CounterBehindError
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath, schema_paths
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-from airflow_provider_ducklake.lake.spec.options import OptionRow
-from airflow_provider_ducklake.lake.spec.snapshots import MacroId, SchemaId, SnapshotId, TableId, ViewId
-from airflow_provider_ducklake.lake.spec.tags import (
-    TABLE,
-    MacroDefinition,
-    MacroOverload,
-    MacroParameter,
-    ViewDefinition,
-    parse_aliases,
-)
-from airflow_provider_ducklake.lake.spec.versions import NEWEST, SpecVersion
+from ...errors import CounterBehindError
+from ...spec.names.identifiers import QualifiedName, SchemaPath, schema_paths
+from ...spec.names.paths import CatalogPath
+from ...spec.options import OptionRow
+from ...spec.snapshots import MacroId, SchemaId, Snapshot, SnapshotId, TableId, ViewId
+from ...spec.tags import TABLE, MacroDefinition, MacroOverload, MacroParameter, ViewDefinition, parse_aliases
+from ...spec.versions import NEWEST, SpecVersion
+from ..database.connect import AT, Question
+from ..database.tables import CatalogTables, catalog_tables, check_filled, format_names, maybe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import CatalogDialect
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+    from ..dialects.dialect import CatalogDialect
 
 
 def visible(table: FromClause, at: int | BindParameter[int] | None) -> ColumnElement[bool]:

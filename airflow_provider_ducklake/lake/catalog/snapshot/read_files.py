@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Column as SqlColumn
-from sqlalchemy import Connection, Row, Text, and_, func, or_, select, true, type_coerce, union_all
-
-from airflow_provider_ducklake.lake.catalog.database.connect import Question, in_parts, streamed
-from airflow_provider_ducklake.lake.catalog.database.tables import maybe
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import inlined_delete_table
-from airflow_provider_ducklake.lake.catalog.snapshot.read import select_all, visible
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import check_version
-from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import name_mappings, which_mappings
-from airflow_provider_ducklake.lake.errors import CatalogError, UntrustedValueError
-from airflow_provider_ducklake.lake.spec.files import (
-    ColumnStats,
-    FileKey,
-    LiveDataFile,
-    LiveDeleteFile,
-    same_mapping_key,
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Table,
+    Text,
+    and_,
+    func,
+    or_,
+    select,
+    true,
+    type_coerce,
+    union_all,
 )
-from airflow_provider_ducklake.lake.spec.names.paths import MAX_LENGTH, CatalogPath
-from airflow_provider_ducklake.lake.spec.snapshots import (
+
+from ...errors import CatalogError, UntrustedValueError
+from ...spec.files import ColumnStats, FileKey, LiveDataFile, LiveDeleteFile, NameMapping, same_mapping_key
+from ...spec.names.paths import MAX_LENGTH, CatalogPath
+from ...spec.snapshots import (
     ColumnId,
     DataFileId,
     DeleteFileId,
+    MappingId,
     SnapshotId,
     TableId,
+    TableSnapshot,
 )
-from airflow_provider_ducklake.lake.transaction.declared import LiveTarget
+from ...transaction.declared import LiveTarget, MappingKey
+from ..database.connect import Question, in_parts, streamed
+from ..database.tables import CatalogTables, maybe
+from .inlined_tables import inlined_delete_table
+from .read import select_all, visible
+from .read_snapshots import check_version
+from .read_statistics import name_mappings, which_mappings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from typing import Self
-
-    from sqlalchemy import ColumnElement, FromClause, Table
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.files import NameMapping
-    from airflow_provider_ducklake.lake.spec.snapshots import MappingId, TableSnapshot
-    from airflow_provider_ducklake.lake.transaction.declared import MappingKey
+    from ..dialects.dialect import Catalog
 
 
 _FEW_FILES = 1000

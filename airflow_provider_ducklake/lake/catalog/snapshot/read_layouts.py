@@ -5,37 +5,37 @@ The registry of inlined tables has a catalog table for each layout that a table 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Row, Select, and_, case, func, literal, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    ScalarSelect,
+    Select,
+    and_,
+    case,
+    func,
+    literal,
+    select,
+)
 
-from airflow_provider_ducklake.lake.catalog.database.connect import OF_TABLE, Question, one_of, values_of
-from airflow_provider_ducklake.lake.catalog.database.tables import maybe
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
-    bare_table,
-    inlined_table_name,
-)
-from airflow_provider_ducklake.lake.errors import CatalogError
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.schema import Column, Default, TableSchema, assemble
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SnapshotId, TableId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    ScalarType,
-    keeps_partition_values,
-    parse_type,
-)
-from airflow_provider_ducklake.lake.transaction.changes import FlushedLayout
+from ...errors import CatalogError
+from ...spec.names.identifiers import fold
+from ...spec.schema import Column, Default, TableSchema, assemble
+from ...spec.snapshots import ColumnId, SnapshotId, TableId
+from ...spec.types.ducklake_types import ScalarType, keeps_partition_values, parse_type
+from ...transaction.changes import FlushedLayout
+from ..database.connect import OF_TABLE, Question, one_of, values_of
+from ..database.tables import CatalogTables, maybe
+from .inlined_tables import bare_table, inlined_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
+    from ..dialects.dialect import Catalog
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -21,31 +22,23 @@ from sqlalchemy import (
     select,
 )
 
-from airflow_provider_ducklake.lake.catalog.database.connect import AT, Question, in_parts
-from airflow_provider_ducklake.lake.catalog.database.tables import (
-    CatalogInteger,
-    CatalogText,
-    CatalogTimestamp,
-    maybe,
-)
-from airflow_provider_ducklake.lake.catalog.dialects.own_tables import DIGEST, OwnTable
-from airflow_provider_ducklake.lake.errors import (
+from ...errors import (
     CatalogMigratedError,
     SnapshotNotFoundError,
     TaggedSnapshotLostError,
     TagNotFoundError,
     TransactionConflictError,
 )
-from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, SnapshotId, require_id
-from airflow_provider_ducklake.lake.spec.tags import LONGEST_NAME, Tag, tag_name
-from airflow_provider_ducklake.lake.spec.types.texts import require_offset
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeRecord, parse_changes
+from ...spec.snapshots import Snapshot, SnapshotId, require_id
+from ...spec.tags import LONGEST_NAME, Tag, tag_name
+from ...spec.types.texts import require_offset
+from ...transaction.changes_made import ChangeRecord, parse_changes
+from ..database.connect import AT, Question, in_parts
+from ..database.tables import CatalogInteger, CatalogTables, CatalogText, CatalogTimestamp, maybe
+from ..dialects.own_tables import DIGEST, OwnTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+    from ..dialects.dialect import Catalog
 
 
 # The table of tags: which snapshots have names, and are not to expire; DuckDB's expiry ignores it.

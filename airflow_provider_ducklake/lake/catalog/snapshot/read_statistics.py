@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import groupby
@@ -30,10 +31,8 @@ from sqlalchemy import (
     select,
 )
 
-from airflow_provider_ducklake.lake.catalog.database.connect import OF_TABLE, Question, one_of, values_of
-from airflow_provider_ducklake.lake.catalog.database.tables import maybe
-from airflow_provider_ducklake.lake.errors import CatalogError
-from airflow_provider_ducklake.lake.planning.reading.predicates import (
+from ...errors import CatalogError
+from ...planning.reading.predicates import (
     AllOf,
     AnyOf,
     Comparison,
@@ -42,25 +41,20 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     Predicate,
     column_ids,
 )
-from airflow_provider_ducklake.lake.spec.files import MappedColumn, NameMapping, TableColumnStats, TableStats
-from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, Options
-from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, is_local
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, MappingId, TableId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, ScalarKind, ScalarType
-from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.lake.spec.types.values import format_physical
+from ...spec.files import MappedColumn, NameMapping, TableColumnStats, TableStats
+from ...spec.options import SKIP_STATS_COLUMNS, Options
+from ...spec.partitioning import PartitionField, TransformKind, is_local
+from ...spec.snapshots import ColumnId, MappingId, TableId, TableSnapshot
+from ...spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarKind, ScalarType
+from ...spec.types.literals import parse_scalar
+from ...spec.types.values import Physical, format_physical
+from ..database.connect import OF_TABLE, Question, one_of, values_of
+from ..database.tables import CatalogTables, maybe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect
-    from airflow_provider_ducklake.lake.planning.writing.overwrite import Partitions
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
+    from ...planning.writing.overwrite import Partitions
+    from ...spec.schema import TableSchema
+    from ..dialects.dialect import Catalog, CatalogDialect
 
 
 @dataclass(frozen=True, slots=True)

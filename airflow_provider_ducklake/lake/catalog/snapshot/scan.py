@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,55 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, Select, and_, select
 
-from airflow_provider_ducklake.lake.catalog.database.connect import AT, OF_TABLE, Question
-from airflow_provider_ducklake.lake.catalog.database.tables import maybe
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
-    Inlined,
-    filled,
-    has_inlined_data,
-    positions,
-    which_inlined,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.read import visible
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import WantedFiles
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import is_visible, which_columns
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import chosen, which_snapshot
-from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import may_match
-from airflow_provider_ducklake.lake.errors import (
-    NotFoundError,
-    SchemaNotFoundError,
-    TableNotFoundError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
-from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan, plan_scan
-from airflow_provider_ducklake.lake.planning.writing.staged import with_staged
-from airflow_provider_ducklake.lake.spec.names.identifiers import near
-from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
-from airflow_provider_ducklake.lake.spec.snapshots import (
-    ColumnId,
-    PartitionId,
-    Snapshot,
-    SortId,
-    TableSnapshot,
-)
-from airflow_provider_ducklake.lake.spec.sorting import SortField, SortSpec
-from airflow_provider_ducklake.lake.spec.versions import SpecVersion
-from airflow_provider_ducklake.lake.sql.predicate import read_predicate
+from ...errors import NotFoundError, SchemaNotFoundError, TableNotFoundError, UnsupportedFeatureError
+from ...planning.reading.predicates import Predicate, column_ids
+from ...planning.reading.scan import ScanPlan, plan_scan
+from ...planning.writing.staged import StagedWrite, with_staged
+from ...spec.names.identifiers import QualifiedName, near
+from ...spec.partitioning import PartitionField, PartitionSpec, Transform
+from ...spec.snapshots import ColumnId, PartitionId, Snapshot, SortId, TableSnapshot
+from ...spec.sorting import SortField, SortSpec
+from ...spec.versions import SpecVersion
+from ...sql.predicate import read_predicate
+from ..database.connect import AT, OF_TABLE, Question
+from ..database.tables import CatalogTables, maybe
+from . import read, read_files
+from .inlined_read import Inlined, InlinedDeletes, filled, has_inlined_data, positions, which_inlined
+from .read import visible
+from .read_files import WantedFiles
+from .read_layouts import ColumnVersions, is_visible, which_columns
+from .read_snapshots import Moment, chosen, which_snapshot
+from .read_statistics import may_match
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import InlinedDeletes
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import ColumnVersions
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import Moment
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+    from ...spec.files import LiveDataFile
+    from ..dialects.dialect import Catalog
 
 
 # A table as one snapshot holds it: its columns, how its rows are partitioned and sorted, its options.

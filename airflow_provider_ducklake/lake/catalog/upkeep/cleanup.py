@@ -9,42 +9,27 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, String, Text, case, false, or_, select, true, type_coerce
+from sqlalchemy import Column, Connection, Delete, String, Text, case, false, or_, select, true, type_coerce
 
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTimestamp, time_of
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import (
-    DEFAULT_RETRY,
-    in_transaction,
-    with_retries,
-)
-from airflow_provider_ducklake.lake.catalog.dialects.own_tables import OwnTable
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import named_files
-from airflow_provider_ducklake.lake.errors import SharedDataPathError, StorageError, UntrustedValueError
-from airflow_provider_ducklake.lake.planning.upkeep.files import MARK, cut_off
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import (
-    FORMATS,
-    CatalogPath,
-    is_absolute,
-    is_local,
-    path_key,
-    why_not_deletable,
-)
+from ...errors import SharedDataPathError, StorageError, UntrustedValueError
+from ...planning.upkeep.files import MARK, cut_off
+from ...spec.log_lines import logger
+from ...spec.names.paths import FORMATS, CatalogPath, is_absolute, is_local, path_key, why_not_deletable
+from ..database.connect import in_parts
+from ..database.tables import CatalogTimestamp, time_of
+from ..dialects.dialect import DEFAULT_RETRY, Catalog, in_transaction, with_retries
+from ..dialects.own_tables import OwnTable
+from ..snapshot.read_files import named_files
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from sqlalchemy import Connection, Delete
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.storage.files.listing import Deletion
+    from ...storage.files.listing import Deletion
 
 
 # Whether the database lets its user delete rows, asked before work that would be lost.
@@ -125,7 +110,7 @@ def cleanup(
     dry_run: bool,
 ) -> CleanupResult:
     """Delete the files that were scheduled before a moment, and then their rows, many at once."""
-    from airflow_provider_ducklake.lake.storage.files.listing import delete_files  # noqa: PLC0415 - heavy
+    from ...storage.files.listing import delete_files  # noqa: PLC0415 - heavy
 
     due = _due(catalog, older_than, floor)
     named = _still_named(catalog, due)
@@ -189,7 +174,7 @@ def _refused(
     catalog: Catalog, due: Sequence[_Scheduled], storage_options: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return the paths that this lake must not delete, and why: any client can write such rows."""
-    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
 
     found = [(one.path, _why_not(catalog, one)) for one in due]  # of one path, a row's problem holds for all
     problems = {path: problem for path, problem in found if problem is not None}
@@ -210,8 +195,8 @@ def _why_not(catalog: Catalog, one: _Scheduled) -> str | None:
 
 def _why_not_of_a_lake(storage_options: Mapping[str, Any], path: str) -> str | None:
     """Look into a file of another name: it may be the catalog itself, or whatever else lies there."""
-    from airflow_provider_ducklake.lake.storage.files.filesystem import exists, open_filesystem  # noqa: PLC0415
-    from airflow_provider_ducklake.lake.storage.moving.restored import why_not_of_a_lake  # noqa: PLC0415 - heavy
+    from ...storage.files.filesystem import exists, open_filesystem  # noqa: PLC0415
+    from ...storage.moving.restored import why_not_of_a_lake  # noqa: PLC0415 - heavy
 
     try:
         there = exists(path, storage_options)
@@ -222,7 +207,7 @@ def _why_not_of_a_lake(storage_options: Mapping[str, Any], path: str) -> str | N
 
 def _still_named(catalog: Catalog, due: Sequence[_Scheduled]) -> set[str]:
     """Return the paths of those that a row of the lake names, in whatever spelling or by a linked folder."""
-    from airflow_provider_ducklake.lake.storage.files.local import real_path  # noqa: PLC0415 - heavy
+    from ...storage.files.local import real_path  # noqa: PLC0415 - heavy
 
     if not due:
         return set()
@@ -253,7 +238,7 @@ def _may_be_one_of(path: str, names: Collection[str]) -> bool:
 
 def _check_reachable(catalog: Catalog, storage_options: Mapping[str, Any]) -> None:
     """Refuse to take every file for gone where it is the whole directory that is not there."""
-    from airflow_provider_ducklake.lake.storage.files.filesystem import exists, open_filesystem  # noqa: PLC0415
+    from ...storage.files.filesystem import exists, open_filesystem  # noqa: PLC0415
 
     is_local = open_filesystem(catalog.data_path, storage_options).is_local
     if is_local and not exists(catalog.data_path):
@@ -313,7 +298,7 @@ def mark_names(connection: Connection, catalog: Catalog) -> frozenset[str]:
 
 def leave_mark(catalog: Catalog, storage_options: Mapping[str, Any]) -> str:
     """Look at the mark below the data path, write a new token there, and return the mark's name."""
-    from airflow_provider_ducklake.lake.storage.files.filesystem import write_bytes  # noqa: PLC0415 - heavy
+    from ...storage.files.filesystem import write_bytes  # noqa: PLC0415 - heavy
 
     MARKS.ensure(catalog)
     with catalog.dialect.reading() as connection:
@@ -328,7 +313,7 @@ def leave_mark(catalog: Catalog, storage_options: Mapping[str, Any]) -> str:
 
 def check_mark(catalog: Catalog, name: str, storage_options: Mapping[str, Any]) -> None:
     """Check that the mark, if there is one, holds a token that the catalog has stored."""
-    from airflow_provider_ducklake.lake.storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - heavy
+    from ...storage.files.filesystem import exists, read_bytes  # noqa: PLC0415 - heavy
 
     path = catalog.data_path + name
     if not exists(path, storage_options):

@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.catalog.snapshot import read_files
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
-    files_with_deletes,
-    mark_counts,
-    mergeable_files,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import which_columns
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import partition_specs
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.upkeep.compaction import (
-    Bin,
-    Compaction,
-    plan_bins,
-    plan_rewrites,
-)
-from airflow_provider_ducklake.lake.planning.writing.overwrite import has_other_buckets
-from airflow_provider_ducklake.lake.spec.names.paths import relative_to
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_misread_by_filters
-from airflow_provider_ducklake.lake.transaction.changes import (
-    MergeAdjacent,
-    MergedFile,
-    RewriteDeletes,
-    RewrittenFile,
-)
+from ...errors import UnsupportedFeatureError
+from ...planning.upkeep.compaction import Bin, Compaction, MergeRule, RewriteRule, plan_bins, plan_rewrites
+from ...planning.writing.overwrite import has_other_buckets
+from ...spec.names.paths import relative_to
+from ...spec.schema import TableSchema
+from ...spec.snapshots import DataFileId, DeleteFileId, PartitionId, SnapshotId, TableSnapshot
+from ...spec.types.ducklake_types import is_misread_by_filters
+from ...transaction.changes import MergeAdjacent, MergedFile, RewriteDeletes, RewriteSource, RewrittenFile
+from ..snapshot import read_files
+from ..snapshot.inlined_read import inlined_delete_snapshots
+from ..snapshot.read_files import files_with_deletes, mark_counts, mergeable_files
+from ..snapshot.read_layouts import ColumnVersions, which_columns
+from ..snapshot.scan import partition_specs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import ColumnVersions
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import MergeRule, RewriteRule
-    from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        DataFileId,
-        DeleteFileId,
-        PartitionId,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.transaction.changes import RewriteSource
+    from ...spec.files import DataFile, LiveDataFile
+    from ...spec.partitioning import PartitionSpec
+    from ..dialects.dialect import Catalog
 
 
 def find_merge(

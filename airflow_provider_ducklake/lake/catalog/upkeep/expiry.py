@@ -8,27 +8,30 @@ SQLite.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, MetaData, Table, and_, case, func, literal, or_, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    MetaData,
+    Select,
+    Subquery,
+    Table,
+    and_,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.schema import DropTable
 
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.database.tables import (
-    CatalogBoolean,
-    CatalogText,
-    CatalogTimestamp,
-)
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
-    inlined_delete_name,
-    inlined_table_name,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import tags_by_snapshot
-from airflow_provider_ducklake.lake.errors import UntrustedValueError
-from airflow_provider_ducklake.lake.planning.upkeep.files import (
+from ...errors import UntrustedValueError
+from ...planning.upkeep.files import (
     ExpiryPlan,
     ExpiryRule,
     Hole,
@@ -37,17 +40,16 @@ from airflow_provider_ducklake.lake.planning.upkeep.files import (
     plan_expiry,
     without_tagged,
 )
-from airflow_provider_ducklake.lake.spec.log_lines import logger
+from ...spec.log_lines import logger
+from ..database.connect import in_parts
+from ..database.tables import CatalogBoolean, CatalogTables, CatalogText, CatalogTimestamp
+from ..dialects.dialect import DEFAULT_RETRY, Catalog, with_retries
+from ..snapshot import read_snapshots
+from ..snapshot.inlined_tables import inlined_delete_name, inlined_table_name
+from ..snapshot.read_snapshots import tags_by_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from datetime import datetime
-
-    from sqlalchemy import Connection, Select, Subquery
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+    from ...spec.snapshots import Snapshot
 
 log = logger(__name__)
 

@@ -11,70 +11,38 @@ import posixpath
 import stat
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from sqlalchemy import URL, select
+from sqlalchemy import URL, Connection, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
-from airflow_provider_ducklake.lake.catalog.database.connect import (
-    catalog_file,
-    open_engine,
-    parse_url,
-    streamed_parts,
-)
-from airflow_provider_ducklake.lake.catalog.database.file_connections import EVERYBODY, readers
-from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
-from airflow_provider_ducklake.lake.catalog.dialects import dialect_of
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.upkeep.frozen_rows import (
-    FrozenRows,
-    frozen_deletes,
-    frozen_inlined,
-)
-from airflow_provider_ducklake.lake.errors import (
-    CatalogUnavailableError,
-    ExportExistsError,
-    InvalidInputError,
-    UntrustedValueError,
-)
-from airflow_provider_ducklake.lake.planning.upkeep.files import has_write_id
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import (
-    CatalogPath,
-    directory_path,
-    is_absolute,
-)
-from airflow_provider_ducklake.lake.spec.partitioning import hive_folders
-from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
-from airflow_provider_ducklake.lake.spec.tags import (
-    FROZEN,
-    ExportFormat,
-    ExportResult,
-    FrozenMark,
-    attach_statement,
-)
-from airflow_provider_ducklake.lake.spec.versions import DEFAULT
-from airflow_provider_ducklake.lake.storage.files.writing import CopiedFile
+from ...errors import CatalogUnavailableError, ExportExistsError, InvalidInputError, UntrustedValueError
+from ...planning.upkeep.files import has_write_id
+from ...spec.log_lines import logger
+from ...spec.names.paths import CatalogPath, directory_path, is_absolute
+from ...spec.partitioning import hive_folders
+from ...spec.snapshots import CommitKey, Snapshot, SnapshotId
+from ...spec.tags import FROZEN, ExportFormat, ExportResult, FrozenMark, attach_statement
+from ...spec.versions import DEFAULT, SpecVersion
+from ...storage.files.writing import CopiedFile
+from ..database.connect import catalog_file, open_engine, parse_url, streamed_parts
+from ..database.file_connections import EVERYBODY, readers
+from ..database.tables import CatalogTables, catalog_tables
+from ..dialects import dialect_of
+from ..snapshot import read, read_snapshots
+from .frozen_rows import FrozenInlined, FrozenRows, frozen_deletes, frozen_inlined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Self
-
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog, CatalogDialect
-    from airflow_provider_ducklake.lake.catalog.open_lake import OpenLake
-    from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
-    from airflow_provider_ducklake.lake.catalog.snapshot.read_snapshots import At
-    from airflow_provider_ducklake.lake.catalog.upkeep.frozen_rows import FrozenInlined
-    from airflow_provider_ducklake.lake.spec.options import OptionRow
-    from airflow_provider_ducklake.lake.spec.snapshots import CommitKey, Snapshot
-    from airflow_provider_ducklake.lake.spec.versions import SpecVersion
+    from ...spec.options import OptionRow
+    from ..dialects.dialect import Catalog, CatalogDialect
+    from ..open_lake import OpenLake
+    from ..snapshot.read import TableRow
+    from ..snapshot.read_snapshots import At
 
 
 # The file of a frozen catalog while it is filled: its tables, its options, and what was counted.
@@ -295,8 +263,8 @@ class _Made:
 
 def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
     """Export a snapshot, or return what an earlier try of the same task exported."""
-    from airflow_provider_ducklake.lake.storage.files.local import lies_below  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
+    from ...storage.files.local import lies_below  # noqa: PLC0415 - heavy
+    from ...storage.moving import restored  # noqa: PLC0415 - heavy
 
     check_installed(request.path, ExportFormat.of(request.path, request.format))
     _check_is_not_the_catalog(lake, request)
@@ -323,7 +291,7 @@ def export(lake: OpenLake, request: ExportRequest) -> ExportResult:
 
 def _check_is_not_the_catalog(lake: OpenLake, request: ExportRequest) -> None:
     """Refuse the lake's own catalog file as the target: all other snapshots would be lost."""
-    from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+    from ...storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
     file, target = catalog_file(lake.url), open_filesystem(request.path, request.storage_options)
     if file is not None and target.is_local and Path(target.path).exists() and file.samefile(target.path):
@@ -349,7 +317,7 @@ def _found(request: ExportRequest, copy: Path, lake_id: str) -> FrozenMark | Non
     That is one that the same task of the same run has made, or any where the user wants it. Another file
     stays: it may be the catalog of a live lake, or one of its data files.
     """
-    from airflow_provider_ducklake.lake.storage.moving import restored  # noqa: PLC0415 - heavy
+    from ...storage.moving import restored  # noqa: PLC0415 - heavy
 
     if not restored.is_there(request.path, request.storage_options):
         return None

@@ -7,25 +7,26 @@ table's flush makes that table be read again; nothing of it was committed by the
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, exists, func, literal, or_, select, table, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    table,
+    union_all,
+)
 from uuid6 import uuid7
 
-from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, check_change_set
-from airflow_provider_ducklake.lake.catalog.committing.delete_writer import remove_unused
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts
-from airflow_provider_ducklake.lake.catalog.ledger import jobs
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import (
-    inlined_batches,
-    inlined_delete_snapshots,
-    inlined_of,
-)
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import rows_of_layout
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table, which_partitionings
-from airflow_provider_ducklake.lake.errors import (
+from ...errors import (
     CatalogError,
     CommitStateUnknownError,
     DuckLakeError,
@@ -37,39 +38,27 @@ from airflow_provider_ducklake.lake.errors import (
     TransactionConflictError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.planning.upkeep.compaction import (
-    FlushPlan,
-    FlushResult,
-    LayoutToFlush,
-    plan_layout,
-)
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import job_directory
-from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.transaction.changes import (
-    AddDeletes,
-    FlushInlined,
-    Positions,
-    UnwrittenDeletes,
-)
+from ...planning.upkeep.compaction import FlushPlan, FlushResult, LayoutToFlush, plan_layout
+from ...spec.log_lines import logger
+from ...spec.names.paths import job_directory
+from ...spec.versions import Feature
+from ...transaction.changes import AddDeletes, Change, FlushedFile, FlushInlined, Positions, UnwrittenDeletes
+from ..committing.commit import ChangeSet, check_change_set
+from ..committing.delete_writer import remove_unused
+from ..database.connect import in_parts
+from ..ledger import jobs
+from ..snapshot import read, read_files, read_snapshots
+from ..snapshot.inlined_read import inlined_batches, inlined_delete_snapshots, inlined_of
+from ..snapshot.read_layouts import rows_of_layout
+from ..snapshot.scan import load_table, which_partitionings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from sqlalchemy import ColumnElement, Connection, Table
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        CommittedSnapshot,
-        DataFileId,
-        Snapshot,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.transaction.changes import Change, FlushedFile
+    from ...planning.reading.scan import InlinedRows
+    from ...spec.files import LiveDataFile
+    from ...spec.names.identifiers import QualifiedName, SchemaPath
+    from ...spec.snapshots import CommittedSnapshot, DataFileId, Snapshot, TableSnapshot
+    from ...storage.files.filesystem import Location
+    from ..dialects.dialect import Catalog
 
     Commit = Callable[[Sequence[ChangeSet], Sequence[str]], CommittedSnapshot | None]
 
@@ -376,7 +365,7 @@ class Flush:
         job_id: str,
         paths: list[str],
     ) -> list[FlushedFile]:
-        from airflow_provider_ducklake.lake.storage.moving.flush_files import Flushing, rows_with_lives  # noqa: PLC0415 - heavy
+        from ...storage.moving.flush_files import Flushing, rows_with_lives  # noqa: PLC0415 - heavy
 
         table = plan.table
         writing = plan_layout(table, layout, job_directory(table.root, job_id))

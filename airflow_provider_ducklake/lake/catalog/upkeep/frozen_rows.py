@@ -6,16 +6,34 @@ refer to them, as after an expiry (``catalog.upkeep.expiry``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, literal, null, or_, select, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    case,
+    literal,
+    null,
+    or_,
+    select,
+    type_coerce,
+)
 
-from airflow_provider_ducklake.lake.catalog.database.tables import CatalogInteger
-from airflow_provider_ducklake.lake.catalog.dialects.sqlite import SqliteDialect
-from airflow_provider_ducklake.lake.catalog.snapshot import read
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_of
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
+from ...errors import UnsupportedFeatureError
+from ...planning.reading import scan
+from ...spec.tags import ExportFormat
+from ...spec.types.ducklake_types import ScalarKind
+from ...spec.versions import Feature
+from ..database.tables import CatalogInteger, CatalogTables
+from ..dialects.sqlite import SqliteDialect
+from ..snapshot import read
+from ..snapshot.inlined_read import inlined_of
+from ..snapshot.inlined_tables import (
     BEGIN_SNAPSHOT,
     END_SNAPSHOT,
     ROW_ID,
@@ -24,25 +42,15 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     inlined_delete_table,
     inlined_table,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot.read import visible
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.reading import scan
-from airflow_provider_ducklake.lake.spec.tags import ExportFormat
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
-from airflow_provider_ducklake.lake.spec.versions import Feature
+from ..snapshot.read import visible
+from ..snapshot.scan import load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from sqlalchemy import Connection, Table
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.spec.files import InlinedForm
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot, TableSnapshot
+    from ...planning.reading.scan import InlinedRows
+    from ...spec.files import InlinedForm
+    from ...spec.schema import TableSchema
+    from ...spec.snapshots import Snapshot, TableSnapshot
+    from ..dialects.dialect import Catalog
 
 
 Condition = ColumnElement[bool]
@@ -213,7 +221,7 @@ def _parts(connection: Connection, catalog: Catalog, table: TableSnapshot) -> It
 
 def _cells(part: InlinedRows, name: str, form: InlinedForm | None) -> list[dict[str, Any]]:
     """Return the cells as SQLite has them; DuckDB casts those texts to its own types, as it reads SQLite."""
-    from airflow_provider_ducklake.lake.storage.rows.inlined_values import cells_again  # noqa: PLC0415 - heavy
+    from ...storage.rows.inlined_values import cells_again  # noqa: PLC0415 - heavy
 
     try:
         return cells_again(part.rows, part.schema, form, SqliteDialect.inlined_form)

@@ -7,43 +7,26 @@ commit, and none at all where another lake seems to keep its files there. *Sourc
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
-from airflow_provider_ducklake.lake.catalog.database.connect import in_parts, streamed
-from airflow_provider_ducklake.lake.catalog.ledger import jobs
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
-    may_mislead,
-    named_files,
-    scheduled_files,
-    table_directories,
-)
-from airflow_provider_ducklake.lake.catalog.upkeep.cleanup import check_mark, leave_mark, mark_names
-from airflow_provider_ducklake.lake.errors import SharedDataPathError, StorageError
-from airflow_provider_ducklake.lake.planning.upkeep.files import (
-    LakeFiles,
-    Orphans,
-    StoredFile,
-    cut_off,
-    find_orphans,
-    foreign_evidence,
-)
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, path_key
+from ...errors import SharedDataPathError, StorageError
+from ...planning.upkeep.files import LakeFiles, Orphans, StoredFile, cut_off, find_orphans, foreign_evidence
+from ...spec.log_lines import logger
+from ...spec.names.paths import CatalogPath, path_key
+from ..database.connect import in_parts, streamed
+from ..ledger import jobs
+from ..snapshot import read_snapshots
+from ..snapshot.read_files import may_mislead, named_files, scheduled_files, table_directories
+from .cleanup import check_mark, leave_mark, mark_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import timedelta
-    from typing import Any
-
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.storage.files.writing import Upload
+    from ...storage.files.writing import Upload
+    from ..dialects.dialect import Catalog
 
 log = logger(__name__)
 
@@ -93,7 +76,7 @@ def delete_orphans(
     millions. What is written in the meantime is younger than the lake's mark; what is committed in the
     meantime is looked up before it would be deleted.
     """
-    from airflow_provider_ducklake.lake.storage.files.listing import changed_at, list_files  # noqa: PLC0415 - heavy
+    from ...storage.files.listing import changed_at, list_files  # noqa: PLC0415 - heavy
 
     with catalog.dialect.reading() as connection:
         now = catalog.dialect.server_time(connection)
@@ -148,7 +131,7 @@ def _without_linked(orphans: Orphans, linked: Sequence[StoredFile]) -> Orphans:
 
 def _begun_uploads(data_path: str, storage_options: Mapping[str, Any]) -> list[Upload]:
     """Return the uploads under way; none where the store, or the user's rights, do not let them be listed."""
-    from airflow_provider_ducklake.lake.storage.files.writing import unfinished_uploads  # noqa: PLC0415 - heavy
+    from ...storage.files.writing import unfinished_uploads  # noqa: PLC0415 - heavy
 
     try:
         return unfinished_uploads(data_path, storage_options)
@@ -169,7 +152,7 @@ def _abort(
     storage_options: Mapping[str, Any],
     failures: list[tuple[str, str]],
 ) -> tuple[str, ...]:
-    from airflow_provider_ducklake.lake.storage.files.writing import abort_upload  # noqa: PLC0415 - heavy
+    from ...storage.files.writing import abort_upload  # noqa: PLC0415 - heavy
 
     aborted = []
     for one in uploads:
@@ -238,7 +221,7 @@ def _delete(
     failures: list[tuple[str, str]],
 ) -> list[StoredFile]:
     """Delete files, many at once, but those that commits since have named; return which are gone."""
-    from airflow_provider_ducklake.lake.storage.files.listing import delete_files  # noqa: PLC0415 - heavy
+    from ...storage.files.listing import delete_files  # noqa: PLC0415 - heavy
 
     deleted: list[StoredFile] = []
     for part in in_parts(files, FILES_AT_ONCE):

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import Connection, select, true
+from sqlalchemy import Connection, Row, select, true
 
-from airflow_provider_ducklake.lake.catalog.snapshot.read import select_all
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import (
+from ...errors import UnsupportedFeatureError
+from ...planning.upkeep.findings import Finding, FindingCode
+from ...spec.log_lines import logger
+from ...spec.partitioning import PartitionField, PartitionSpec, Transform
+from ...spec.snapshots import ColumnId, PartitionId
+from ...spec.versions import Feature
+from ..snapshot.read import select_all
+from ..snapshot.read_files import (
     SINCE_0_2,
     live_data_file,
     live_delete_file,
     which_file_stats,
     which_partition_values,
 )
-from airflow_provider_ducklake.lake.catalog.verify.files import table_roots
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec, Transform
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId
-from airflow_provider_ducklake.lake.spec.versions import Feature
+from .files import table_roots
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from sqlalchemy import Row
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.verify.look import Columns, VerificationScope
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.moving.verify_files import DeletesToVerify, FileToVerify
+    from ...spec.types.ducklake_types import DuckLakeType
+    from ...storage.files.filesystem import Location
+    from ...storage.moving.verify_files import DeletesToVerify, FileToVerify
+    from ..database.tables import CatalogTables
+    from .look import Columns, VerificationScope
 
 log = logger(__name__)
 
@@ -85,11 +81,8 @@ def _specs(look: VerificationScope) -> dict[int, PartitionSpec]:
 
 def check_contents(contents: Contents, reading: Reading, locate: Locate, sample: float) -> Iterator[Finding]:
     """Yield what is wrong with files; ``sample`` is the fraction of them that is looked at, drawn again."""
-    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.moving.verify_files import (  # noqa: PLC0415 - heavy
-        verify_data_file,
-        verify_delete_file,
-    )
+    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from ...storage.moving.verify_files import verify_data_file, verify_delete_file  # noqa: PLC0415 - heavy
 
     def at(one: FileToVerify | DeletesToVerify) -> Location:
         return locate(one.file.path).with_key(one.file.encryption_key)
@@ -157,7 +150,7 @@ def _files_to_verify(
 def _of_table(
     connection: Connection, contents: Contents, table_id: int, rows: Sequence[Row[Any]]
 ) -> Iterator[FileToVerify]:
-    from airflow_provider_ducklake.lake.storage.moving.verify_files import FileToVerify  # noqa: PLC0415 - heavy
+    from ...storage.moving.verify_files import FileToVerify  # noqa: PLC0415 - heavy
 
     ids = [row.data_file_id for row in rows]
     stats = which_file_stats(contents.tables, table_id, ids, None).ask(connection)
@@ -185,7 +178,7 @@ def _of_table(
 def _deletes_to_verify(
     connection: Connection, contents: Contents, rows: Sequence[Row[Any]]
 ) -> list[DeletesToVerify]:
-    from airflow_provider_ducklake.lake.storage.moving.verify_files import DeletesToVerify  # noqa: PLC0415 - heavy
+    from ...storage.moving.verify_files import DeletesToVerify  # noqa: PLC0415 - heavy
 
     file = contents.tables["data_file"]
     ids = [row.data_file_id for row in rows]

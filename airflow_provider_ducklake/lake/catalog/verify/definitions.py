@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, case, exists, func, literal, or_, select, union_all
-
-from airflow_provider_ducklake.lake.catalog.database.connect import asked, superfluous, telling
-from airflow_provider_ducklake.lake.catalog.database.tables import is_needed
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
-    bare_table,
-    inlined_delete_name,
-    inlined_delete_table,
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    and_,
+    case,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    union_all,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot.read import all_schema_parents
-from airflow_provider_ducklake.lake.catalog.verify.look import CHILDREN, Check, is_known_type, lacking
-from airflow_provider_ducklake.lake.errors import DuckLakeError
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
-from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
-from airflow_provider_ducklake.lake.spec.names.identifiers import schema_circles
-from airflow_provider_ducklake.lake.spec.partitioning import Transform
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import NOT_STORABLE, parse_type
-from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
+
+from ...errors import DuckLakeError
+from ...planning.upkeep.findings import Finding
+from ...planning.upkeep.findings import FindingCode as Code
+from ...spec.names.identifiers import schema_circles
+from ...spec.partitioning import Transform
+from ...spec.types.ducklake_types import NOT_STORABLE, parse_type
+from ...spec.types.literals import parse_scalar
+from ..database.connect import asked, superfluous, telling
+from ..database.tables import CatalogTables, is_needed
+from ..snapshot.inlined_tables import bare_table, inlined_delete_name, inlined_delete_table
+from ..snapshot.read import all_schema_parents
+from .look import CHILDREN, Check, Fields, Found, VerificationScope, is_known_type, lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sqlalchemy import ColumnElement, Connection, Row, Select, Table
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, Found, VerificationScope
+    from ..dialects.dialect import Catalog
 
 
 def _superfluous_columns(look: VerificationScope) -> Iterator[Fields]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    FromClause,
+    Select,
     Text,
     and_,
     case,
@@ -20,21 +23,13 @@ from sqlalchemy import (
     union_all,
 )
 
-from airflow_provider_ducklake.lake.catalog.database.tables import maybe
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import may_mislead
-from airflow_provider_ducklake.lake.catalog.verify.history import overlapping
-from airflow_provider_ducklake.lake.catalog.verify.look import MOST_OF_A_KIND, Check, Search
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
-from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
-from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath, is_below, why_not_deletable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from sqlalchemy import FromClause, Select
-
-    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, VerificationScope
-
+from ...planning.upkeep.findings import Finding
+from ...planning.upkeep.findings import FindingCode as Code
+from ...spec.names.paths import CatalogPath, is_below, why_not_deletable
+from ..database.tables import maybe
+from ..snapshot.read_files import may_mislead
+from .history import overlapping
+from .look import MOST_OF_A_KIND, Check, Fields, Search, VerificationScope
 
 _OF_DATA_FILES = ("file_column_stats", "file_variant_stats", "file_partition_value")
 TRANSACTION_LOCAL = 10**18  # row ids from here on are numbers that the reference leaked from a transaction

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, func, literal, null, or_, select, true, union_all
+from sqlalchemy import ColumnElement, Row, Select, Table, func, literal, null, or_, select, true, union_all
 
-from airflow_provider_ducklake.lake.catalog.database.tables import maybe
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.verify.look import Check, Search, lacking
-from airflow_provider_ducklake.lake.errors import CatalogError
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
-from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord, parse_changes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from sqlalchemy import Row, Select, Table
-
-    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, VerificationScope
-
+from ...errors import CatalogError
+from ...planning.upkeep.findings import Finding
+from ...planning.upkeep.findings import FindingCode as Code
+from ...transaction.changes_made import ChangeKind, ChangeRecord, parse_changes
+from ..database.tables import maybe
+from ..snapshot import read, read_snapshots
+from .look import Check, Fields, Search, VerificationScope, lacking
 
 _COUNTERS = ("schema_version", "next_catalog_id", "next_file_id")
 _OF_DEFINITIONS = ("created_", "dropped_", "altered_")

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import case, func, literal, or_, select, table, union_all
+from sqlalchemy import ColumnElement, Row, Select, case, func, literal, or_, select, table, union_all
 
-from airflow_provider_ducklake.lake.catalog.database.connect import asked
-from airflow_provider_ducklake.lake.catalog.reports.numbers import inlined_row_counts
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import read_inlined
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
+from ...errors import CatalogError, UnsupportedFeatureError
+from ...planning.reading.pruning import has_bounds
+from ...planning.upkeep.findings import Finding
+from ...planning.upkeep.findings import FindingCode as Code
+from ...spec.files import ColumnStats, TableColumnStats
+from ...spec.names.identifiers import fold
+from ...spec.schema import Column, TableSchema
+from ...spec.types.ducklake_types import ScalarKind, is_misread_by_filters
+from ..database.connect import asked
+from ..reports.numbers import inlined_row_counts
+from ..snapshot.inlined_read import read_inlined
+from ..snapshot.inlined_tables import (
     bare_table,
     inlined_delete_name,
     inlined_delete_table,
@@ -18,32 +27,16 @@ from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import (
     names_of,
     why_not_inlined,
 )
-from airflow_provider_ducklake.lake.catalog.snapshot.read import table_rows
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import layout_schema
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
-from airflow_provider_ducklake.lake.catalog.verify.files import TRANSACTION_LOCAL
-from airflow_provider_ducklake.lake.catalog.verify.look import Check, Search
-from airflow_provider_ducklake.lake.catalog.verify.statistics import narrow, uncovered
-from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.reading.pruning import has_bounds
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
-from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
-from airflow_provider_ducklake.lake.spec.files import ColumnStats
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, is_misread_by_filters
+from ..snapshot.read import TableRow, table_rows
+from ..snapshot.read_layouts import layout_schema
+from ..snapshot.scan import load_table
+from .files import TRANSACTION_LOCAL
+from .look import Check, Fields, Search, VerificationScope
+from .statistics import narrow, uncovered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from sqlalchemy import ColumnElement, Row, Select
-
-    from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
-    from airflow_provider_ducklake.lake.catalog.verify.look import Fields, VerificationScope
-    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.spec.files import TableColumnStats
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
+    from ...planning.reading.scan import InlinedRows
+    from ...spec.snapshots import ColumnId
 
 
 _DATA = re.compile(r"ducklake_inlined_data_(\d{1,19})_(\d{1,19})\Z")
@@ -178,10 +171,7 @@ def _beside_statistics(look: VerificationScope) -> Iterator[Finding]:
 
 
 def _of_table(look: VerificationScope, row: TableRow, next_row_id: int | None) -> Iterator[Finding]:
-    from airflow_provider_ducklake.lake.storage.rows.inlined_values import (  # noqa: PLC0415 - heavy
-        inlined_in_schema,
-        inlined_stats,
-    )
+    from ...storage.rows.inlined_values import inlined_in_schema, inlined_stats  # noqa: PLC0415 - heavy
 
     try:
         table = load_table(look.connection, look.catalog, look.head, row.qualified, with_files=False)

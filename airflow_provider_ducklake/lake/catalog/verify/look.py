@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, select, true
+from sqlalchemy import Column, ColumnElement, Connection, Row, Select, select, true
 
-from airflow_provider_ducklake.lake.catalog.database.connect import streamed
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.read_layouts import schema_of
-from airflow_provider_ducklake.lake.catalog.snapshot.read_statistics import with_what_lies_in_them
-from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidTypeError
-from airflow_provider_ducklake.lake.planning.reading.pruning import TextBounds, has_bounds
-from airflow_provider_ducklake.lake.planning.upkeep.findings import NOTES, Finding
-from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS, Options
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, TableId
-from airflow_provider_ducklake.lake.spec.tags import FROZEN
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import catalog_name, parse_type
+from ...errors import DuckLakeError, InvalidTypeError
+from ...planning.reading.pruning import TextBounds, has_bounds
+from ...planning.upkeep.findings import NOTES, Finding
+from ...planning.upkeep.findings import FindingCode as Code
+from ...spec.names.identifiers import QualifiedName, SchemaPath
+from ...spec.options import SKIP_STATS_COLUMNS, Options
+from ...spec.snapshots import ColumnId, Snapshot, TableId
+from ...spec.tags import FROZEN
+from ...spec.types.ducklake_types import DuckLakeType, catalog_name, parse_type
+from ..database.connect import streamed
+from ..snapshot import read, read_snapshots
+from ..snapshot.read_layouts import schema_of
+from ..snapshot.read_statistics import with_what_lies_in_them
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from sqlalchemy import Column
-
-    from airflow_provider_ducklake.lake.catalog.database.tables import CatalogTables
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from ...spec.schema import TableSchema
+    from ..database.tables import CatalogTables
+    from ..dialects.dialect import Catalog
 
 
 MOST_OF_A_KIND = 1000  # findings per check: if there are more, they have one cause

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
+    Executable,
     MetaData,
     and_,
     case,
@@ -24,20 +26,13 @@ from sqlalchemy import (
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.schema import DropTable
 
-from airflow_provider_ducklake.lake.catalog.dialects.dialect import DEFAULT_RETRY, with_retries
-from airflow_provider_ducklake.lake.catalog.effects.files import no_bounds
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import has_inlined_rows
-from airflow_provider_ducklake.lake.catalog.verify.files import full_paths
-from airflow_provider_ducklake.lake.catalog.verify.look import VerificationScope, look_at
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from sqlalchemy import Executable
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
+from ...planning.upkeep.findings import Finding, FindingCode
+from ...spec.log_lines import logger
+from ..dialects.dialect import DEFAULT_RETRY, Catalog, with_retries
+from ..effects.files import no_bounds
+from ..snapshot.inlined_read import has_inlined_rows
+from .files import full_paths
+from .look import VerificationScope, look_at
 
 log = logger(__name__)
 

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Connection, func, or_, select
 
-from airflow_provider_ducklake.lake.catalog.snapshot import read, read_files, read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_read import inlined_delete_marks, inlined_of
-from airflow_provider_ducklake.lake.catalog.snapshot.inlined_tables import bare_table
-from airflow_provider_ducklake.lake.catalog.snapshot.read import select_all
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import SINCE_0_2, file_key, live_delete_file
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import load_table
-from airflow_provider_ducklake.lake.catalog.verify.files import TRANSACTION_LOCAL, full_paths, table_roots
-from airflow_provider_ducklake.lake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
-from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.snapshots import DataFileId, TableId
+from ...errors import DuckLakeError, StorageError, UnsupportedFeatureError
+from ...planning.reading.scan import ScanPlan
+from ...planning.upkeep.findings import Finding
+from ...planning.upkeep.findings import FindingCode as Code
+from ...spec.log_lines import logger
+from ...spec.snapshots import DataFileId, TableId
+from ..snapshot import read, read_files, read_snapshots
+from ..snapshot.inlined_read import inlined_delete_marks, inlined_of
+from ..snapshot.inlined_tables import bare_table
+from ..snapshot.read import TableRow, select_all
+from ..snapshot.read_files import SINCE_0_2, file_key, live_delete_file
+from ..snapshot.scan import load_table
+from .files import TRANSACTION_LOCAL, full_paths, table_roots
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from sqlalchemy import Connection
-
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.snapshot.read import TableRow
-    from airflow_provider_ducklake.lake.catalog.verify.contents import Locate, Reading
-    from airflow_provider_ducklake.lake.catalog.verify.look import VerificationScope
-    from airflow_provider_ducklake.lake.spec.files import FileKey, LiveDeleteFile
-    from airflow_provider_ducklake.lake.storage.moving.compact import SharedRowIds
+    from ...spec.files import FileKey, LiveDeleteFile
+    from ...storage.moving.compact import SharedRowIds
+    from ..dialects.dialect import Catalog
+    from .contents import Locate, Reading
+    from .look import VerificationScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +119,8 @@ def _delete_files(look: VerificationScope, table_id: int) -> dict[int, list[Live
 
 def check_row_ids(files: Iterable[NumberedFile], locate: Locate) -> Iterator[Finding]:
     """Yield the files that number rows as another does, after looking into them for stored ids."""
-    from airflow_provider_ducklake.lake.storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
-    from airflow_provider_ducklake.lake.storage.moving.verify_files import stores_row_ids  # noqa: PLC0415
+    from ...storage.files.parallel import in_threads  # noqa: PLC0415 - heavy
+    from ...storage.moving.verify_files import stores_row_ids  # noqa: PLC0415
 
     def numbers(file: NumberedFile) -> NumberedFile | None:
         try:
@@ -165,7 +161,7 @@ def _share_a_live_row(one: NumberedFile, other: NumberedFile, locate: Locate) ->
 
 def _deleted(file: NumberedFile, first: int, end: int, locate: Locate) -> set[int]:
     """Return the numbers in a range that are those of a file's deleted rows."""
-    from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows  # noqa: PLC0415 - heavy
+    from ...storage.deletes.deletes import deleted_rows  # noqa: PLC0415 - heavy
 
     found = set(file.marks)
     for one in file.deletes:
@@ -192,7 +188,7 @@ def check_live_row_ids(
 
     Tables of which it was ``found`` that their columns make no sense cannot be read.
     """
-    from airflow_provider_ducklake.lake.storage.moving.compact import shared_row_ids  # noqa: PLC0415 - heavy
+    from ...storage.moving.compact import shared_row_ids  # noqa: PLC0415 - heavy
 
     with reading() as connection:
         rows = read.table_rows(connection, catalog.tables, read_snapshots.head(connection, catalog.tables).id)

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import Row, Select, and_, func, or_, select
 
-from airflow_provider_ducklake.lake.catalog.verify.files import table_roots
-from airflow_provider_ducklake.lake.catalog.verify.look import Check, Search, lacking
-from airflow_provider_ducklake.lake.planning.reading.pruning import (
-    TextBounds,
-    are_crossed,
-    are_readable,
-    covers,
-)
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
-from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode as Code
+from ...planning.reading.pruning import TextBounds, are_crossed, are_readable, covers
+from ...planning.upkeep.findings import Finding
+from ...planning.upkeep.findings import FindingCode as Code
+from .files import table_roots
+from .look import Check, Fields, Found, Search, TableBounds, VerificationScope, lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from sqlalchemy import Row, Select
-
-    from airflow_provider_ducklake.lake.catalog.verify.look import (
-        Fields,
-        Found,
-        TableBounds,
-        VerificationScope,
-    )
-    from airflow_provider_ducklake.lake.spec.files import ColumnStats
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from ...spec.files import ColumnStats
+    from ...spec.types.ducklake_types import DuckLakeType
 
 
 def _without_statistics(look: VerificationScope) -> Select[Any]:

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.catalog.snapshot import read_snapshots
-from airflow_provider_ducklake.lake.catalog.snapshot.scan import find_table
-from airflow_provider_ducklake.lake.catalog.verify import definitions, files, history, inlined, statistics
-from airflow_provider_ducklake.lake.catalog.verify.contents import Contents, check_contents
-from airflow_provider_ducklake.lake.catalog.verify.look import look_at, run
-from airflow_provider_ducklake.lake.catalog.verify.row_ids import (
-    check_live_row_ids,
-    check_row_ids,
-    numbered_twice,
-)
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.upkeep.findings import NOTES
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from ...errors import InvalidInputError
+from ...planning.upkeep.findings import NOTES, Finding
+from ...spec.log_lines import logger
+from ...spec.names.identifiers import QualifiedName, TableName
+from ..snapshot import read_snapshots
+from ..snapshot.scan import find_table
+from . import definitions, files, history, inlined, statistics
+from .contents import Contents, Locate, Reading, check_contents
+from .look import look_at, run
+from .row_ids import check_live_row_ids, check_row_ids, numbered_twice
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from sqlalchemy import Connection
 
-    from airflow_provider_ducklake.lake.catalog.dialects.dialect import Catalog
-    from airflow_provider_ducklake.lake.catalog.verify.contents import Locate, Reading
-    from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding
-    from airflow_provider_ducklake.lake.spec.names.identifiers import TableName
+    from ..dialects.dialect import Catalog
 
 log = logger(__name__)
 

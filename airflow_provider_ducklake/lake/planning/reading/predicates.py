@@ -11,15 +11,16 @@ times exactly. Times without a zone do not compare with times that have one: Duc
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.defaults import literal_physical
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...errors import InvalidInputError
+from ...spec.defaults import literal_physical
+from ...spec.types.ducklake_types import (
     STEPPED,
     TEXTS,
     TIMES,
@@ -30,19 +31,11 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     children_of,
     is_float,
 )
-from airflow_provider_ducklake.lake.spec.types.values import (
-    Physical,
-    as_float32,
-    is_infinite,
-    physical_range,
-    units_per_second,
-)
+from ...spec.types.values import Physical, as_float32, is_infinite, physical_range, units_per_second
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
+    from ...spec.schema import Column
+    from ...spec.snapshots import ColumnId
 
 
 OrderKey: TypeAlias = Any

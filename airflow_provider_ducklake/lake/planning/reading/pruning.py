@@ -14,30 +14,16 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.planning.reading.predicates import (
-    NEGATED,
-    AnyOf,
-    Comparison,
-    Likeness,
-    Membership,
-    NullTest,
-    Operator,
-    OrderKey,
-    holds,
-    order,
-)
-from airflow_provider_ducklake.lake.spec.defaults import initial_value
-from airflow_provider_ducklake.lake.spec.files import (
-    STRING_BOUND_BYTES,
-    blob_bounds,
-    string_bounds,
-)
-from airflow_provider_ducklake.lake.spec.partitioning import (
+from ...spec.defaults import initial_value
+from ...spec.files import STRING_BOUND_BYTES, ColumnStats, LiveDataFile, blob_bounds, string_bounds
+from ...spec.partitioning import (
     EPOCHS,
+    PartitionSpec,
     Transform,
     TransformKind,
     bucket,
@@ -48,16 +34,9 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     is_local,
     partition_value,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    TEXTS,
-    DuckLakeType,
-    Exact,
-    ScalarKind,
-    children_of,
-    is_float,
-)
-from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.lake.spec.types.values import (
+from ...spec.types.ducklake_types import TEXTS, DuckLakeType, Exact, ScalarKind, children_of, is_float
+from ...spec.types.literals import parse_scalar
+from ...spec.types.values import (
     Physical,
     as_float32,
     days_from_civil,
@@ -67,15 +46,24 @@ from airflow_provider_ducklake.lake.spec.types.values import (
     parse_physical,
     units_per_second,
 )
+from .predicates import (
+    NEGATED,
+    AnyOf,
+    Comparison,
+    Condition,
+    Likeness,
+    Membership,
+    NullTest,
+    Operator,
+    OrderKey,
+    Predicate,
+    holds,
+    order,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, Predicate
-    from airflow_provider_ducklake.lake.spec.files import ColumnStats, LiveDataFile
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, PartitionId
+    from ...spec.schema import Column
+    from ...spec.snapshots import ColumnId, PartitionId
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,25 +6,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_ducklake.lake.errors import ChangesUndoneError
-from airflow_provider_ducklake.lake.planning.reading.predicates import (
-    column_ids,
-)
-from airflow_provider_ducklake.lake.planning.reading.pruning import may_match
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from ...errors import ChangesUndoneError
+from ...spec.names.identifiers import fold
+from .predicates import Predicate, column_ids
+from .pruning import may_match
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import (
+    from ...spec.files import LiveDataFile, LiveDeleteFile
+    from ...spec.partitioning import PartitionSpec
+    from ...spec.schema import Column, TableSchema
+    from ...spec.snapshots import (
         ColumnId,
         CommitKey,
         Consumption,

@@ -7,19 +7,17 @@ inlining.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.scan import BEGIN_SNAPSHOT, END_SNAPSHOT
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, fold
-from airflow_provider_ducklake.lake.transaction.changes_made import ChangeKind, ChangeRecord
+from ...errors import InvalidInputError
+from ...spec.names.identifiers import QualifiedName, fold
+from ...transaction.changes_made import ChangeKind, ChangeRecord
+from .scan import BEGIN_SNAPSHOT, END_SNAPSHOT, ChangeFeedPlan, FileHistory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, FileHistory
-    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
+    from ...spec.snapshots import SnapshotId
 
 
 INSERT, DELETE, DATA, SCHEMA = "insert", "delete", "data", "schema"

@@ -10,34 +10,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.writing.write import (
-    ParquetSettings,
-    RowOrder,
-    WritePlan,
-    sort_keys_of,
-)
-from airflow_provider_ducklake.lake.spec.partitioning import why_not_partitioned
+from ...errors import InvalidInputError
+from ...spec.partitioning import PartitionSpec, why_not_partitioned
+from ..writing.write import ParquetSettings, RowOrder, WritePlan, sort_keys_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        DataFileId,
-        PartitionId,
-        SnapshotId,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.spec.sorting import SortField
-    from airflow_provider_ducklake.lake.transaction.changes import FlushedLayout
+    from ...spec.files import LiveDataFile
+    from ...spec.names.identifiers import QualifiedName
+    from ...spec.schema import TableSchema
+    from ...spec.snapshots import DataFileId, PartitionId, SnapshotId, TableSnapshot
+    from ...spec.sorting import SortField
+    from ...transaction.changes import FlushedLayout
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,18 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, SnapshotTaggedError
-from airflow_provider_ducklake.lake.spec.names.paths import JOB_ID, path_key
-from airflow_provider_ducklake.lake.spec.types.texts import require_offset
+from ...errors import InvalidInputError, SnapshotTaggedError
+from ...spec.names.paths import JOB_ID, path_key
+from ...spec.types.texts import require_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.spec.snapshots import Snapshot
+    from ...spec.snapshots import Snapshot
 
 
 MARK = ".airflow_ducklake_lake-"

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import Self, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ...errors import one_line
 
 Named: TypeAlias = int | str | None
 

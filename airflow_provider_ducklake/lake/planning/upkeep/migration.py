@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from airflow_provider_ducklake.lake.errors import CatalogError, InvalidTypeError
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, parse_type
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+from ...errors import CatalogError, InvalidTypeError
+from ...spec.names.identifiers import fold
+from ...spec.types.ducklake_types import ScalarKind, parse_type
 
 
 def versions_of_tables(

@@ -8,48 +8,37 @@ more comes back in new files; see ADR 0015.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.partitioning import why_not_partitioned
-from airflow_provider_ducklake.lake.spec.schema import Column
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, ScalarType
-from airflow_provider_ducklake.lake.transaction.changes import (
+from ...errors import UnsupportedFeatureError
+from ...spec.partitioning import PartitionSpec, why_not_partitioned
+from ...spec.schema import Column
+from ...spec.types.ducklake_types import ScalarKind, ScalarType
+from ...transaction.changes import (
+    Change,
     ChangeColumns,
     ColumnRow,
     CommentOnColumn,
     CommentOnTable,
     CreateTable,
+    NewTableRef,
+    Positions,
     RenameTable,
+    RestoredRows,
     RestoreTable,
+    SchemaRef,
     SetPartitioning,
     SetSorting,
 )
-from airflow_provider_ducklake.lake.transaction.definition import column_rows, definition_changes
+from ...transaction.definition import Definition, column_rows, definition_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        ColumnId,
-        DataFileId,
-        PartitionId,
-        SnapshotId,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.transaction.changes import (
-        Change,
-        NewTableRef,
-        Positions,
-        RestoredRows,
-        SchemaRef,
-    )
-    from airflow_provider_ducklake.lake.transaction.definition import Definition
+    from ...spec.files import LiveDataFile
+    from ...spec.names.identifiers import QualifiedName
+    from ...spec.snapshots import ColumnId, DataFileId, PartitionId, SnapshotId, TableSnapshot
 
 
 _COPY_SHARE = 4  # a file that lost a quarter of its rows and more since is copied whole, by the store itself

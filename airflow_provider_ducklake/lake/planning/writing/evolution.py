@@ -6,38 +6,33 @@ check of the rows against the table says so, with all other differences.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import TransactionConflictError
-from airflow_provider_ducklake.lake.planning.writing.write import (
-    append_to_existing,
-    placed_below,
-    same_columns,
-)
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, numbered, with_fields
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...errors import TransactionConflictError
+from ...spec.names.identifiers import fold
+from ...spec.schema import Column, TableSchema, numbered, with_fields
+from ...spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
+    Field,
     StructType,
     can_promote,
     check_storable,
     children_of,
     keeps_partition_values,
 )
-from airflow_provider_ducklake.lake.transaction.table_draft import TableDraft
+from ...transaction.table_draft import TableDraft
+from .write import Evolution, WritePlan, WriteResult, append_to_existing, placed_below, same_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from ...spec.snapshots import TableSnapshot
+    from ...transaction.changes import Change
 
-    from airflow_provider_ducklake.lake.planning.writing.write import Evolution, WritePlan, WriteResult
-    from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import Field
-    from airflow_provider_ducklake.lake.transaction.changes import Change
 
-    Fits = Callable[[DuckLakeType, DuckLakeType], bool]
+Fits = Callable[[DuckLakeType, DuckLakeType], bool]
 
 _MOST_DIGITS = 38
 

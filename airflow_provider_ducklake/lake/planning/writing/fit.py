@@ -5,16 +5,15 @@ Nothing here looks at a value.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ListType, MapType, StructType
+from ...spec.names.identifiers import fold
+from ...spec.types.ducklake_types import ListType, MapType, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import Column
+    from ...spec.schema import Column
 
 T = TypeVar("T")
 Parts: TypeAlias = tuple[type[StructType | ListType | MapType], "Sequence[tuple[str, T]]"]

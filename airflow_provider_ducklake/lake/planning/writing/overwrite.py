@@ -8,11 +8,24 @@ decide, in UTC.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.planning.reading.predicates import (
+from ...spec.partitioning import (
+    OF_TIMES,
+    PartitionField,
+    PartitionSpec,
+    TransformKind,
+    calendar_values,
+    is_local,
+    partition_value,
+)
+from ...spec.types.ducklake_types import BYTES, DuckLakeType, is_float
+from ...spec.types.literals import parse_scalar
+from ...spec.types.values import as_float32, is_infinite
+from ..reading.predicates import (
     ALWAYS,
     AllOf,
     AnyOf,
@@ -20,34 +33,16 @@ from airflow_provider_ducklake.lake.planning.reading.predicates import (
     Membership,
     NullTest,
     Operator,
+    OrderKey,
+    Predicate,
     column_ids,
     order,
 )
-from airflow_provider_ducklake.lake.planning.reading.pruning import all_match, evidence, may_match
-from airflow_provider_ducklake.lake.spec.partitioning import (
-    OF_TIMES,
-    TransformKind,
-    calendar_values,
-    is_local,
-    partition_value,
-)
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import BYTES, is_float
-from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.lake.spec.types.values import as_float32, is_infinite
+from ..reading.pruning import all_match, evidence, may_match
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import OrderKey, Predicate
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, PartitionSpec
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        ColumnId,
-        PartitionId,
-        SnapshotId,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from ...spec.files import LiveDataFile
+    from ...spec.snapshots import ColumnId, PartitionId, SnapshotId, TableSnapshot
 
 
 PartitionValues: TypeAlias = "tuple[str | None, ...]"

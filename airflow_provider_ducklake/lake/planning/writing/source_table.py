@@ -5,14 +5,15 @@ What it is in the lake's table is decided here: which column is which, and what 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-from airflow_provider_ducklake.lake.errors import SchemaMismatchError
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.partitioning import (
+from ...errors import SchemaMismatchError
+from ...spec.names.identifiers import fold
+from ...spec.partitioning import (
     PartitionField,
     Transform,
     TransformKind,
@@ -20,23 +21,13 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     hive_value,
     partition_value,
 )
-from airflow_provider_ducklake.lake.spec.schema import Column, Default, TableSchema, new_columns
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    Field,
-    ScalarKind,
-    StructType,
-    can_promote,
-)
-from airflow_provider_ducklake.lake.spec.types.values import identity_text
+from ...spec.schema import Column, Default, TableSchema, new_columns
+from ...spec.types.ducklake_types import DecimalType, DuckLakeType, Field, ScalarKind, StructType, can_promote
+from ...spec.types.values import Physical, identity_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
-    from airflow_provider_ducklake.lake.transaction.changes import Positions
+    from ...spec.snapshots import ColumnId
+    from ...transaction.changes import Positions
 
 
 FieldKey: TypeAlias = int | str  # a Parquet field id, or the name that a field has in files

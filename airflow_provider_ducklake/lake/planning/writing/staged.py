@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, TransactionConflictError
-from airflow_provider_ducklake.lake.planning.writing.write import (
+from ...errors import InvalidInputError, TransactionConflictError
+from ...spec.files import DataFile, LiveDataFile
+from ...spec.partitioning import PartitionSpec
+from ...spec.snapshots import DataFileId, SchemaId, SnapshotId, TableId, TableSnapshot
+from ...transaction.changes import AppendFiles, Change, NewSchemaRef, NewTableRef
+from .write import (
     NewTable,
     NewTableAndSchema,
+    WriteResult,
     append_to_existing,
     create_and_append,
     placed_below,
     same_columns,
 )
-from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-from airflow_provider_ducklake.lake.spec.snapshots import (
-    DataFileId,
-    SchemaId,
-    SnapshotId,
-    TableId,
-    TableSnapshot,
-)
-from airflow_provider_ducklake.lake.transaction.changes import AppendFiles, NewSchemaRef, NewTableRef
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
-    from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName
-    from airflow_provider_ducklake.lake.transaction.changes import Change
+    from ...spec.names.identifiers import FoldedName, QualifiedName
 
 
 Target: TypeAlias = TableSnapshot | NewTable

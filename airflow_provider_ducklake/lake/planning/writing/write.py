@@ -5,46 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, TransactionConflictError
-from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS
-from airflow_provider_ducklake.lake.spec.names.paths import directory_name, path_key, relative_to
-from airflow_provider_ducklake.lake.spec.partitioning import (
-    check_partition_keys,
-    check_transforms,
-    hive_directory,
-)
-from airflow_provider_ducklake.lake.spec.sorting import keys_to_write_by
-from airflow_provider_ducklake.lake.transaction.changes import (
+from ...errors import InvalidInputError, TransactionConflictError
+from ...spec.names.paths import directory_name, path_key, relative_to
+from ...spec.partitioning import PartitionField, check_partition_keys, check_transforms, hive_directory
+from ...spec.sorting import SortField, keys_to_write_by
+from ...transaction.changes import (
     AppendFiles,
+    Change,
     CreateSchema,
     CreateTable,
     NewSchemaRef,
     NewTableRef,
+    RowPositions,
+    SchemaRef,
 )
-from airflow_provider_ducklake.lake.transaction.definition import Definition, definition_changes
+from ...transaction.definition import Definition, definition_changes
+from ..reading.predicates import ALWAYS, Predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.spec.files import DataFile, FileKey, LiveDataFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.options import Options
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        ColumnId,
-        DataFileId,
-        SchemaId,
-        Snapshot,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.spec.sorting import SortField
-    from airflow_provider_ducklake.lake.transaction.changes import Change, RowPositions, SchemaRef
+    from ...spec.files import DataFile, FileKey, LiveDataFile
+    from ...spec.names.identifiers import QualifiedName
+    from ...spec.options import Options
+    from ...spec.schema import TableSchema
+    from ...spec.snapshots import ColumnId, DataFileId, SchemaId, Snapshot, TableSnapshot
 
 
 # Our defaults where the option is not set: smaller files for less work than the format's snappy and V1.

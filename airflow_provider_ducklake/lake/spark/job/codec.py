@@ -19,41 +19,21 @@ from decimal import Decimal
 from enum import Enum
 from functools import cache
 from operator import attrgetter, methodcaller
-from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    NewType,
-    TypeAlias,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    overload,
-)
+from types import ModuleType, NoneType, UnionType
+from typing import Any, NewType, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 from uuid import UUID
 
-from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError
-from airflow_provider_ducklake.lake.planning.reading import predicates, scan
-from airflow_provider_ducklake.lake.planning.upkeep import compaction
-from airflow_provider_ducklake.lake.planning.writing import write
-from airflow_provider_ducklake.lake.spark.job import request, results
-from airflow_provider_ducklake.lake.spec import files, options, partitioning, schema, snapshots, sorting
-from airflow_provider_ducklake.lake.spec.names import identifiers
-from airflow_provider_ducklake.lake.spec.types import geometry
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    DuckLakeType,
-    Field,
-    catalog_name,
-    with_children,
-)
-from airflow_provider_ducklake.lake.spec.types.values import Physical
-from airflow_provider_ducklake.lake.transaction import changes
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
+from ...errors import DuckLakeError, SparkJobError
+from ...planning.reading import predicates, scan
+from ...planning.upkeep import compaction
+from ...planning.writing import write
+from ...spec import files, options, partitioning, schema, snapshots, sorting
+from ...spec.names import identifiers
+from ...spec.types import geometry
+from ...spec.types.ducklake_types import DuckLakeType, Field, catalog_name, with_children
+from ...spec.types.values import Physical
+from ...transaction import changes
+from . import request, results
 
 # What ``codec`` has to know of the types that travel: which of them are written in another form, and how.
 

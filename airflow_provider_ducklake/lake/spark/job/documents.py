@@ -8,33 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError, UntrustedValueError
-from airflow_provider_ducklake.lake.planning.reading.predicates import Comparison, conditions
-from airflow_provider_ducklake.lake.spark.job.codec import DocumentError, Json, decode, dumps, encode, loads
-from airflow_provider_ducklake.lake.spec.names.identifiers import check_name
-from airflow_provider_ducklake.lake.spec.names.paths import is_of_job
-from airflow_provider_ducklake.lake.spec.schema import Default
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import BYTES, catalog_name
-from airflow_provider_ducklake.lake.spec.types.values import format_physical, order_key, parse_physical
-from airflow_provider_ducklake.lake.storage.files.filesystem import (
-    exists,
-    file_sizes,
-    read_bytes,
-    write_bytes,
-)
-from airflow_provider_ducklake.lake.storage.files.writing import opened, sealed
+from ...errors import DuckLakeError, SparkJobError, UntrustedValueError
+from ...planning.reading.predicates import Comparison, Predicate, conditions
+from ...spec.names.identifiers import check_name
+from ...spec.names.paths import is_of_job
+from ...spec.schema import Default, TableSchema
+from ...spec.types.ducklake_types import BYTES, DuckLakeType, catalog_name
+from ...spec.types.values import format_physical, order_key, parse_physical
+from ...storage.files.filesystem import exists, file_sizes, read_bytes, write_bytes
+from ...storage.files.writing import opened, sealed
+from .codec import DocumentError, Json, decode, dumps, encode, loads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.writing.write import WriteResult
-    from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from ...planning.writing.write import WriteResult
+    from ...spec.files import ColumnStats, DataFile
 
 StorageOptions: TypeAlias = "Mapping[str, Any] | None"
 _T = TypeVar("_T")

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
 
-from airflow_provider_ducklake.lake import errors
-from airflow_provider_ducklake.lake.errors import DuckLakeError, InvalidInputError, SparkJobError, short_line
-from airflow_provider_ducklake.lake.spark.output.log import OF_EXCEPTIONS, TOO_WIDE, cause_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from ... import errors
+from ...errors import DuckLakeError, InvalidInputError, SparkJobError, short_line
+from ..output.log import OF_EXCEPTIONS, TOO_WIDE, cause_in
 
 _LONGEST = 2_000
 _MOST_CAUSES = 20

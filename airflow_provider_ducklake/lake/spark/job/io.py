@@ -11,27 +11,22 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from uuid import UUID
 
-from airflow_provider_ducklake.lake.errors import (
-    DuckLakeError,
-    InvalidInputError,
-    SparkJobError,
-    StorageError,
-    UntrustedValueError,
-)
-from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
-from airflow_provider_ducklake.lake.planning.writing.write import (
-    JobTarget,
-    NewTable,
-    RowChanges,
-    WriteResult,
-    digest,
-)
-from airflow_provider_ducklake.lake.spark.job.codec import DocumentError, Json, decode, dumps, encode, loads
-from airflow_provider_ducklake.lake.spark.job.documents import (
+from ...errors import DuckLakeError, InvalidInputError, SparkJobError, StorageError, UntrustedValueError
+from ...planning.writing.staged import StagedBatch, StagedWrite, Target
+from ...planning.writing.write import JobTarget, NewTable, RowChanges, WritePlan, WriteResult, digest
+from ...spec.names.paths import JOB_ID, is_job_directory, job_directory
+from ...storage.files.filesystem import delete_file, exists, file_sizes, read_bytes, write_bytes
+from ...storage.files.listing import delete_by_name, delete_tree
+from ...storage.files.parallel import in_threads
+from ...storage.files.writing import lacks_seal, opened, sealed
+from ...transaction.changes import MergedFile, RewrittenFile
+from .codec import DocumentError, Json, decode, dumps, encode, loads
+from .documents import (
     StorageOptions,
     check_defaults,
     check_filter,
@@ -48,8 +43,8 @@ from airflow_provider_ducklake.lake.spark.job.documents import (
     write_document,
     write_json,
 )
-from airflow_provider_ducklake.lake.spark.job.request import JobRequest, OverwriteSource, RowChangeSource
-from airflow_provider_ducklake.lake.spark.job.results import (
+from .request import CompactionSource, JobRequest, OverwriteSource, RowChangeSource
+from .results import (
     Batch,
     DeletesPart,
     Done,
@@ -63,26 +58,9 @@ from airflow_provider_ducklake.lake.spark.job.results import (
     staged_target,
     summary,
 )
-from airflow_provider_ducklake.lake.spec.names.paths import JOB_ID, is_job_directory, job_directory
-from airflow_provider_ducklake.lake.storage.files.filesystem import (
-    delete_file,
-    exists,
-    file_sizes,
-    read_bytes,
-    write_bytes,
-)
-from airflow_provider_ducklake.lake.storage.files.listing import delete_by_name, delete_tree
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.files.writing import lacks_seal, opened, sealed
-from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewrittenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Bin
-    from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite, Target
-    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
-    from airflow_provider_ducklake.lake.spark.job.request import CompactionSource
+    from ...planning.upkeep.compaction import Bin
 
 
 REQUEST, DONE, ERROR, STAGE = "request.json", "_DONE", "_ERROR.json", "stage.json"

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from airflow_provider_ducklake import __version__
+from .... import __version__
 
 PACKAGE = "airflow_provider_ducklake"
 _ROOMS = ("spark", "storage", "planning", "transaction", "spec", "errors.py", "__init__.py")

@@ -6,21 +6,18 @@ Imports neither pyspark nor pyarrow: operators build these values.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidOptionError
-from airflow_provider_ducklake.lake.planning.writing.write import FoundRows
-from airflow_provider_ducklake.lake.spec.names.paths import job_directory as job_directory  # noqa: PLC0414 - theirs, too
+from ...errors import InvalidInputError, InvalidOptionError
+from ...planning.writing.write import FoundRows, RowChanges, WritePlan
+from ...spec.names.paths import job_directory as job_directory  # noqa: PLC0414 - theirs, too
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, ScanPlan
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
-    from airflow_provider_ducklake.lake.planning.writing.write import RowChanges, WritePlan
+    from ...planning.reading.scan import ChangeFeedPlan, ScanPlan
+    from ...planning.upkeep.compaction import Compaction
 
 FORMATS = ("parquet", "csv", "json", "orc", "jdbc")
 

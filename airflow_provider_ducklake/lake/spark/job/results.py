@@ -9,27 +9,22 @@ bounded length.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_ducklake.lake import errors
-from airflow_provider_ducklake.lake.errors import DuckLakeError, SparkJobError
-from airflow_provider_ducklake.lake.planning.writing.staged import StagedWrite
-from airflow_provider_ducklake.lake.planning.writing.write import NewTable, NewTableAndSchema, WriteResult
-from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-from airflow_provider_ducklake.lake.spec.snapshots import TableSnapshot
+from ... import errors
+from ...errors import DuckLakeError, SparkJobError
+from ...planning.writing.staged import StagedWrite, Target
+from ...planning.writing.write import NewDeletes, NewTable, NewTableAndSchema, WriteResult
+from ...spec.partitioning import PartitionField, PartitionSpec
+from ...spec.snapshots import PartitionId, SchemaId, Snapshot, TableId, TableSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.writing.staged import Target
-    from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes
-    from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import PartitionId, SchemaId, Snapshot, TableId
+    from ...planning.reading.predicates import Predicate
+    from ...spec.files import DataFile
+    from ...spec.names.identifiers import QualifiedName
+    from ...spec.schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True)

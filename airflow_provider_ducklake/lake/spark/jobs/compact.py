@@ -8,43 +8,34 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.planning.upkeep.compaction import Compaction
-from airflow_provider_ducklake.lake.planning.writing.write import RowOrder, WritePlan, WriteResult
-from airflow_provider_ducklake.lake.spark.job.codec import Json, decode, encode
-from airflow_provider_ducklake.lake.spark.job.io import directory_of, file_path, write_record
-from airflow_provider_ducklake.lake.spark.job.request import CompactionSource
-from airflow_provider_ducklake.lake.spark.reading.read_deletes import carrier_types
-from airflow_provider_ducklake.lake.spark.sessions.classic import progress_lines
-from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks, map_in_arrow, sum_of_tasks
-from airflow_provider_ducklake.lake.spark.types.names import free_prefix
-from airflow_provider_ducklake.lake.spark.writing.row_order import clustered, ordered
-from airflow_provider_ducklake.lake.spark.writing.write_arrow import runs
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.storage.files import writing
-from airflow_provider_ducklake.lake.storage.moving.compact import Rewriting, compactor, in_one_file
-from airflow_provider_ducklake.lake.storage.parquet.reader import carrier_schema, in_carriers
-from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Bin
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spark.sessions.kind import BatchFunction
-
+from ...planning.upkeep.compaction import Bin, Compaction
+from ...planning.writing.write import RowOrder, WritePlan, WriteResult
+from ...spec.log_lines import logger
+from ...spec.names.identifiers import fold
+from ...spec.schema import TableSchema
+from ...storage.files import writing
+from ...storage.moving.compact import Rewriting, compactor, in_one_file
+from ...storage.parquet.reader import carrier_schema, in_carriers
+from ...storage.parquet.writer import RollingWriter
+from ...storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
+from ..job.codec import Json, decode, encode
+from ..job.io import directory_of, file_path, write_record
+from ..job.request import CompactionSource, JobRequest
+from ..reading.read_deletes import carrier_types
+from ..sessions.classic import progress_lines
+from ..sessions.kind import BatchFunction, from_tasks, map_in_arrow, sum_of_tasks
+from ..types.names import free_prefix
+from ..writing.row_order import clustered, ordered
+from ..writing.write_arrow import runs
 
 log = logger(__name__)
 

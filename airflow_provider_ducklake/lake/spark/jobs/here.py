@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, nullcontext
 from threading import Condition, local
 from typing import TYPE_CHECKING, Any
@@ -10,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame as DataFrame  # noqa: PLC0414, TC002 - theirs who import no PySpark, too
 from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414, TC002 - likewise
 
-from airflow_provider_ducklake.lake.spark import sources
-from airflow_provider_ducklake.lake.spark.job.errors import typed
-from airflow_provider_ducklake.lake.spark.jobs.run import do
-from airflow_provider_ducklake.lake.spark.sessions.kind import is_remote, kind_of
-from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_sources
-from airflow_provider_ducklake.lake.storage.files.filesystem import as_environment
+from ...storage.files.filesystem import as_environment
+from .. import sources
+from ..job.errors import typed
+from ..sessions.kind import is_remote, kind_of
+from ..sessions.settings import prepare_sources
+from .run import do
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, MutableMapping
-
-    from airflow_provider_ducklake.lake.planning.writing.write import RowChanges, WriteResult
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
+    from ...planning.writing.write import RowChanges, WriteResult
+    from ..job.request import JobRequest
 
 
 class _Environment:

@@ -9,35 +9,27 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.lake.errors import SparkJobError
-from airflow_provider_ducklake.lake.planning.writing.evolution import evolved
-from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
-from airflow_provider_ducklake.lake.spark import sources
-from airflow_provider_ducklake.lake.spark.job.errors import is_of_wide_rows
-from airflow_provider_ducklake.lake.spark.output.log import TOO_WIDE
-from airflow_provider_ducklake.lake.spark.sessions.classic import progress_lines
-from airflow_provider_ducklake.lake.spark.sessions.settings import (
-    measure_batches,
-    measures_batches,
-    prepare,
-)
-from airflow_provider_ducklake.lake.spark.types.spark_types import (
-    fields_of_spark,
-    without_void,
-)
-from airflow_provider_ducklake.lake.spark.writing import write_arrow
-from airflow_provider_ducklake.lake.spark.writing.assignment import assign, fits, only_matching
-from airflow_provider_ducklake.lake.spark.writing.partitions import with_keys
-from airflow_provider_ducklake.lake.spark.writing.row_order import placed
-from airflow_provider_ducklake.lake.spark.writing.write_arrow import few_rows
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.partitioning import parse_partition_by
-from airflow_provider_ducklake.lake.spec.schema import new_columns
+from ...errors import SparkJobError
+from ...planning.writing.evolution import evolved
+from ...planning.writing.write import WritePlan, WriteResult
+from ...spec.log_lines import logger
+from ...spec.partitioning import parse_partition_by
+from ...spec.schema import new_columns
+from .. import sources
+from ..job.errors import is_of_wide_rows
+from ..output.log import TOO_WIDE
+from ..sessions.classic import progress_lines
+from ..sessions.settings import measure_batches, measures_batches, prepare
+from ..types.spark_types import fields_of_spark, without_void
+from ..writing import write_arrow
+from ..writing.assignment import assign, fits, only_matching
+from ..writing.partitions import with_keys
+from ..writing.row_order import placed
+from ..writing.write_arrow import Size, few_rows
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spark.writing.write_arrow import Size
-    from airflow_provider_ducklake.lake.spec.files import DataFile
+    from ...spec.files import DataFile
+    from ..job.request import JobRequest
 
 
 log = logger(__name__)

@@ -8,22 +8,21 @@ name, has to be on a list, and so has each function that is called. That plan is
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spark import sources
-from airflow_provider_ducklake.lake.spark.job.errors import message_of
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
-from airflow_provider_ducklake.lake.spark.sessions.settings import as_views_are_written
+from ...errors import InvalidInputError, UnsupportedFeatureError
+from .. import sources
+from ..job.errors import message_of
+from ..sessions.kind import kind_of
+from ..sessions.settings import as_views_are_written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider_ducklake.lake.spark.job.request import Step
+    from ..job.request import Step
 
 
 # Functions of Spark that a view may call: they compute a value from their arguments, and no more.

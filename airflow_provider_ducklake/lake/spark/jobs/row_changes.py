@@ -6,29 +6,30 @@ written from them, and only the files that have rows to update are read again.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.lake.errors import SparkJobError
-from airflow_provider_ducklake.lake.planning.reading.predicates import ALWAYS, column_ids
-from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes, RowChanges, WriteResult
-from airflow_provider_ducklake.lake.spark import sources
-from airflow_provider_ducklake.lake.spark.job.request import (
-    Action,
-    LakeSource,
-    OverwriteSource,
-    RowChangeSource,
-)
-from airflow_provider_ducklake.lake.spark.jobs.insert import write
-from airflow_provider_ducklake.lake.spark.jobs.sql import rows_of
-from airflow_provider_ducklake.lake.spark.read import read_table, reading
-from airflow_provider_ducklake.lake.spark.row_changes.checks import check, condition_columns, own_names
-from airflow_provider_ducklake.lake.spark.row_changes.matching import (
+from ...errors import SparkJobError
+from ...planning.reading.predicates import ALWAYS, Predicate, column_ids
+from ...planning.writing.write import NewDeletes, RowChanges, WritePlan, WriteResult
+from ...spec.log_lines import counted, logger
+from ...spec.schema import TableSchema
+from ...spec.types.ducklake_types import is_float
+from ...storage.rows import table_reader
+from .. import sources
+from ..job.request import Action, JobRequest, LakeSource, OverwriteSource, RowChangeSource
+from ..read import read_table, reading
+from ..row_changes.checks import check, condition_columns, own_names
+from ..row_changes.matching import (
     ChangedRows,
+    Found,
+    SourceSize,
     bounds_of,
     broadcast_if_small,
     changed_twice,
@@ -40,25 +41,15 @@ from airflow_provider_ducklake.lake.spark.row_changes.matching import (
     numbers,
     only_matching,
 )
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
-from airflow_provider_ducklake.lake.spark.sessions.settings import exact_filters, prepare_reading
-from airflow_provider_ducklake.lake.spark.writing import write_deletes
-from airflow_provider_ducklake.lake.spec.log_lines import counted, logger
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
-from airflow_provider_ducklake.lake.storage.rows import table_reader
+from ..sessions.kind import kind_of
+from ..sessions.settings import exact_filters, prepare_reading
+from ..writing import write_deletes
+from .insert import write
+from .sql import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
-    from airflow_provider_ducklake.lake.spark.row_changes.matching import Found, SourceSize
-    from airflow_provider_ducklake.lake.spark.types.names import MatchNames
-    from airflow_provider_ducklake.lake.spec.files import DataFile
+    from ...spec.files import DataFile
+    from ..types.names import MatchNames
 
 
 log = logger(__name__)

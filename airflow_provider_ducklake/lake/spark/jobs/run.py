@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.errors import SparkJobError, StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.writing.write import RowChanges
-from airflow_provider_ducklake.lake.spark.job import io as job_io
-from airflow_provider_ducklake.lake.spark.job.errors import typed
-from airflow_provider_ducklake.lake.spark.job.request import StreamSource
-from airflow_provider_ducklake.lake.spark.jobs.compact import compact
-from airflow_provider_ducklake.lake.spark.jobs.insert import insert
-from airflow_provider_ducklake.lake.spark.jobs.row_changes import change_rows, overwrite
-from airflow_provider_ducklake.lake.spark.jobs.sql import run_sql
-from airflow_provider_ducklake.lake.spark.jobs.stream import run_stream
-from airflow_provider_ducklake.lake.spark.sessions.classic import start_session
-from airflow_provider_ducklake.lake.spark.sessions.settings import reach_buckets, take_texts_as_written
-from airflow_provider_ducklake.lake.spark.sources import of_source
-from airflow_provider_ducklake.lake.spec.log_lines import counted, logger, size
-from airflow_provider_ducklake.lake.spec.names.paths import split_scheme
-from airflow_provider_ducklake.lake.storage.files import writing
-from airflow_provider_ducklake.lake.storage.files.filesystem import has_secrets, process_options
+from ...errors import SparkJobError, StorageError, UnsupportedFeatureError
+from ...planning.writing.write import RowChanges, WritePlan, WriteResult
+from ...spec.log_lines import counted, logger, size
+from ...spec.names.paths import split_scheme
+from ...storage.files import writing
+from ...storage.files.filesystem import has_secrets, process_options
+from ..job import io as job_io
+from ..job.errors import typed
+from ..job.request import JobRequest, StreamSource
+from ..sessions.classic import start_session
+from ..sessions.settings import reach_buckets, take_texts_as_written
+from ..sources import of_source
+from .compact import compact
+from .insert import insert
+from .row_changes import change_rows, overwrite
+from .sql import run_sql
+from .stream import run_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 
 log = logger(__name__)
 

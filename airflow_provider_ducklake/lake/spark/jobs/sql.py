@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, SchemaMismatchError
-from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.lake.spark import sources
-from airflow_provider_ducklake.lake.spark.job.request import LakeSource
-from airflow_provider_ducklake.lake.spark.jobs.insert import write
-from airflow_provider_ducklake.lake.spark.jobs.lake_views import rows_of_view
-from airflow_provider_ducklake.lake.spark.read import read_changes, read_table, reading
-from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading
-from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
+from ...errors import InvalidInputError, SchemaMismatchError
+from ...planning.reading.scan import ChangeFeedPlan, ScanPlan
+from ...spec.names.identifiers import QualifiedName
+from .. import sources
+from ..job.request import JobRequest, LakeSource, Step
+from ..read import read_changes, read_table, reading
+from ..sessions.settings import prepare_reading
+from ..types.names import free_prefix, quoted
+from .insert import write
+from .lake_views import rows_of_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan
-    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest, Step
+    from ...planning.writing.write import WritePlan, WriteResult
 
 
 def run_sql(spark: SparkSession, request: JobRequest) -> tuple[WriteResult, ...]:

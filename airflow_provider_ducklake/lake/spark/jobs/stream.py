@@ -14,29 +14,23 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, StreamingQueryException
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError
-from airflow_provider_ducklake.lake.planning.writing.staged import StagedBatch
-from airflow_provider_ducklake.lake.planning.writing.write import WritePlan, WriteResult
-from airflow_provider_ducklake.lake.spark import sources
-from airflow_provider_ducklake.lake.spark.job import io as stream_io
-from airflow_provider_ducklake.lake.spark.job.errors import message_of
-from airflow_provider_ducklake.lake.spark.job.request import StreamSource, job_directory
-from airflow_provider_ducklake.lake.spark.jobs.insert import write
-from airflow_provider_ducklake.lake.spark.sessions.settings import (
-    adaptive_as_in,
-    prepare,
-    require_file_system,
-)
-from airflow_provider_ducklake.lake.spark.writing.assignment import assign
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri
-from airflow_provider_ducklake.lake.storage.files.listing import delete_tree
+from ...errors import InvalidInputError, StorageError
+from ...planning.writing.staged import StagedBatch
+from ...planning.writing.write import WritePlan, WriteResult
+from ...spec.log_lines import logger
+from ...spec.names.paths import hadoop_uri
+from ...storage.files.listing import delete_tree
+from .. import sources
+from ..job import io as stream_io
+from ..job.errors import message_of
+from ..job.request import JobRequest, StreamSource, job_directory
+from ..sessions.settings import adaptive_as_in, prepare, require_file_system
+from ..writing.assignment import assign
+from .insert import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from airflow_provider_ducklake.lake.spark.job.request import JobRequest
 
 
 log = logger(__name__)

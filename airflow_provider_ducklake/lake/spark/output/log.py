@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake import errors
-from airflow_provider_ducklake.lake.errors import SparkJobError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
+from ... import errors
+from ...errors import SparkJobError
 
 # What Spark's messages mean for the task: the cause in a sentence, from its own output and not from rows.
 #

@@ -6,33 +6,24 @@ pyarrow reads the file in a task, with the snapshots that inserted and deleted e
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.lake.planning.reading.scan import END_SNAPSHOT, ChangeFeedPlan, ScanPlan
-from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.reading.read_deletes import carrier_types
-from airflow_provider_ducklake.lake.spark.reading.read_files import Read, rows_of
-from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
-from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_reading
-from airflow_provider_ducklake.lake.spark.types.names import ReadNames, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import check_readable, to_insertable
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet.reader import carrier_schema, in_carriers
-from airflow_provider_ducklake.lake.storage.rows.table_reader import lives_in_catalog, lives_of_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from airflow_provider_ducklake.lake.planning.reading.scan import FileHistory
-    from airflow_provider_ducklake.lake.spark.job.codec import Json
-    from airflow_provider_ducklake.lake.storage.files.filesystem import StorageOptions
+from ...planning.reading.scan import END_SNAPSHOT, ChangeFeedPlan, FileHistory, ScanPlan
+from ...storage.files.filesystem import StorageOptions, open_filesystem
+from ...storage.parquet.reader import carrier_schema, in_carriers
+from ...storage.rows.table_reader import lives_in_catalog, lives_of_file
+from ..job.codec import Json, decode, encode
+from ..sessions.kind import from_tasks
+from ..sessions.settings import prepare_reading
+from ..types.names import ReadNames, quoted
+from ..types.spark_types import check_readable, to_insertable
+from .read_deletes import carrier_types
+from .read_files import Read, rows_of
 
 
 def read_changes(

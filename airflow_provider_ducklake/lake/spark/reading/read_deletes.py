@@ -7,6 +7,7 @@ testing a bit costs less than looking a position up, and the whole takes a bit f
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -15,34 +16,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import __version__ as spark_version
 from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan, columns_to_read
-from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.job.errors import marked
-from airflow_provider_ducklake.lake.spark.sessions.kind import from_tasks
-from airflow_provider_ducklake.lake.spark.sessions.settings import hadoop_path
-from airflow_provider_ducklake.lake.spark.types.spark_types import read_type
-from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.parquet.reader import carrier_schema, in_carriers
-from airflow_provider_ducklake.lake.storage.parquet.reshape import is_list, ordinals
-from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
-from airflow_provider_ducklake.lake.storage.rows.table_reader import gone_positions, visible_rows
+from ...errors import StorageError
+from ...planning.reading.scan import ScanPlan, columns_to_read
+from ...spec.files import LiveDataFile
+from ...spec.schema import Column, TableSchema
+from ...storage.files.filesystem import Location, StorageOptions, open_filesystem
+from ...storage.files.parallel import in_threads
+from ...storage.parquet.reader import carrier_schema, in_carriers
+from ...storage.parquet.reshape import is_list, ordinals
+from ...storage.rows.inlined_values import inlined_in_schema
+from ...storage.rows.table_reader import gone_positions, visible_rows
+from ..job.codec import Json, decode, encode
+from ..job.errors import marked
+from ..sessions.kind import from_tasks
+from ..sessions.settings import hadoop_path
+from ..types.spark_types import read_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_provider_ducklake.lake.spark.job.codec import Json
-    from airflow_provider_ducklake.lake.spark.types.names import ReadNames
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location, StorageOptions
+    from ..types.names import ReadNames
 
 
 _SPARKS = ("_metadata", "_tmp_metadata_row_index")

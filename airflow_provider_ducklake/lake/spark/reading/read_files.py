@@ -10,51 +10,38 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.spark.reading import read_deletes
-from airflow_provider_ducklake.lake.spark.reading.read_deletes import numbered, place, spark_path
-from airflow_provider_ducklake.lake.spark.reading.read_layout import layouts
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
-from airflow_provider_ducklake.lake.spark.sessions.settings import hadoop_path, require_file_system
-from airflow_provider_ducklake.lake.spark.types.frames import (
-    analysed,
-    first_moment,
-    folded,
-    renamed,
-    select,
-)
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import FIELD_ID_KEY, literal, read_type
-from airflow_provider_ducklake.lake.spec.defaults import initial_value
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ListType, MapType, ScalarKind, StructType
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem, storage_errors
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.parquet.reader import folder_values, unreadable
-from airflow_provider_ducklake.lake.storage.rows import table_reader
+from ...spec.defaults import initial_value
+from ...spec.types.ducklake_types import ListType, MapType, ScalarKind, StructType
+from ...storage.files.filesystem import Location, StorageOptions, open_filesystem, storage_errors
+from ...storage.files.parallel import in_threads
+from ...storage.parquet.reader import folder_values, unreadable
+from ...storage.rows import table_reader
+from ..sessions.kind import kind_of
+from ..sessions.settings import hadoop_path, require_file_system
+from ..types.frames import Expression, analysed, first_moment, folded, renamed, select
+from ..types.names import ReadNames, quoted
+from ..types.spark_types import FIELD_ID_KEY, literal, read_type
+from . import read_deletes
+from .read_deletes import numbered, place, spark_path
+from .read_layout import Layout, StoredField, layouts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.spark.reading.read_layout import Layout, StoredField
-    from airflow_provider_ducklake.lake.spark.types.frames import Expression
-    from airflow_provider_ducklake.lake.spark.types.names import ReadNames
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location, StorageOptions
+    from ...planning.reading.scan import ScanPlan
+    from ...spec.files import LiveDataFile
+    from ...spec.schema import Column
+    from ...spec.snapshots import ColumnId
+    from ...spec.types.values import Physical
 
 
 @dataclass(frozen=True, slots=True)

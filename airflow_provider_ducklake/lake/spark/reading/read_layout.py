@@ -8,18 +8,17 @@ an option of a table only by ``ALTER TABLE … RESET``, since DuckLake 1.1.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.spark.reading.read_deletes import is_read_by_spark, reserved
-from airflow_provider_ducklake.lake.spark.types.spark_types import SPARK_SCALARS, read_type
-from airflow_provider_ducklake.lake.spec.names.paths import is_local
-from airflow_provider_ducklake.lake.spec.options import OF_CODINGS
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...spec.names.paths import is_local
+from ...spec.options import OF_CODINGS
+from ...spec.schema import Column, TableSchema
+from ...spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     ListType,
@@ -30,24 +29,23 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     can_promote,
     is_float,
 )
-from airflow_provider_ducklake.lake.spec.types.values import physical_range
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type, stored_type
-from airflow_provider_ducklake.lake.storage.parquet.footer import leaf_columns
-from airflow_provider_ducklake.lake.storage.parquet.readable import is_in_old_calendar, undecodable
-from airflow_provider_ducklake.lake.storage.parquet.reader import file_fields, file_footer
-from airflow_provider_ducklake.lake.storage.parquet.reshape import by_field_id, is_list
-from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
+from ...spec.types.values import physical_range
+from ...storage.files.parallel import in_threads
+from ...storage.parquet.arrow_types import arrow_type, stored_type
+from ...storage.parquet.footer import leaf_columns
+from ...storage.parquet.readable import is_in_old_calendar, undecodable
+from ...storage.parquet.reader import file_fields, file_footer
+from ...storage.parquet.reshape import by_field_id, is_list
+from ...storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
+from ..types.spark_types import SPARK_SCALARS, read_type
+from .read_deletes import is_read_by_spark, reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.spark.types.names import ReadNames
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SnapshotId
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from ...planning.reading.scan import ScanPlan
+    from ...spec.files import LiveDataFile
+    from ...spec.snapshots import ColumnId, SnapshotId
+    from ...storage.files.filesystem import Location
+    from ..types.names import ReadNames
 
 
 @dataclass(frozen=True, slots=True)

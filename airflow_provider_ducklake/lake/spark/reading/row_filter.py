@@ -7,6 +7,7 @@ they exclude: a condition that NaN meets must not be pushed down to them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -14,28 +15,26 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.planning.reading.predicates import (
+from ...planning.reading.predicates import (
     AllOf,
     AnyOf,
     Comparison,
+    Condition,
     Likeness,
     Membership,
     NullTest,
     Operator,
+    Predicate,
 )
-from airflow_provider_ducklake.lake.spark.types.frames import DAY, folded, number_of
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import literal, scalar_read_type
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float
-from airflow_provider_ducklake.lake.storage.rows.filter import path_to, regex
+from ...spec.types.ducklake_types import DuckLakeType, is_float
+from ...storage.rows.filter import path_to, regex
+from ..types.frames import DAY, folded, number_of
+from ..types.names import quoted
+from ..types.spark_types import literal, scalar_read_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, Predicate
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
+    from ...spec.schema import Column, TableSchema
+    from ...spec.types.values import Physical
 
 _COMPARE = {
     Operator.EQUAL: SparkColumn.__eq__,

@@ -7,35 +7,31 @@ row alone: it may neither be random nor look at other rows.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.scan import named_columns
-from airflow_provider_ducklake.lake.spark.job.errors import message_of
-from airflow_provider_ducklake.lake.spark.job.request import Action, condition_of, value_of
-from airflow_provider_ducklake.lake.spark.read import read_table
-from airflow_provider_ducklake.lake.spark.types.names import MatchNames, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import default_value, to_insertable
-from airflow_provider_ducklake.lake.spark.writing.assignment import assign
-from airflow_provider_ducklake.lake.spec.names.identifiers import split_parts
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import StructType
+from ...errors import InvalidInputError
+from ...planning.reading.scan import named_columns
+from ...spec.names.identifiers import split_parts
+from ...spec.schema import Column, TableSchema
+from ...spec.types.ducklake_types import StructType
+from ..job.errors import message_of
+from ..job.request import Action, Clause, RowChangeSource, condition_of, value_of
+from ..read import read_table
+from ..types.names import MatchNames, quoted
+from ..types.spark_types import default_value, to_insertable
+from ..writing.assignment import assign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from airflow_provider_ducklake.lake.spark.job.request import Clause, RowChangeSource
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
+    from ...spec.snapshots import ColumnId
 
 
 # What a clause puts into the columns of changed and of new rows.

@@ -5,41 +5,32 @@ Only the columns that conditions name are read. What is found is kept, since sev
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.planning.reading.predicates import NEVER, AllOf, Comparison, Operator
-from airflow_provider_ducklake.lake.planning.reading.pruning import may_match
-from airflow_provider_ducklake.lake.planning.reading.scan import named_columns
-from airflow_provider_ducklake.lake.spark.read import read_table
-from airflow_provider_ducklake.lake.spark.row_changes.checks import assignments
-from airflow_provider_ducklake.lake.spark.types.frames import bytes_of, folded, number_of, renamed, row_bytes
-from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import (
-    SPARK_SCALARS,
-    carrier_type,
-    scalar_of_spark,
-)
-from airflow_provider_ducklake.lake.spark.writing.write_arrow import IN_MEMORY, Size
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, ScalarType
-from airflow_provider_ducklake.lake.storage.rows import table_reader
+from ...errors import InvalidInputError
+from ...planning.reading.predicates import NEVER, AllOf, Comparison, Operator, Predicate
+from ...planning.reading.pruning import may_match
+from ...planning.reading.scan import ScanPlan, named_columns
+from ...spec.names.identifiers import fold
+from ...spec.types.ducklake_types import ScalarKind, ScalarType
+from ...storage.rows import table_reader
+from ..read import read_table
+from ..types.frames import bytes_of, folded, number_of, renamed, row_bytes
+from ..types.names import MatchNames, free_prefix, quoted
+from ..types.spark_types import SPARK_SCALARS, carrier_type, scalar_of_spark
+from ..writing.write_arrow import IN_MEMORY, Size
+from .checks import assignments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pyspark.sql import DataFrame
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-    from airflow_provider_ducklake.lake.spark.job.request import Action, Clause, RowChangeSource
-    from airflow_provider_ducklake.lake.spark.types.names import MatchNames
-    from airflow_provider_ducklake.lake.spec.schema import Column
+    from ...spec.schema import Column
+    from ..job.request import Action, Clause, RowChangeSource
 
 
 _SHOWN_DUPLICATES = 3

@@ -6,35 +6,27 @@ import os
 import sys
 import threading
 import zipfile
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
 from pyspark.sql.session import _monkey_patch_RDD
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from airflow_provider_ducklake.lake.spark.job.package_zip import package_zip
-from airflow_provider_ducklake.lake.spark.sessions.kind import RunningStage, is_remote, kind_of
-from airflow_provider_ducklake.lake.spark.sessions.settings import prepare_sources
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.storage.files.filesystem import (
-    address_as_environment,
-    as_environment,
-    process_options,
-)
+from ...spec.log_lines import logger
+from ...storage.files.filesystem import address_as_environment, as_environment, process_options
+from ..job.package_zip import package_zip
+from ..types.names import quoted
+from .kind import BatchFunction, RunningStage, is_remote, kind_of
+from .settings import prepare_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import types as t
-
-    from airflow_provider_ducklake.lake.spark.sessions.kind import BatchFunction
 
 
 # ruff: noqa: SLF001 - there is no public way

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.connect.dataframe import DataFrame as RemoteDataFrame
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
-from airflow_provider_ducklake.lake.spark.job.package_zip import package_zip
-from airflow_provider_ducklake.lake.spark.sessions.kind import RunningStage
-from airflow_provider_ducklake.lake.storage.files.filesystem import options_of_task, process_options
+from ...storage.files.filesystem import options_of_task, process_options
+from ..job.package_zip import package_zip
+from .kind import BatchFunction, RunningStage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
-
-    from airflow_provider_ducklake.lake.spark.sessions.kind import BatchFunction
 
 
 _SENT = "_ducklake_package_is_sent"

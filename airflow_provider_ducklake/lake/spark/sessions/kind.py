@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import DuckLakeError
-from airflow_provider_ducklake.lake.spark.job.errors import marked, secret
-from airflow_provider_ducklake.lake.storage.files import writing
+from ...errors import DuckLakeError
+from ...storage.files import writing
+from ..job.errors import marked, secret
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import types as t
-
-    from airflow_provider_ducklake.lake.spark.job.codec import Json
+    from ..job.codec import Json
 
 
 # What a session does for us besides DataFrames, and in which two ways it is had.
@@ -117,10 +114,10 @@ _BATCH_BYTES = 64 * 2**20  # Spark's own buffers hold 2 GiB, and the memory of a
 def kind_of(spark: SparkSession) -> SessionBackend:
     """Return the session's functions beyond DataFrames."""
     if is_remote(spark):
-        from airflow_provider_ducklake.lake.spark.sessions.connect import Connect  # noqa: PLC0415 - needs grpc
+        from .connect import Connect  # noqa: PLC0415 - needs grpc
 
         return Connect(spark)
-    from airflow_provider_ducklake.lake.spark.sessions.classic import Classic  # noqa: PLC0415 - needs py4j
+    from .classic import Classic  # noqa: PLC0415 - needs py4j
 
     return Classic(spark)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, short_line
+from ...errors import InvalidInputError, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
 _MODE = "SPARK_CONNECT_MODE_ENABLED"  # with it PySpark's functions do not look for a JVM

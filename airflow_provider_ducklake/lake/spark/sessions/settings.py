@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
-from airflow_provider_ducklake.lake.spec.names.paths import hadoop_uri, split_scheme
-from airflow_provider_ducklake.lake.storage.files.filesystem import arrow_s3_options
+from ...errors import InvalidInputError
+from ...spec.names.paths import hadoop_uri, split_scheme
+from ...storage.files.filesystem import arrow_s3_options
+from .kind import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
 

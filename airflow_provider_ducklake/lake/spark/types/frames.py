@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+from .names import quoted
 
 _Part = TypeVar("_Part")
 Expression = SparkColumn | str  # a text is SQL: no call to the JVM, where each step of a Column is some

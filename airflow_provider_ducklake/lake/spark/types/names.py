@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
+from ...errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import Column
+    from ...spec.schema import Column
 
 
 def quoted(name: str) -> str:

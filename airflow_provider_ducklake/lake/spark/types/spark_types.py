@@ -8,7 +8,7 @@ not have a column holds its default, or NULL.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,12 +17,10 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import InvalidTypeError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spark.types.frames import INFINITE, local_time
-from airflow_provider_ducklake.lake.spark.types.names import refuse_equal_names
-from airflow_provider_ducklake.lake.spec.defaults import literal_physical
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...errors import InvalidTypeError, UnsupportedFeatureError
+from ...spec.defaults import literal_physical
+from ...spec.names.identifiers import fold
+from ...spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     Field,
@@ -32,14 +30,14 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     StructType,
     parse_type,
 )
-from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL as PACKED_INTERVAL
-from airflow_provider_ducklake.lake.spec.types.variants import decode_variant, split_variant
+from ...spec.types.texts import INTERVAL as PACKED_INTERVAL
+from ...spec.types.variants import decode_variant, split_variant
+from .frames import INFINITE, local_time
+from .names import refuse_equal_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
+    from ...spec.schema import Column
+    from ...spec.types.values import Physical
 
 
 # The scalar types in Spark: a row for each of ``spec/types/ducklake_types.py``.

@@ -14,36 +14,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import SchemaMismatchError
-from airflow_provider_ducklake.lake.planning.writing.fit import Parts, Types, differences
-from airflow_provider_ducklake.lake.spark.job.errors import marked, marks
-from airflow_provider_ducklake.lake.spark.reading.row_filter import condition
-from airflow_provider_ducklake.lake.spark.types.frames import (
-    DAY,
-    OFFSET,
-    SECOND,
-    first_moment,
-    fits_nanos,
-    is_infinite,
-    micros_of,
-    nanos_of_text,
-    seconds_of_offset,
-)
-from airflow_provider_ducklake.lake.spark.types.names import quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import (
-    FIELD_ID_KEY,
-    INTERVAL,
-    SPARK_SCALARS,
-    carrier_type,
-    default_value,
-    is_geometry,
-    is_time,
-    is_void,
-    scalar_carrier,
-    scalar_of_spark,
-)
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...errors import SchemaMismatchError
+from ...planning.writing.fit import Parts, Types, differences
+from ...spec.names.identifiers import fold
+from ...spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     ListType,
@@ -55,10 +29,36 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     can_promote,
     is_float,
 )
+from ..job.errors import marked, marks
+from ..reading.row_filter import condition
+from ..types.frames import (
+    DAY,
+    OFFSET,
+    SECOND,
+    first_moment,
+    fits_nanos,
+    is_infinite,
+    micros_of,
+    nanos_of_text,
+    seconds_of_offset,
+)
+from ..types.names import quoted
+from ..types.spark_types import (
+    FIELD_ID_KEY,
+    INTERVAL,
+    SPARK_SCALARS,
+    carrier_type,
+    default_value,
+    is_geometry,
+    is_time,
+    is_void,
+    scalar_carrier,
+    scalar_of_spark,
+)
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from ...planning.reading.predicates import Predicate
+    from ...spec.schema import Column, TableSchema
 
 _UUID = r"^[0-9A-Fa-f]{8}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{4}-?[0-9A-Fa-f]{12}$"
 _CLOCK = r"^(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?|24:00:00(\.0{1,6})?)"

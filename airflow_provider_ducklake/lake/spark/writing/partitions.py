@@ -11,6 +11,7 @@ whole words is taken, its final mixing undone, and the rest mixed in as murmur3 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of
-from airflow_provider_ducklake.lake.spark.types.frames import SECOND, is_infinite, number_of
-from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import scalar_carrier, uuid_text
-from airflow_provider_ducklake.lake.spec.partitioning import (
+from ...errors import UnsupportedFeatureError
+from ...spec.partitioning import (
     EPOCHS,
     NO_OFFSET,
     OFFSET_BITS,
@@ -35,17 +32,14 @@ from airflow_provider_ducklake.lake.spec.partitioning import (
     is_cast_to_micros,
     is_zoned_time,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    DecimalType,
-    DuckLakeType,
-    ScalarKind,
-    is_float,
-)
+from ...spec.types.ducklake_types import DecimalType, DuckLakeType, ScalarKind, is_float
+from ..sessions.kind import kind_of
+from ..types.frames import SECOND, is_infinite, number_of
+from ..types.names import free_prefix, quoted
+from ..types.spark_types import scalar_carrier, uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
+    from ...spec.schema import TableSchema
 
 
 _SEED_ZERO = -1_693_959_553  # hash(_SEED_ZERO) is 0

@@ -9,6 +9,7 @@ whatever their type and spread. *Source:* NULLs lie where a key says, as in the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +17,17 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spark.types.frames import number_of
-from airflow_provider_ducklake.lake.spark.types.names import free_prefix, quoted
-from airflow_provider_ducklake.lake.spark.types.spark_types import carrier_type
-from airflow_provider_ducklake.lake.spark.writing.partitions import gathered, rebalanced
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from ...errors import InvalidInputError
+from ...spec.names.identifiers import fold
+from ..types.frames import number_of
+from ..types.names import free_prefix, quoted
+from ..types.spark_types import carrier_type
+from .partitions import gathered, rebalanced
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.sorting import SortField
+    from ...planning.writing.write import WritePlan
+    from ...spec.schema import TableSchema
+    from ...spec.sorting import SortField
 
 
 def placed(df: DataFrame, keys: Sequence[str], plan: WritePlan) -> DataFrame:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -20,29 +21,21 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.errors import SparkJobError
-from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
-from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.job.errors import typed
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of, map_in_arrow
-from airflow_provider_ducklake.lake.spark.types.frames import row_bytes
-from airflow_provider_ducklake.lake.spark.writing.row_order import ordered
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.storage.parquet.rows import values_of_row
-from airflow_provider_ducklake.lake.storage.parquet.string_checks import (
-    BadStrings,
-    bad_strings,
-    error_of,
-    together,
-)
-from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
+from ...errors import SparkJobError
+from ...planning.writing.write import WritePlan
+from ...spec.files import DataFile
+from ...spec.log_lines import logger
+from ...storage.parquet.rows import values_of_row
+from ...storage.parquet.string_checks import BadStrings, bad_strings, error_of, together
+from ...storage.parquet.writer import RollingWriter
+from ..job.codec import decode, encode
+from ..job.errors import typed
+from ..sessions.kind import BatchFunction, kind_of, map_in_arrow
+from ..types.frames import row_bytes
+from .row_order import ordered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.spark.sessions.kind import BatchFunction
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
+    from ...spec.schema import TableSchema
 
 
 Key = tuple[pa.Scalar, ...]

@@ -7,28 +7,22 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from airflow_provider_ducklake.lake.planning.writing.write import NewDeletes
-from airflow_provider_ducklake.lake.spark.job.codec import decode, encode
-from airflow_provider_ducklake.lake.spark.sessions.kind import kind_of, map_in_arrow
-from airflow_provider_ducklake.lake.spec.snapshots import DataFileId
-from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pyspark.sql import DataFrame
-
-    from airflow_provider_ducklake.lake.spark.sessions.kind import BatchFunction
+from ...planning.writing.write import NewDeletes
+from ...spec.snapshots import DataFileId
+from ...storage.deletes.deletes import write_delete_file
+from ...storage.files.filesystem import open_filesystem
+from ...storage.files.parallel import in_threads
+from ..job.codec import decode, encode
+from ..sessions.kind import BatchFunction, kind_of, map_in_arrow
 
 FILE_ID, POSITION = "file_id", "position"
 _RESULT = t.StructType([t.StructField("file", t.StringType(), nullable=False)])

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from airflow_provider_ducklake.lake.errors import CatalogError, InvalidNameError, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
+from ...errors import CatalogError, InvalidNameError, one_line
 
 DEFAULT_SCHEMA = "main"
 _PART = re.compile(r'(?:[Uu]&)?"(?:[^"]|"")*"|[^".]+')

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, UntrustedValueError
+from ...errors import InvalidInputError, UntrustedValueError
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath
+    from .identifiers import SchemaPath
 
 JOB_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # the form of a job's id: a UUID's
 _SAFE_DIRECTORY = re.compile(r"[A-Za-z0-9_-]+\Z")

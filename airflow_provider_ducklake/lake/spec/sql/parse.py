@@ -7,17 +7,13 @@ reference what is taken and how it is printed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import NOT_CALLED, RESERVED
-from airflow_provider_ducklake.lake.spec.sql.tokens import (
-    ExpressionError,
-    Token,
-    TokenKind,
-    TokenReader,
-    expression_tokens,
-)
-from airflow_provider_ducklake.lake.spec.sql.tree import (
+from ..names.identifiers import NOT_CALLED, RESERVED
+from ..types.ducklake_types import SCALARS, ScalarKind
+from .tokens import ExpressionError, Token, TokenKind, TokenReader, expression_tokens
+from .tree import (
     Call,
     Case,
     Cast,
@@ -30,12 +26,8 @@ from airflow_provider_ducklake.lake.spec.sql.tree import (
     Other,
     children,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, ScalarKind
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Read = TypeVar("Read")
+Read = TypeVar("Read")
 
 
 # How tight operators bind: the higher, the tighter.

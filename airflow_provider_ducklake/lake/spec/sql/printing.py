@@ -7,25 +7,11 @@ been compared is not printed: then a text stays as its author wrote it, which ev
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, written
-from airflow_provider_ducklake.lake.spec.sql.parse import Parser
-from airflow_provider_ducklake.lake.spec.sql.tree import (
-    Call,
-    Case,
-    Cast,
-    Constant,
-    ConstantKind,
-    Expression,
-    Name,
-    Operation,
-    walk,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from ..names.identifiers import fold, written
+from .parse import Parser
+from .tree import Call, Case, Cast, Constant, ConstantKind, Expression, Name, Operation, walk
 
 _PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _LONGEST = 18  # digits; longer ones may be of another type, and be printed otherwise

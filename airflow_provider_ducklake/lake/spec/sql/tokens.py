@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
+from ..names.identifiers import fold
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import TypeVar
-
-    Read = TypeVar("Read")
+Read = TypeVar("Read")
 
 
 class TokenKind(Enum):

@@ -9,19 +9,16 @@ int64)``; in the catalog they are the bare words ``list``, ``struct`` and ``map`
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import InvalidTypeError
-from airflow_provider_ducklake.lake.spec.limits import cached
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, quote_if_needed
-from airflow_provider_ducklake.lake.spec.versions import Feature
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from ...errors import InvalidTypeError
+from ..limits import cached
+from ..names.identifiers import fold, quote_if_needed
+from ..versions import Feature
 
 # The scalar types: one row each, with every fact that the format and the pure rules use.
 #

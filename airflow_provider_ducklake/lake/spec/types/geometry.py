@@ -9,14 +9,12 @@ import json
 import math
 import re
 import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Visit: TypeAlias = Callable[[Sequence[float], Sequence[float]], None]
+Visit: TypeAlias = Callable[[Sequence[float], Sequence[float]], None]
 
 
 Range: TypeAlias = tuple[float, float] | None  # None: no geometry has that dimension

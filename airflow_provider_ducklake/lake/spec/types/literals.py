@@ -14,10 +14,11 @@ backslashes.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ..names.identifiers import fold
+from .ducklake_types import (
     TEXTS,
     DecimalType,
     DuckLakeType,
@@ -28,12 +29,9 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.lake.spec.types.geometry import wkb_of_wkt
-from airflow_provider_ducklake.lake.spec.types.values import Physical, identity_text, parse_physical
-from airflow_provider_ducklake.lake.spec.types.variants import encode_variant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from .geometry import wkb_of_wkt
+from .values import Physical, identity_text, parse_physical
+from .variants import encode_variant
 
 Value: TypeAlias = Any  # Physical, list[Value], dict[str, Value], list[tuple[Value, Value]], None
 Leaf: TypeAlias = "Callable[[DuckLakeType, str], Physical]"

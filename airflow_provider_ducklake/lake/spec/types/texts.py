@@ -11,7 +11,7 @@ import re
 import struct
 from datetime import UTC, datetime, timedelta
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
+from ...errors import InvalidInputError
 
 INTERVAL = struct.Struct("<iiq")  # months, days, microseconds: the physical form
 _MONTHS_PER_YEAR = 12

@@ -13,23 +13,14 @@ import math
 import re
 import struct
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    TIMES,
-    DecimalType,
-    DuckLakeType,
-    ScalarKind,
-    ScalarType,
-)
-from airflow_provider_ducklake.lake.spec.types.texts import format_interval, parse_interval
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+from .ducklake_types import TIMES, DecimalType, DuckLakeType, ScalarKind, ScalarType
+from .texts import format_interval, parse_interval
 
 Physical: TypeAlias = bool | int | float | bytes
 

@@ -7,14 +7,12 @@ metadata, in any order: writers flag it as sorted where it is not.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from airflow_provider_ducklake.lake.spec.limits import cached
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from ..limits import cached
 
 VERSION = 1
 DEEPEST = 200  # levels of objects and arrays

@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
+from .variant_bytes import (
     DEEPEST,
     EMPTY_METADATA,
     MICROSECONDS_OF_DAY,

@@ -8,26 +8,21 @@ looks, and ``{DUCKLAKE_CATALOG}`` stands for the name under which a lake is atta
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import ColumnNotFoundError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.names.identifiers import SchemaPath, fold, split_parts, written
-from airflow_provider_ducklake.lake.spec.partitioning import TransformKind
-from airflow_provider_ducklake.lake.spec.sorting import why_not_sorted_by
-from airflow_provider_ducklake.lake.spec.sql.parse import Parser
-from airflow_provider_ducklake.lake.spec.sql.printing import printed
-from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError, TokenKind
-from airflow_provider_ducklake.lake.spec.sql.tree import Ordered
-from airflow_provider_ducklake.lake.sql.duckdb.cursor import (
-    COLUMN_OPTIONS,
-    CONSTRAINTS,
-    EXISTING,
-    refuse_object,
-    written_path,
-)
-from airflow_provider_ducklake.lake.sql.duckdb.macros import read_macro
-from airflow_provider_ducklake.lake.sql.duckdb.statements import (
+from ...errors import ColumnNotFoundError, UnsupportedFeatureError
+from ...spec.names.identifiers import QualifiedName, SchemaPath, fold, split_parts, written
+from ...spec.partitioning import TransformKind
+from ...spec.sorting import why_not_sorted_by
+from ...spec.sql.parse import Parser
+from ...spec.sql.printing import printed
+from ...spec.sql.tokens import ExpressionError, TokenKind
+from ...spec.sql.tree import Ordered
+from .cursor import COLUMN_OPTIONS, CONSTRAINTS, EXISTING, Cursor, refuse_object, written_path
+from .macros import read_macro
+from .statements import (
     AddColumn,
     ColumnDefinition,
     CreateMacro,
@@ -37,6 +32,7 @@ from airflow_provider_ducklake.lake.sql.duckdb.statements import (
     DropColumn,
     DropDefault,
     DropNotNull,
+    OptionValue,
     RenameColumn,
     RenameTable,
     RenameView,
@@ -49,19 +45,10 @@ from airflow_provider_ducklake.lake.sql.duckdb.statements import (
     SetSortedBy,
     Statement,
 )
-from airflow_provider_ducklake.lake.sql.duckdb.types import (
-    read_column_type,
-    read_default,
-    read_literal_default,
-)
+from .types import read_column_type, read_default, read_literal_default
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.tags import ViewDefinition
-    from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor
-    from airflow_provider_ducklake.lake.sql.duckdb.statements import OptionValue
+    from ...spec.tags import ViewDefinition
 
 
 def read_create(cursor: Cursor) -> Statement:
@@ -213,7 +200,7 @@ def _problem(text: str, cursor: Cursor) -> str | None:
     from sqlglot import exp  # noqa: PLC0415 - a third of a second, and DAG files import operators over and over
     from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
 
-    from airflow_provider_ducklake.lake.sql import trees  # noqa: PLC0415
+    from .. import trees  # noqa: PLC0415
 
     try:
         found = trees.parse(text, "duckdb")
@@ -543,7 +530,7 @@ def _query_names(definition: ViewDefinition) -> list[str] | None:
     from sqlglot import exp  # noqa: PLC0415 - a third of a second, and few transactions ask
     from sqlglot.errors import SqlglotError  # noqa: PLC0415
 
-    from airflow_provider_ducklake.lake.sql import trees  # noqa: PLC0415
+    from .. import trees  # noqa: PLC0415
 
     try:
         tree = trees.parse_one(definition.sql.replace(_LAKE, "lake"), definition.dialect)

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidNameError,
-    InvalidStatementError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.spec.names.identifiers import (
-    RESERVED,
-    QualifiedName,
-    check_name,
-    written,
-)
-from airflow_provider_ducklake.lake.spec.sql.tokens import (
+from ...errors import InvalidNameError, InvalidStatementError, UnsupportedFeatureError
+from ...spec.names.identifiers import RESERVED, QualifiedName, check_name, written
+from ...spec.sql.tokens import (
     ExpressionError,
     Token,
     TokenKind,
@@ -24,15 +16,9 @@ from airflow_provider_ducklake.lake.spec.sql.tokens import (
     statement_tokens,
     without_comments,
 )
-from airflow_provider_ducklake.lake.spec.versions import Feature
+from ...spec.versions import Feature, WriteVersion
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TypeVar
-
-    from airflow_provider_ducklake.lake.spec.versions import WriteVersion
-
-    Read = TypeVar("Read")
+Read = TypeVar("Read")
 
 
 def written_path(parts: tuple[str, ...]) -> str:

@@ -6,26 +6,15 @@ wrote is either in the value or in an error, never dropped.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.spec.arguments import takes_arguments
-from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, written
-from airflow_provider_ducklake.lake.spec.versions import DEFAULT, write_version
-from airflow_provider_ducklake.lake.sql.duckdb.create import (
-    read_alter,
-    read_create,
-    read_restrict,
-    schema_name,
-)
-from airflow_provider_ducklake.lake.sql.duckdb.cursor import (
-    ANY_STATEMENT,
-    STATEMENTS,
-    Cursor,
-    refuse_object,
-    split_statements,
-)
-from airflow_provider_ducklake.lake.sql.duckdb.statements import (
+from ...spec.arguments import takes_arguments
+from ...spec.names.identifiers import QualifiedName, written
+from ...spec.versions import DEFAULT, WriteVersion, write_version
+from .create import read_alter, read_create, read_restrict, schema_name
+from .cursor import ANY_STATEMENT, STATEMENTS, Cursor, refuse_object, split_statements
+from .statements import (
     CommentOnColumn,
     CommentOnTable,
     CommentOnView,
@@ -36,11 +25,6 @@ from airflow_provider_ducklake.lake.sql.duckdb.statements import (
     Statement,
     Truncate,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.spec.versions import WriteVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,33 +13,20 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidStatementError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.spec.names.identifiers import is_storable, written
-from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
-from airflow_provider_ducklake.lake.spec.sql.tokens import ExpressionError, TokenKind
-from airflow_provider_ducklake.lake.spec.sql.tree import Cast, Constant, ConstantKind
-from airflow_provider_ducklake.lake.spec.tags import (
-    DIALECT,
-    EXPRESSION,
-    MacroDefault,
-    MacroDefinition,
-    MacroOverload,
-    MacroParameter,
-)
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import DecimalType, ScalarType, parse_type
-from airflow_provider_ducklake.lake.spec.versions import Feature
-from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor, split_statements
-from airflow_provider_ducklake.lake.sql.duckdb.types import read_type
+from ...errors import InvalidInputError, InvalidStatementError, UnsupportedFeatureError
+from ...spec.names.identifiers import is_storable, written
+from ...spec.sql.parse import parse_expression
+from ...spec.sql.tokens import ExpressionError, Token, TokenKind
+from ...spec.sql.tree import Cast, Constant, ConstantKind
+from ...spec.tags import DIALECT, EXPRESSION, MacroDefault, MacroDefinition, MacroOverload, MacroParameter
+from ...spec.types.ducklake_types import DecimalType, ScalarType, parse_type
+from ...spec.versions import Feature, WriteVersion
+from .cursor import Cursor, split_statements
+from .types import read_type
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from airflow_provider_ducklake.lake.spec.sql.tokens import Token
-    from airflow_provider_ducklake.lake.spec.versions import WriteVersion
 
 # Of the connection that judges; "Python replacements" are variables of ours that a query could read.
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.defaults import Literal, SqlDefault
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-    from airflow_provider_ducklake.lake.spec.tags import MacroDefinition
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from ...spec.defaults import Literal, SqlDefault
+    from ...spec.names.identifiers import QualifiedName, SchemaPath
+    from ...spec.tags import MacroDefinition
+    from ...spec.types.ducklake_types import DuckLakeType
 
 
 @dataclass(frozen=True, slots=True)

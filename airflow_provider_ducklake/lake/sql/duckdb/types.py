@@ -10,11 +10,11 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import InvalidTypeError
-from airflow_provider_ducklake.lake.spec.defaults import Literal, SqlDefault, SqlExpression
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.sql.tokens import TokenKind
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...errors import InvalidTypeError
+from ...spec.defaults import Literal, SqlDefault, SqlExpression
+from ...spec.names.identifiers import fold
+from ...spec.sql.tokens import TokenKind
+from ...spec.types.ducklake_types import (
     MAX_DECIMAL_PRECISION,
     SCALARS,
     DecimalType,
@@ -30,7 +30,7 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.sql.duckdb.cursor import Cursor
+    from .cursor import Cursor
 
 
 SCALAR_SPELLINGS = {word: row.name for row in SCALARS.values() for word in row.sql.split()}

@@ -9,12 +9,13 @@ query, in a lambda, of a unit of time, and whatever sqlglot does not read, are l
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.lineage import Node, lineage
@@ -22,29 +23,17 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import build_scope
 from sqlglot.schema import MappingSchema
 
-from airflow_provider_ducklake.lake.errors import (
-    ColumnNotFoundError,
-    InvalidInputError,
-    InvalidPredicateError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.planning.reading.predicates import column_ids
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold, quote
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import NUMBERS, ScalarKind
-from airflow_provider_ducklake.lake.spec.types.values import as_float32
-from airflow_provider_ducklake.lake.sql import trees
-from airflow_provider_ducklake.lake.sql.predicate import read_predicate
-from airflow_provider_ducklake.lake.sql.spark.statements import functions_of
+from ...errors import ColumnNotFoundError, InvalidInputError, InvalidPredicateError, UnsupportedFeatureError
+from ...planning.reading.predicates import Predicate, column_ids
+from ...spec.names.identifiers import FoldedName, fold, quote
+from ...spec.types.ducklake_types import NUMBERS, DuckLakeType, ScalarKind
+from ...spec.types.values import as_float32
+from .. import trees
+from ..predicate import read_predicate
+from .statements import functions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from sqlglot import Token
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Predicate
-    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from ...spec.schema import TableSchema
 
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?")

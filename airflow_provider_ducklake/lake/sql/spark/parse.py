@@ -6,24 +6,19 @@ is rewritten, so Spark runs what the user wrote.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from sqlglot import exp
+from sqlglot import Token, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
-from airflow_provider_ducklake.lake.errors import UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.names.identifiers import (
-    MAIN,
-    FoldedName,
-    QualifiedName,
-    SchemaPath,
-    fold,
-)
-from airflow_provider_ducklake.lake.sql import trees
-from airflow_provider_ducklake.lake.sql.duckdb.cursor import error_at
-from airflow_provider_ducklake.lake.sql.spark.statements import (
+from ...errors import InvalidStatementError, UnsupportedFeatureError
+from ...spec.names.identifiers import MAIN, FoldedName, QualifiedName, SchemaPath, fold
+from .. import trees
+from ..duckdb.cursor import error_at
+from .statements import (
     ReadConditions,
     Reference,
     Scopes,
@@ -35,15 +30,7 @@ from airflow_provider_ducklake.lake.sql.spark.statements import (
     functions_of,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from typing import TypeVar
-
-    from sqlglot import Token
-
-    from airflow_provider_ducklake.lake.errors import InvalidStatementError
-
-    Read = TypeVar("Read")
+Read = TypeVar("Read")
 
 
 def parse_spark_sql(

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from sqlglot import exp
+from sqlglot import Token, exp
 from sqlglot.errors import SqlglotError
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.sql import trees
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from sqlglot import Token
-
-    from airflow_provider_ducklake.lake.spec.names.identifiers import FoldedName, QualifiedName
+from ...spec.names.identifiers import FoldedName, QualifiedName, fold
+from .. import trees
 
 
 class WriteMode(Enum):

@@ -7,28 +7,25 @@ Iceberg finds no column (its issue 378), and reads columns by their place.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.names.paths import relative_to
-from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
-from airflow_provider_ducklake.lake.storage.deletes.vectors import deletion_vector, write_vectors
-from airflow_provider_ducklake.lake.storage.files.filesystem import storage_errors
-from airflow_provider_ducklake.lake.storage.parquet.footer import read_metadata
-from airflow_provider_ducklake.lake.storage.parquet.modules import check_row_counts
-from airflow_provider_ducklake.lake.storage.parquet.opening import ParquetOutput, Written, open_parquet
-from airflow_provider_ducklake.lake.transaction.changes import FileDeletes, Positions, PositionsFile
+from ...errors import InvalidInputError, StorageError, UnsupportedFeatureError
+from ...spec.names.paths import relative_to
+from ...spec.snapshots import SnapshotId
+from ...transaction.changes import FileDeletes, Positions, PositionsFile, RowPositions, UnwrittenDeletes
+from ..files.filesystem import Location, storage_errors
+from ..parquet.footer import read_metadata
+from ..parquet.modules import check_row_counts
+from ..parquet.opening import ParquetOutput, Written, open_parquet
+from .vectors import deletion_vector, write_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile, LiveDeleteFile
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.transaction.changes import RowPositions, UnwrittenDeletes
+    from ...spec.files import LiveDataFile, LiveDeleteFile
 
 
 _SNAPSHOT_ID = "_ducklake_internal_snapshot_id"

@@ -12,24 +12,19 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.storage.files.filesystem import read_whole, storage_errors
-from airflow_provider_ducklake.lake.storage.files.writing import OutputFile
-from airflow_provider_ducklake.lake.storage.parquet.opening import Written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-
+from ...errors import StorageError
+from ..files.filesystem import Location, read_whole, storage_errors
+from ..files.writing import OutputFile
+from ..parquet.opening import Written
 
 # Puffin containers of deletion vectors: one for each snapshot that deleted rows of a data file.
 #

@@ -9,16 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.spec.names.paths import is_local
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from ...errors import StorageError
+from ...spec.names.paths import is_local
+from .parallel import in_threads
 
 # A file system that syncs no directories; a directory that this process may write, and not read.
 _NOT_SYNCED = {errno.EINVAL, errno.ENOTSUP, errno.EACCES}
@@ -93,7 +90,7 @@ def _new_parents(directory: Path, top: Path | None) -> list[Path]:
 
 
 def _local(path: str) -> Path:
-    from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+    from .filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
     return Path(open_filesystem(path, {}).path)
 

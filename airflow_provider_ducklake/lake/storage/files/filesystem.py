@@ -24,14 +24,14 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from airflow_provider_ducklake.lake.errors import DuckLakeError, StorageError, one_line
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import split_scheme
-from airflow_provider_ducklake.lake.storage.files.durable import make_parents, sync_directory
-from airflow_provider_ducklake.lake.storage.files.local import regular_file
+from ...errors import DuckLakeError, StorageError, one_line
+from ...spec.log_lines import logger
+from ...spec.names.paths import split_scheme
+from .durable import make_parents, sync_directory
+from .local import regular_file
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.files import FileKey
+    from ...spec.files import FileKey
 
 
 # The storage options of a Spark job's lake, which the job's process was started with.

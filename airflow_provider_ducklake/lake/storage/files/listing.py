@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.fs as pafs
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, StorageError
-from airflow_provider_ducklake.lake.spec.log_lines import logger
-from airflow_provider_ducklake.lake.spec.names.paths import is_absolute, split_scheme
-from airflow_provider_ducklake.lake.storage.files.filesystem import (
+from ...errors import InvalidInputError, StorageError
+from ...spec.log_lines import logger
+from ...spec.names.paths import is_absolute, split_scheme
+from .filesystem import (
     Location,
+    StorageOptions,
     bucket_and_key,
     file_sizes,
     fsspec_of,
@@ -28,14 +30,8 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     remover_of,
     storage_errors,
 )
-from airflow_provider_ducklake.lake.storage.files.local import unlink_below
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.storage.files.filesystem import StorageOptions
-
+from .local import unlink_below
+from .parallel import in_threads
 
 log = logger(__name__)
 

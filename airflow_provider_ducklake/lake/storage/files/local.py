@@ -7,21 +7,11 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.spec.names.paths import (
-    is_absolute,
-    is_below,
-    is_local,
-    misleading,
-    split_scheme,
-    with_slash,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from ...errors import StorageError
+from ...spec.names.paths import is_absolute, is_below, is_local, misleading, split_scheme, with_slash
 
 _KINDS = {
     stat.S_IFDIR: "a directory",

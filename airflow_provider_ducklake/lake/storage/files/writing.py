@@ -8,14 +8,18 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow_provider_ducklake.lake.errors import SparkJobError, StorageError
-from airflow_provider_ducklake.lake.storage.files.durable import make_parents, sync_directory
-from airflow_provider_ducklake.lake.storage.files.filesystem import (
+from ...errors import SparkJobError, StorageError
+from .durable import make_parents, sync_directory
+from .filesystem import (
+    Location,
+    StorageOptions,
     bucket_and_key,
     delete_file_at,
     fsspec_of,
@@ -24,13 +28,7 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     reason_of,
     storage_errors,
 )
-from airflow_provider_ducklake.lake.storage.files.local import regular_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location, StorageOptions
+from .local import regular_file
 
 
 class OutputFile:

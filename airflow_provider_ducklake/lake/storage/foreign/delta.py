@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -18,22 +19,18 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    SourceNotFoundError,
-    StorageError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.planning.writing.source_table import (
+from ...errors import InvalidInputError, SourceNotFoundError, StorageError, UnsupportedFeatureError
+from ...planning.writing.source_table import (
     IDENTITY,
+    PartitionKey,
     SourceColumn,
     SourceFile,
     SourceTable,
     has_identity,
 )
-from airflow_provider_ducklake.lake.spec.defaults import literal_physical
-from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...spec.defaults import literal_physical
+from ...spec.names.paths import is_absolute
+from ...spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     Field,
@@ -42,18 +39,13 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.lake.spec.types.values import identity_text
-from airflow_provider_ducklake.lake.storage.deletes.deletes import positions_of
-from airflow_provider_ducklake.lake.storage.files.filesystem import arrow_s3_options, storage_errors
-from airflow_provider_ducklake.lake.storage.foreign.source import Places, spelled
+from ...spec.types.values import identity_text
+from ..deletes.deletes import positions_of
+from ..files.filesystem import StorageOptions, arrow_s3_options, storage_errors
+from .source import Places, Source, spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from airflow_provider_ducklake.lake.planning.writing.source_table import PartitionKey
-    from airflow_provider_ducklake.lake.storage.files.filesystem import StorageOptions
-    from airflow_provider_ducklake.lake.storage.foreign.source import Source
-    from airflow_provider_ducklake.lake.transaction.changes import Positions
+    from ...transaction.changes import Positions
 
 
 # Delta's columns as DuckLake's.

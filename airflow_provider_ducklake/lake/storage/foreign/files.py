@@ -6,39 +6,30 @@ number of rows or partition values is refused.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    InvalidPartitionError,
-    SchemaMismatchError,
-    UnsupportedFeatureError,
+from ...errors import InvalidInputError, InvalidPartitionError, SchemaMismatchError, UnsupportedFeatureError
+from ...planning.writing.source_table import (
+    IDENTITY,
+    FieldKey,
+    SourceColumn,
+    SourceFile,
+    SourceTable,
+    identity_of_text,
 )
-from airflow_provider_ducklake.lake.planning.writing.source_table import IDENTITY, identity_of_text
-from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, TransformKind, hive_values
-from airflow_provider_ducklake.lake.storage.parquet.foreign_files import (
-    FieldNames,
-    footer_value,
-    inspect_file,
-)
-from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id
+from ...spec.partitioning import PartitionField, TransformKind, hive_values
+from ..parquet.foreign_files import FieldNames, footer_value, inspect_file
+from ..parquet.reshape import field_id
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
     import pyarrow as pa
 
-    from airflow_provider_ducklake.lake.planning.writing.source_table import (
-        FieldKey,
-        SourceColumn,
-        SourceFile,
-        SourceTable,
-    )
-    from airflow_provider_ducklake.lake.spec.files import DataFile
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from ...spec.files import DataFile
+    from ...spec.schema import Column, TableSchema
+    from ...spec.snapshots import ColumnId
+    from ..files.filesystem import Location
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,34 +19,33 @@ import pyarrow.parquet as pq
 import pyiceberg.types as iceberg
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.io import FileIO, InputFile
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
+    DataFile,
     DataFileContent,
     FileFormat,
     ManifestContent,
+    ManifestEntry,
     ManifestEntryStatus,
+    ManifestFile,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import StaticTable
+from pyiceberg.table import StaticTable, Table
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    SourceNotFoundError,
-    StorageError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.planning.writing.source_table import (
+from ...errors import InvalidInputError, SourceNotFoundError, StorageError, UnsupportedFeatureError
+from ...planning.writing.source_table import (
+    PartitionKey,
     SourceColumn,
     SourceFile,
     SourceTable,
     texts_of,
     transforms_of,
 )
-from airflow_provider_ducklake.lake.spec.defaults import default_of
-from airflow_provider_ducklake.lake.spec.names.paths import is_absolute
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...spec.defaults import default_of
+from ...spec.names.paths import is_absolute
+from ...spec.types.ducklake_types import (
     DecimalType,
     DuckLakeType,
     Field,
@@ -54,31 +54,24 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.lake.storage.deletes.deletes import positions_of
-from airflow_provider_ducklake.lake.storage.deletes.vectors import referenced_vectors
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_input, storage_errors
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.foreign.iceberg_catalog import find_in_catalog
-from airflow_provider_ducklake.lake.storage.foreign.source import Places, spelled
-from airflow_provider_ducklake.lake.storage.parquet.modules import check_row_counts
-from airflow_provider_ducklake.lake.storage.parquet.opening import open_plain_parquet
+from ..deletes.deletes import positions_of
+from ..deletes.vectors import referenced_vectors
+from ..files.filesystem import Location, open_input, storage_errors
+from ..files.parallel import in_threads
+from ..parquet.modules import check_row_counts
+from ..parquet.opening import open_plain_parquet
+from .iceberg_catalog import find_in_catalog
+from .source import Places, Source, spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from pyiceberg.io import InputStream, OutputFile
-    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.table import Table
     from pyiceberg.table.name_mapping import MappedField, NameMapping
     from pyiceberg.table.snapshots import Snapshot
 
-    from airflow_provider_ducklake.lake.planning.writing.source_table import PartitionKey
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.foreign.source import Source
-    from airflow_provider_ducklake.lake.transaction.changes import Positions
+    from ...transaction.changes import Positions
 
-    Locate = Callable[[str], Location]
+
+Locate = Callable[[str], Location]
 
 
 # Which rows of data files an Iceberg snapshot has deleted: position delete files, and deletion vectors.

@@ -7,29 +7,18 @@ answers with, and those of a table's metadata. Only the place of the metadata fi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyiceberg.catalog import infer_catalog_type, load_catalog
+from pyiceberg.catalog import Catalog, infer_catalog_type, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io import PY_IO_IMPL, FileIO
+from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, OutputFile
 from pyiceberg.utils.config import Config, merge_config
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidInputError,
-    SourceNotFoundError,
-    StorageError,
-    UntrustedValueError,
-)
-from airflow_provider_ducklake.lake.storage.files.filesystem import storage_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.io import InputFile, OutputFile
+from ...errors import InvalidInputError, SourceNotFoundError, StorageError, UntrustedValueError
+from ..files.filesystem import storage_errors
 
 _ONLY_READ = {"init_catalog_tables": "false", "schema_version": "v0"}
 _IS_FILE = {"sqlite": True, "postgresql": False, "mysql": False, "mariadb": False}  # by database

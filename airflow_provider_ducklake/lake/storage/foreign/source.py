@@ -14,25 +14,24 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.errors import (
+from ...errors import (
     DuckLakeError,
     InvalidInputError,
     StorageError,
     UnsupportedFeatureError,
     UntrustedValueError,
 )
-from airflow_provider_ducklake.lake.spec.names.paths import directory_path, is_absolute, misleading
-from airflow_provider_ducklake.lake.storage.files.local import lies_below, real_path
+from ...spec.names.paths import directory_path, is_absolute, misleading
+from ..files.local import lies_below, real_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_provider_ducklake.lake.planning.writing.source_table import SourceTable
+    from ...planning.writing.source_table import SourceTable
 
 _PACKAGES = {"iceberg": "pyiceberg", "delta": "deltalake"}
 FORMATS = tuple(_PACKAGES)
@@ -118,15 +117,15 @@ def main() -> None:
 
 
 def _read(source: Source, storage_options: Mapping[str, Any]) -> SourceTable:
-    from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
+    from ..files.filesystem import open_filesystem  # noqa: PLC0415 - heavy
 
     locate = partial(open_filesystem, storage_options=storage_options)
     try:
         if source.format == "iceberg":
-            from airflow_provider_ducklake.lake.storage.foreign.iceberg import iceberg_table  # noqa: PLC0415
+            from .iceberg import iceberg_table  # noqa: PLC0415
 
             return iceberg_table(source, locate)
-        from airflow_provider_ducklake.lake.storage.foreign.delta import delta_table  # noqa: PLC0415
+        from .delta import delta_table  # noqa: PLC0415
     except ModuleNotFoundError as error:
         package = _PACKAGES[source.format]
         if (error.name or "").partition(".")[0] != package:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -10,34 +11,26 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.reading.scan import ScanPlan
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_filesystem
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads, in_threads_ahead, made_ahead
-from airflow_provider_ducklake.lake.storage.moving.verify_files import stores_row_ids
-from airflow_provider_ducklake.lake.storage.parquet.reader import read_row_groups
-from airflow_provider_ducklake.lake.storage.parquet.reshape import ordinals
-from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.lake.storage.rows.table_reader import (
-    ROW_ID,
-    SNAPSHOT_ID,
-    gone_positions,
-    visible_rows,
-)
-from airflow_provider_ducklake.lake.transaction.changes import MergedFile, RewriteSource, RewrittenFile
+from ...errors import StorageError, UnsupportedFeatureError
+from ...planning.reading.scan import ScanPlan
+from ...spec.schema import TableSchema
+from ...transaction.changes import MergedFile, RewriteSource, RewrittenFile
+from ..files.filesystem import Location, open_filesystem
+from ..files.parallel import in_threads, in_threads_ahead, made_ahead
+from ..parquet.reader import StoredRows, read_row_groups
+from ..parquet.reshape import ordinals
+from ..parquet.writer import RollingWriter
+from ..rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions, visible_rows
+from .verify_files import stores_row_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from ...planning.upkeep.compaction import Bin, Compaction
+    from ...planning.writing.write import ParquetSettings
+    from ...spec.files import DataFile, LiveDataFile
+    from ...spec.snapshots import SnapshotId
 
-    from airflow_provider_ducklake.lake.planning.upkeep.compaction import Bin, Compaction
-    from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
-    from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
-    from airflow_provider_ducklake.lake.spec.snapshots import SnapshotId
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.parquet.reader import StoredRows
 
-    Locate = Callable[[str], Location]
+Locate = Callable[[str], Location]
 
 
 # (how many rows of the file come before some of its rows, the snapshots of these) → which are wanted

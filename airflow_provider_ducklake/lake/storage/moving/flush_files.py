@@ -9,34 +9,33 @@ which of a row that was updated twice says that both versions ended by the secon
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.planning.reading.scan import END_SNAPSHOT, SYSTEM_CELLS
-from airflow_provider_ducklake.lake.spec.names.paths import relative_to
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.snapshots import PartitionId, SnapshotId
-from airflow_provider_ducklake.lake.storage.deletes.deletes import write_delete_file
-from airflow_provider_ducklake.lake.storage.moving.compact import in_one_file
-from airflow_provider_ducklake.lake.storage.parquet.reshape import ordinals
-from airflow_provider_ducklake.lake.storage.parquet.rows import sorted_rows, split_by_partition
-from airflow_provider_ducklake.lake.storage.parquet.string_checks import BadStrings, bad_strings, error_of
-from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter
-from airflow_provider_ducklake.lake.storage.rows.inlined_values import rows_of
-from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID
-from airflow_provider_ducklake.lake.transaction.changes import FlushedDeletes, FlushedFile
+from ...planning.reading.scan import END_SNAPSHOT, SYSTEM_CELLS, InlinedRows
+from ...spec.names.paths import relative_to
+from ...spec.schema import TableSchema
+from ...spec.snapshots import PartitionId, SnapshotId
+from ...transaction.changes import FlushedDeletes, FlushedFile
+from ..deletes.deletes import write_delete_file
+from ..parquet.reshape import ordinals
+from ..parquet.rows import sorted_rows, split_by_partition
+from ..parquet.string_checks import BadStrings, bad_strings, error_of
+from ..parquet.writer import RollingWriter
+from ..rows.inlined_values import rows_of
+from ..rows.table_reader import ROW_ID, SNAPSHOT_ID
+from .compact import in_one_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from ...planning.writing.write import ParquetSettings, WritePlan
+    from ..files.filesystem import Location
 
-    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings, WritePlan
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
 
-    Values = tuple[str | None, ...]
+Values = tuple[str | None, ...]
 
 RUN_BYTES = 64 * 2**20  # rows that are sorted together, in Arrow's memory
 WAITING_BYTES = 128 * 2**20  # rows that wait for their row groups, of all partitions together

@@ -10,23 +10,26 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError, UntrustedValueError
-from airflow_provider_ducklake.lake.planning.upkeep.restore import FileLook, FilePair, has_later_rows
-from airflow_provider_ducklake.lake.spec.partitioning import hive_directory
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.storage.deletes.deletes import positions_of
-from airflow_provider_ducklake.lake.storage.deletes.vectors import VECTOR_MAGIC
-from airflow_provider_ducklake.lake.storage.files.durable import make_parents, sync_directory
-from airflow_provider_ducklake.lake.storage.files.filesystem import (
+from ...errors import StorageError, UnsupportedFeatureError, UntrustedValueError
+from ...planning.upkeep.restore import FileLook, FilePair, RewriteBin, has_later_rows
+from ...spec.partitioning import hive_directory
+from ...spec.schema import TableSchema
+from ..deletes.deletes import positions_of
+from ..deletes.vectors import VECTOR_MAGIC
+from ..files.durable import make_parents, sync_directory
+from ..files.filesystem import (
+    Location,
+    StorageOptions,
     child,
     exists,
     file_sizes,
@@ -34,38 +37,32 @@ from airflow_provider_ducklake.lake.storage.files.filesystem import (
     open_input,
     storage_errors,
 )
-from airflow_provider_ducklake.lake.storage.files.local import lies_below
-from airflow_provider_ducklake.lake.storage.files.parallel import in_threads
-from airflow_provider_ducklake.lake.storage.files.writing import copy_file
-from airflow_provider_ducklake.lake.storage.moving.compact import Merging, marked
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field
-from airflow_provider_ducklake.lake.storage.parquet.footer import open_footer
-from airflow_provider_ducklake.lake.storage.parquet.modules import TAIL_BYTES, footer_length
-from airflow_provider_ducklake.lake.storage.parquet.opening import (
+from ..files.local import lies_below
+from ..files.parallel import in_threads
+from ..files.writing import CopiedFile, copy_file
+from ..parquet.arrow_types import arrow_field
+from ..parquet.footer import open_footer
+from ..parquet.modules import TAIL_BYTES, footer_length
+from ..parquet.opening import (
     ParquetOutput,
+    Written,
     annotations_of,
     open_parquet,
     read_plain_footer,
     with_annotations,
 )
-from airflow_provider_ducklake.lake.storage.parquet.reader import read_data_file
-from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id, ordinals
-from airflow_provider_ducklake.lake.storage.parquet.rows import split_by_partition
-from airflow_provider_ducklake.lake.storage.parquet.writer import RollingWriter, columns_with_statistics
-from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
-from airflow_provider_ducklake.lake.storage.rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions
+from ..parquet.reader import read_data_file
+from ..parquet.reshape import field_id, ordinals
+from ..parquet.rows import split_by_partition
+from ..parquet.writer import RollingWriter, columns_with_statistics
+from ..rows.inlined_values import inlined_in_schema
+from ..rows.table_reader import ROW_ID, SNAPSHOT_ID, gone_positions
+from .compact import Merging, marked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any
-
-    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows, ScanPlan
-    from airflow_provider_ducklake.lake.planning.upkeep.restore import RewriteBin
-    from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
-    from airflow_provider_ducklake.lake.spec.files import DataFile, LiveDataFile
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location, StorageOptions
-    from airflow_provider_ducklake.lake.storage.files.writing import CopiedFile
-    from airflow_provider_ducklake.lake.storage.parquet.opening import Written
+    from ...planning.reading.scan import InlinedRows, ScanPlan
+    from ...planning.writing.write import ParquetSettings
+    from ...spec.files import DataFile, LiveDataFile
 
 
 @dataclass(frozen=True, slots=True)

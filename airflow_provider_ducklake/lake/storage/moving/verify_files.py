@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,38 +11,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from airflow_provider_ducklake.lake.errors import InvalidTypeError, StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.planning.reading.pruning import TextBounds, covers, has_bounds
-from airflow_provider_ducklake.lake.planning.upkeep.findings import Finding, FindingCode
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.partitioning import TransformKind, is_local, partition_value
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import is_float, is_misread_by_filters
-from airflow_provider_ducklake.lake.spec.types.values import parse_physical
-from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows
-from airflow_provider_ducklake.lake.storage.deletes.vectors import footer_bytes
-from airflow_provider_ducklake.lake.storage.files.filesystem import read_whole, storage_errors
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type
-from airflow_provider_ducklake.lake.storage.parquet.footer import (
-    NanRule,
-    check_field_ids,
-    footer_stats,
-    read_metadata,
-)
-from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id
-from airflow_provider_ducklake.lake.storage.rows.table_reader import SNAPSHOT_ID, row_id_column
+from ...errors import InvalidTypeError, StorageError, UnsupportedFeatureError
+from ...planning.reading.pruning import TextBounds, covers, has_bounds
+from ...planning.upkeep.findings import Finding, FindingCode, Named
+from ...spec.names.identifiers import fold
+from ...spec.partitioning import PartitionSpec, TransformKind, is_local, partition_value
+from ...spec.types.ducklake_types import DuckLakeType, is_float, is_misread_by_filters
+from ...spec.types.values import parse_physical
+from ..deletes.deletes import deleted_rows
+from ..deletes.vectors import footer_bytes
+from ..files.filesystem import Location, read_whole, storage_errors
+from ..parquet.arrow_types import ducklake_type
+from ..parquet.footer import NanRule, check_field_ids, footer_stats, read_metadata
+from ..parquet.reshape import field_id
+from ..rows.table_reader import SNAPSHOT_ID, row_id_column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import pyarrow.parquet as pq
 
-    from airflow_provider_ducklake.lake.planning.upkeep.findings import Named
-    from airflow_provider_ducklake.lake.spec.files import ColumnStats, LiveDataFile, LiveDeleteFile
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionSpec
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
+    from ...spec.files import ColumnStats, LiveDataFile, LiveDeleteFile
+    from ...spec.schema import TableSchema
+    from ...spec.snapshots import ColumnId
 
 _MAY_BE_CUT = 60  # bytes: writers shorten statistics of longer texts
 

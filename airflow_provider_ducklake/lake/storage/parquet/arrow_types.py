@@ -15,14 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.errors import (
-    InvalidTypeError,
-    SchemaMismatchError,
-    UnsupportedFeatureError,
-)
-from airflow_provider_ducklake.lake.planning.writing import fit
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...errors import InvalidTypeError, SchemaMismatchError, UnsupportedFeatureError
+from ...planning.writing import fit
+from ...spec.names.identifiers import fold
+from ...spec.types.ducklake_types import (
     MAX_DECIMAL_PRECISION,
     TEXTS,
     DecimalType,
@@ -35,18 +31,11 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     StructType,
     can_promote,
 )
-from airflow_provider_ducklake.lake.spec.types.values import is_infinite
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import NULL
-from airflow_provider_ducklake.lake.spec.types.variants import split_variant
-from airflow_provider_ducklake.lake.storage.parquet.reshape import (
-    FIELD_ID_KEY,
-    Reshaping,
-    by_name,
-    is_list,
-    nulls,
-    reshape,
-)
-from airflow_provider_ducklake.lake.storage.parquet.scalars import (
+from ...spec.types.values import Physical, is_infinite
+from ...spec.types.variant_bytes import NULL
+from ...spec.types.variants import split_variant
+from .reshape import FIELD_ID_KEY, Reshaping, by_name, is_list, nulls, reshape
+from .scalars import (
     ARROW_INTERVAL,
     ARROW_SCALARS,
     INTERVAL_PARTS,
@@ -58,12 +47,11 @@ from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     name_of_arrow,
     stored_intervals,
 )
-from airflow_provider_ducklake.lake.storage.parquet.shredding import is_variant, variant_parts
+from .shredding import is_variant, variant_parts
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.types.literals import Value
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
+    from ...spec.schema import Column, TableSchema
+    from ...spec.types.literals import Value
 
 
 TypeOf: TypeAlias = Callable[[ScalarType], pa.DataType]

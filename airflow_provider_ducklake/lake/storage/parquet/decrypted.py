@@ -12,13 +12,14 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.storage.parquet.modules import (
+from ...errors import StorageError, UnsupportedFeatureError
+from .modules import (
     MAGIC,
     TAIL_BYTES,
     Additional,
     Cipher,
     Module,
+    Struct,
     footer_length,
     read_struct,
     write_struct,
@@ -27,8 +28,7 @@ from airflow_provider_ducklake.lake.storage.parquet.modules import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ducklake.lake.spec.files import FileKey
-    from airflow_provider_ducklake.lake.storage.parquet.modules import Struct
+    from ...spec.files import FileKey
 
 _KEPT_CHUNKS = 4
 # of FileCryptoMetaData: anyone can forge it, and a value takes a hundred bytes in memory

@@ -8,20 +8,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.storage.parquet.modules import (
+from ...errors import StorageError
+from .modules import (
     ENCRYPTED_MAGIC,
     MAGIC,
     OVERHEAD,
     TAIL_BYTES,
+    Cipher,
+    Field,
     ModuleKind,
+    Struct,
     read_struct,
     write_struct,
 )
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.storage.files.writing import OutputFile
-    from airflow_provider_ducklake.lake.storage.parquet.modules import Cipher, Field, Struct
+    from ..files.writing import OutputFile
 
 # FileCryptoMetaData: AES_GCM_V1 with nothing else, as the reference writes it.
 _CRYPTO = bytes.fromhex("1c1c000000")

@@ -15,41 +15,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.files import (
-    ColumnStats,
-    DataFile,
-    blob_bounds,
-    fits,
-    string_bounds,
-)
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
-    TEXTS,
-    DecimalType,
-    DuckLakeType,
-    ScalarKind,
-    ScalarType,
-    is_float,
-)
-from airflow_provider_ducklake.lake.spec.types.geometry import GeometryStats
-from airflow_provider_ducklake.lake.spec.types.values import Physical, format_physical, is_readable
-from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_input
-from airflow_provider_ducklake.lake.storage.parquet.footer_scan import FooterLayout, scan, with_schema_alone
-from airflow_provider_ducklake.lake.storage.parquet.geometries import geometry_stats
-from airflow_provider_ducklake.lake.storage.parquet.modules import (
-    READ_AHEAD_BYTES,
-    TAIL_BYTES,
-    check_row_counts,
-    footer_length,
-)
-from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
-from airflow_provider_ducklake.lake.storage.parquet.readable import unread_by_arrow
-from airflow_provider_ducklake.lake.storage.parquet.reshape import Matcher, by_field_id, field_id
-from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS, Decoder, scaled
+from ...errors import StorageError, UnsupportedFeatureError
+from ...spec.files import ColumnStats, DataFile, blob_bounds, fits, string_bounds
+from ...spec.snapshots import ColumnId
+from ...spec.types.ducklake_types import TEXTS, DecimalType, DuckLakeType, ScalarKind, ScalarType, is_float
+from ...spec.types.geometry import GeometryStats
+from ...spec.types.values import Physical, format_physical, is_readable
+from ..files.filesystem import Location, open_input
+from .footer_scan import FooterLayout, scan, with_schema_alone
+from .geometries import geometry_stats
+from .modules import READ_AHEAD_BYTES, TAIL_BYTES, check_row_counts, footer_length
+from .opening import open_parquet
+from .readable import unread_by_arrow
+from .reshape import Matcher, by_field_id, field_id
+from .scalars import ARROW_SCALARS, Decoder, scaled
 
 if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
+    from ...spec.schema import Column, TableSchema
 
 
 FIRST_RESERVED_FIELD_ID = 2**31 - 201  # Iceberg's; row ids and the like lie above and have no statistics

@@ -10,10 +10,10 @@ damaged footers: tests/interop/test_damaged_footers.py).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.storage.parquet.modules import (
+from ...errors import StorageError, UnsupportedFeatureError
+from .modules import (
     MAGIC,
     Field,
     Items,
@@ -25,15 +25,7 @@ from airflow_provider_ducklake.lake.storage.parquet.modules import (
     varint,
     write_struct,
 )
-from airflow_provider_ducklake.lake.storage.parquet.reshape import (
-    BYTE_ARRAY,
-    SchemaNode,
-    leaves_of,
-    read_tree,
-)
-
-if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.storage.parquet.reshape import Leaf
+from .reshape import BYTE_ARRAY, Leaf, SchemaNode, leaves_of, read_tree
 
 # Fields of the footer's structs, by Parquet's own numbers.
 _VERSION, _SCHEMA, _ROWS, _ROW_GROUPS, _CREATED_BY, _ALGORITHM = 1, 2, 3, 4, 6, 8  # of FileMetaData

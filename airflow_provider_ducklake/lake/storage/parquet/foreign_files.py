@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.errors import (
+from ...errors import (
     InvalidInputError,
     InvalidPartitionError,
     InvalidTypeError,
@@ -23,15 +24,17 @@ from airflow_provider_ducklake.lake.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, DataFile, MappedColumn
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.partitioning import (
+from ...spec.files import ColumnStats, DataFile, MappedColumn
+from ...spec.names.identifiers import fold
+from ...spec.partitioning import (
     OF_TIMES,
+    PartitionField,
+    Transform,
     calendar_values,
     hive_value,
     partition_value,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...spec.types.ducklake_types import (
     DuckLakeType,
     ListType,
     MapType,
@@ -42,48 +45,37 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     is_float,
     is_misread_by_filters,
 )
-from airflow_provider_ducklake.lake.spec.types.values import (
+from ...spec.types.values import (
+    Physical,
     format_physical,
     identity_text,
     is_infinite,
     order_key,
     parse_physical,
 )
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_input
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import ducklake_type
-from airflow_provider_ducklake.lake.storage.parquet.footer import (
+from ..files.filesystem import Location, open_input
+from .arrow_types import ducklake_type
+from .footer import (
     FIRST_RESERVED_FIELD_ID,
     NanRule,
+    OpenFooter,
     children_of_field,
     chunk_facts,
     decoder,
     merge_chunks,
     open_footer,
 )
-from airflow_provider_ducklake.lake.storage.parquet.geometries import with_geometries
-from airflow_provider_ducklake.lake.storage.parquet.opening import parquet_file
-from airflow_provider_ducklake.lake.storage.parquet.readable import (
-    has_wrong_flags,
-    is_in_old_calendar,
-    list_element,
-    unread_by_duckdb,
-    unread_chunks,
-)
-from airflow_provider_ducklake.lake.storage.parquet.reshape import PHYSICAL_TYPES, field_id, is_list
-from airflow_provider_ducklake.lake.storage.parquet.string_checks import bad_bound
+from .geometries import with_geometries
+from .opening import parquet_file
+from .readable import has_wrong_flags, is_in_old_calendar, list_element, unread_by_duckdb, unread_chunks
+from .reshape import PHYSICAL_TYPES, SchemaNode, field_id, is_list
+from .string_checks import bad_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-
     import pyarrow.parquet as pq
 
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, Transform
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.parquet.footer import OpenFooter
-    from airflow_provider_ducklake.lake.storage.parquet.reshape import SchemaNode
+    from ...spec.schema import Column, TableSchema
+    from ...spec.snapshots import ColumnId
 
 
 # As which types DuckDB reads the columns of other writers' files: as what Parquet says of them.

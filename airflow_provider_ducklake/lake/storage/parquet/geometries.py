@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.types.geometry import (
-    AXES,
-    GeometryStats,
-    check_wkb,
-    is_finite,
-    type_name,
-)
-from airflow_provider_ducklake.lake.storage.parquet.reshape import BYTE_ARRAY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from airflow_provider_ducklake.lake.storage.parquet.reshape import SchemaNode
+from ...errors import InvalidInputError, UnsupportedFeatureError
+from ...spec.types.geometry import AXES, GeometryStats, check_wkb, is_finite, type_name
+from .reshape import BYTE_ARRAY, SchemaNode
 
 
 class WkbType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types

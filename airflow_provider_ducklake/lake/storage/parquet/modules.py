@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_ducklake.lake.errors import StorageError, UnsupportedFeatureError
+from ...errors import StorageError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from airflow_provider_ducklake.lake.spec.files import FileKey
+    from ...spec.files import FileKey
 
 
 _LENGTH_BYTES, _NONCE_BYTES, _TAG_BYTES = 4, 12, 16

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.errors import StorageError
-from airflow_provider_ducklake.lake.spec.files import FileKey
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_input, storage_errors
-from airflow_provider_ducklake.lake.storage.files.writing import OutputFile
-from airflow_provider_ducklake.lake.storage.parquet.decrypted import DecryptedFile
-from airflow_provider_ducklake.lake.storage.parquet.encrypted import EncryptedOutput
-from airflow_provider_ducklake.lake.storage.parquet.modules import (
+from ...errors import StorageError
+from ...spec.files import FileKey
+from ..files.filesystem import Location, open_input, storage_errors
+from ..files.writing import OutputFile
+from .decrypted import DecryptedFile
+from .encrypted import EncryptedOutput
+from .modules import (
     MAGIC,
     READ_AHEAD_BYTES,
     TAIL_BYTES,
     Cipher,
     Field,
     ModuleKind,
+    Struct,
     footer_length,
     read_struct,
     write_struct,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.parquet.modules import Struct
-
 
 # A Parquet file whose footer is changed on its way out: it adds what pyarrow cannot write.
 #

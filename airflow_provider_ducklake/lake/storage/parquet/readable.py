@@ -6,20 +6,17 @@ and of each layout of lists and maps (tests/interop/test_readable_files.py measu
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ducklake.lake.storage.files.filesystem import open_input
-from airflow_provider_ducklake.lake.storage.parquet.reshape import PHYSICAL_TYPES
+from ..files.filesystem import Location, open_input
+from .reshape import PHYSICAL_TYPES, Leaf, SchemaNode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
     import pyarrow.parquet as pq
 
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.parquet.footer_scan import ChunkLayout
-    from airflow_provider_ducklake.lake.storage.parquet.reshape import Leaf, SchemaNode
+    from .footer_scan import ChunkLayout
 
 
 CODECS = {

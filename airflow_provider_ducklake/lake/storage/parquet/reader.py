@@ -7,6 +7,7 @@ inserts).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,37 +17,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.errors import DuckLakeError, StorageError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.defaults import initial_value
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.partitioning import hive_value, hive_values
-from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_filesystem
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
-    arrow_field,
-    arrow_type,
-    cast_leaf,
-    from_physical,
-    in_coarser_unit,
-)
-from airflow_provider_ducklake.lake.storage.parquet.footer import check_field_ids
-from airflow_provider_ducklake.lake.storage.parquet.modules import refuse_encrypted_columns
-from airflow_provider_ducklake.lake.storage.parquet.opening import (
-    limit_of,
-    open_parquet,
-    parquet_file,
-    read_columns,
-)
-from airflow_provider_ducklake.lake.storage.parquet.reshape import (
-    FIELD_ID_KEY,
-    Reshaping,
-    by_field_id,
-    by_position,
-    field_id,
-    is_list,
-    nulls,
-    reshape,
-)
-from airflow_provider_ducklake.lake.storage.parquet.scalars import (
+from ...errors import DuckLakeError, StorageError, UnsupportedFeatureError
+from ...spec.defaults import initial_value
+from ...spec.names.identifiers import fold
+from ...spec.partitioning import hive_value, hive_values
+from ..files.filesystem import Location, open_filesystem
+from .arrow_types import arrow_field, arrow_type, cast_leaf, from_physical, in_coarser_unit
+from .footer import check_field_ids
+from .modules import refuse_encrypted_columns
+from .opening import limit_of, open_parquet, parquet_file, read_columns
+from .reshape import FIELD_ID_KEY, Reshaping, by_field_id, by_position, field_id, is_list, nulls, reshape
+from .scalars import (
     ARROW_INTERVAL,
     ARROW_SCALARS,
     INTERVAL_PARTS,
@@ -54,21 +35,14 @@ from airflow_provider_ducklake.lake.storage.parquet.scalars import (
     from_stored,
     parts_of_arrow,
 )
-from airflow_provider_ducklake.lake.storage.parquet.shredding import (
-    VARIANT,
-    VARIANT_OF_SPARK,
-    read_variants,
-    variant_parts,
-)
+from .shredding import VARIANT, VARIANT_OF_SPARK, read_variants, variant_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile, NameMapping
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, SnapshotId, TableSnapshot
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
+    from ...spec.files import LiveDataFile, NameMapping
+    from ...spec.schema import Column, TableSchema
+    from ...spec.snapshots import ColumnId, SnapshotId, TableSnapshot
+    from ...spec.types.ducklake_types import ScalarType
+    from ...spec.types.values import Physical
 
 
 # Which column of a table each field of a data file is, as Parquet field ids.

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.schema import Column
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ListType, MapType, StructType
-from airflow_provider_ducklake.lake.storage.parquet.modules import ModuleKind, read_items
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_provider_ducklake.lake.storage.parquet.modules import Struct
-
+from ...spec.names.identifiers import fold
+from ...spec.schema import Column
+from ...spec.types.ducklake_types import ListType, MapType, StructType
+from .modules import ModuleKind, Struct, read_items
 
 FIELD_ID_KEY = b"PARQUET:field_id"
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.partitioning import PartitionField, partition_value
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type, cast_leaf, physical_values
+from ...spec.names.identifiers import fold
+from ...spec.partitioning import PartitionField, partition_value
+from .arrow_types import arrow_type, cast_leaf, physical_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.sorting import SortField
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
+    from ...spec.schema import TableSchema
+    from ...spec.sorting import SortField
+    from ...spec.types.ducklake_types import DuckLakeType
+    from ...spec.types.values import Physical
 
 
 def split_by_partition(

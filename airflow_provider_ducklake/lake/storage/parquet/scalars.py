@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import SCALARS, Scalar, ScalarKind
-from airflow_provider_ducklake.lake.spec.types.texts import INTERVAL, format_interval
-from airflow_provider_ducklake.lake.storage.parquet.geometries import WKB
-from airflow_provider_ducklake.lake.storage.parquet.reshape import in_turn, ordinals
-from airflow_provider_ducklake.lake.storage.parquet.shredding import STORED_VARIANT, VARIANT, VARIANT_OF_SPARK
+from ...errors import InvalidInputError
+from ...spec.types.ducklake_types import SCALARS, Scalar, ScalarKind
+from ...spec.types.texts import INTERVAL, format_interval
+from .geometries import WKB
+from .reshape import in_turn, ordinals
+from .shredding import STORED_VARIANT, VARIANT, VARIANT_OF_SPARK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
+    from ...spec.types.values import Physical
 
 
 # Intervals in Arrow: Arrow's own type for users, their parts for Spark, and the 12 bytes of Parquet.

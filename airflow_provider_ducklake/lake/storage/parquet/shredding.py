@@ -8,26 +8,14 @@ that is NULL is one without parts. Our own files have variants in one piece.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
-    NULL,
-    DamagedVariantError,
-    merged_objects,
-)
-from airflow_provider_ducklake.lake.storage.parquet.reshape import is_list
-from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import (
-    encode_arrays,
-    encode_objects,
-    encode_scalars,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+from ...spec.types.variant_bytes import NULL, DamagedVariantError, merged_objects
+from .reshape import is_list
+from .variant_arrays import encode_arrays, encode_objects, encode_scalars
 
 _ROWS_AT_ONCE = 1 << 16
 _BINARY = pa.binary()

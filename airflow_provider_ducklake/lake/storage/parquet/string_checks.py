@@ -8,27 +8,25 @@ interval that files do not hold, and a time beyond those that DuckDB has.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.errors import InvalidValueError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import TEXTS, TIMES, ScalarKind
-from airflow_provider_ducklake.lake.spec.types.texts import MOST_LEVELS, is_json, is_too_deep
-from airflow_provider_ducklake.lake.spec.types.values import is_infinite, readable_range
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import check_variant
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type
-from airflow_provider_ducklake.lake.storage.parquet.scalars import unstorable
-from airflow_provider_ducklake.lake.storage.parquet.variant_checks import are_sound
-from airflow_provider_ducklake.lake.storage.parquet.writer import values_of_leaves
+from ...errors import InvalidValueError
+from ...spec.types.ducklake_types import TEXTS, TIMES, DuckLakeType, ScalarKind
+from ...spec.types.texts import MOST_LEVELS, is_json, is_too_deep
+from ...spec.types.values import is_infinite, readable_range
+from ...spec.types.variant_bytes import check_variant
+from .arrow_types import arrow_type
+from .scalars import unstorable
+from .variant_checks import are_sound
+from .writer import values_of_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
+    from ...spec.schema import Column, TableSchema
 
 UTF8, JSON, SHALLOW_JSON = "UTF-8", "JSON", f"JSON of at most {MOST_LEVELS} levels"
 VARIANT = "Parquet variants"

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.spec.limits import cached
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
+from ...spec.limits import cached
+from ...spec.types.variant_bytes import (
     SIZES,
     Basic,
     DamagedVariantError,
@@ -25,7 +25,7 @@ from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
     object_head,
     read_names,
 )
-from airflow_provider_ducklake.lake.storage.parquet.reshape import in_turn, ordinals
+from .reshape import in_turn, ordinals
 
 Encoder: TypeAlias = Callable[[pa.Array], pa.Array]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
+from ...spec.types.variant_bytes import (
     DEEPEST,
     MICROSECONDS_OF_DAY,
     MOST_DIGITS,
@@ -17,7 +17,7 @@ from airflow_provider_ducklake.lake.spec.types.variant_bytes import (
     Primitive,
     read_names,
 )
-from airflow_provider_ducklake.lake.storage.parquet.variant_arrays import (
+from .variant_arrays import (
     ARRAY,
     COUNT_BYTES,
     OBJECT,

@@ -6,39 +6,32 @@ Used by the hook, by tasks of Spark and by compaction. It needs pyarrow only, ne
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.planning.writing.write import ParquetSettings
-from airflow_provider_ducklake.lake.spec.files import DataFile
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind
-from airflow_provider_ducklake.lake.storage.files.filesystem import Location, open_filesystem, storage_errors
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field, cast_leaf, stored_type
-from airflow_provider_ducklake.lake.storage.parquet.footer import (
-    ChunkFacts,
-    NanRule,
-    children_of_field,
-    footer_stats,
-)
-from airflow_provider_ducklake.lake.storage.parquet.geometries import WKB, check_geometries, have_box
-from airflow_provider_ducklake.lake.storage.parquet.opening import Annotations, ParquetOutput
-from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_position, nulls, reshape
-from airflow_provider_ducklake.lake.storage.parquet.scalars import STORED_INTERVAL
+from ...planning.writing.write import ParquetSettings
+from ...spec.files import DataFile
+from ...spec.types.ducklake_types import ScalarKind
+from ..files.filesystem import Location, open_filesystem, storage_errors
+from .arrow_types import arrow_field, cast_leaf, stored_type
+from .footer import ChunkFacts, NanRule, children_of_field, footer_stats
+from .geometries import WKB, check_geometries, have_box
+from .opening import Annotations, FooterEditedOutput, ParquetOutput
+from .reshape import Reshaping, by_position, nulls, reshape
+from .scalars import STORED_INTERVAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from types import TracebackType
-
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.storage.files.writing import OutputFile
-    from airflow_provider_ducklake.lake.storage.parquet.encrypted import EncryptedOutput
-    from airflow_provider_ducklake.lake.storage.parquet.opening import FooterEditedOutput
+    from ...spec.schema import Column, TableSchema
+    from ..files.writing import OutputFile
+    from .encrypted import EncryptedOutput
 
 _SAMPLE_ROWS = 16_384  # the first rows decide the encodings of a file
 _REPEATING = 0.5  # share of distinct values up to which a dictionary pays

@@ -8,17 +8,14 @@ a block may end. *Source:* RFC 4180, and DuckDB 1.5.5's ``read_csv``.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import csv
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from ...errors import InvalidInputError
 
 BLOCK_BYTES = 8 * 2**20
 _LONGEST = 256 * 2**20  # bytes of a record

@@ -6,32 +6,31 @@ Where a condition is NULL it is not true, so every mask here may say false for i
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.planning.reading.predicates import (
+from ...planning.reading.predicates import (
     AllOf,
     AnyOf,
     Comparison,
+    Condition,
     Likeness,
     Membership,
     NullTest,
     Operator,
+    Predicate,
 )
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, is_float
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import from_physical
+from ...spec.types.ducklake_types import DuckLakeType, ScalarKind, is_float
+from ..parquet.arrow_types import from_physical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow_provider_ducklake.lake.planning.reading.predicates import Condition, Predicate
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
+    from ...spec.schema import Column, TableSchema
+    from ...spec.snapshots import ColumnId
+    from ...spec.types.values import Physical
 
 
 def matching(rows: pa.Table, predicate: Predicate, schema: TableSchema) -> pa.Table:

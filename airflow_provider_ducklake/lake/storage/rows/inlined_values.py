@@ -7,16 +7,17 @@ inlining). Row counts are small: everything here goes value by value.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from airflow_provider_ducklake.lake.errors import CatalogError, UnsupportedFeatureError
-from airflow_provider_ducklake.lake.spec.files import ColumnStats, TableColumnStats, blob_bounds, fits
-from airflow_provider_ducklake.lake.spec.schema import TableSchema
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...errors import CatalogError, UnsupportedFeatureError
+from ...spec.files import ColumnStats, InlinedForm, TableColumnStats, blob_bounds, fits
+from ...spec.schema import Column, TableSchema
+from ...spec.types.ducklake_types import (
     BYTES,
     TEXTS,
     TIMES,
@@ -31,33 +32,18 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     holds_variants,
     is_float,
 )
-from airflow_provider_ducklake.lake.spec.types.literals import (
-    Value,
-    format_literal,
-    parse_literal,
-    parse_scalar,
-    scalar_text,
-)
-from airflow_provider_ducklake.lake.spec.types.values import Physical, format_physical, is_readable
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import Primitive, primitives_of
-from airflow_provider_ducklake.lake.spec.types.variants import split_variant
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import (
-    array_of,
-    arrow_field,
-    arrow_schema,
-    values_of,
-)
-from airflow_provider_ducklake.lake.storage.parquet.reader import in_schema
-from airflow_provider_ducklake.lake.storage.parquet.scalars import ARROW_SCALARS
-from airflow_provider_ducklake.lake.storage.rows.text_values import plain_decimals
+from ...spec.types.literals import Value, format_literal, parse_literal, parse_scalar, scalar_text
+from ...spec.types.values import Physical, format_physical, is_readable
+from ...spec.types.variant_bytes import Primitive, primitives_of
+from ...spec.types.variants import split_variant
+from ..parquet.arrow_types import array_of, arrow_field, arrow_schema, values_of
+from ..parquet.reader import in_schema
+from ..parquet.scalars import ARROW_SCALARS
+from .text_values import plain_decimals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.planning.reading.scan import InlinedRows
-    from airflow_provider_ducklake.lake.spec.files import InlinedForm
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
+    from ...planning.reading.scan import InlinedRows
+    from ...spec.snapshots import ColumnId
 
 
 def _is_native(row: Scalar, form: InlinedForm) -> bool:

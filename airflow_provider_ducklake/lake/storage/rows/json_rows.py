@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from airflow_provider_ducklake.lake.errors import InvalidInputError
-from airflow_provider_ducklake.lake.spec.names.identifiers import fold
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
+from ...errors import InvalidInputError
+from ...spec.names.identifiers import fold
+from ...spec.types.ducklake_types import (
     DecimalType,
+    DuckLakeType,
     Field,
     ListType,
     MapType,
@@ -29,22 +31,13 @@ from airflow_provider_ducklake.lake.spec.types.ducklake_types import (
     ScalarType,
     StructType,
 )
-from airflow_provider_ducklake.lake.spec.types.literals import map_of
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import array_of, arrow_field, arrow_type
-from airflow_provider_ducklake.lake.storage.parquet.reshape import Reshaping, by_name, nulls, reshape
-from airflow_provider_ducklake.lake.storage.rows.text_values import (
-    Formats,
-    too_many_digits,
-    value_as_formatted,
-    values_of_texts,
-)
+from ...spec.types.literals import Value, map_of
+from ..parquet.arrow_types import array_of, arrow_field, arrow_type
+from ..parquet.reshape import Reshaping, by_name, nulls, reshape
+from .text_values import Formats, too_many_digits, value_as_formatted, values_of_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from airflow_provider_ducklake.lake.spec.schema import Column
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.spec.types.literals import Value
+    from ...spec.schema import Column
 
 _SHOWN = 200  # characters of a record, or of a value, in an error
 _EXACT_IN_DOUBLE = 2**53

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_ducklake.lake.planning.reading.scan import (
+from ...planning.reading.scan import (
     BEGIN_SNAPSHOT,
     END_SNAPSHOT,
+    ChangeFeedPlan,
+    FileHistory,
+    ScanPlan,
     columns_to_read,
 )
-from airflow_provider_ducklake.lake.spec.names.identifiers import INTERNAL_PREFIX
-from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarType
-from airflow_provider_ducklake.lake.storage.deletes.deletes import deleted_rows, row_count_of
-from airflow_provider_ducklake.lake.storage.files.filesystem import storage_errors
-from airflow_provider_ducklake.lake.storage.parquet.opening import open_parquet
-from airflow_provider_ducklake.lake.storage.parquet.reader import naming_file, read_data_file
-from airflow_provider_ducklake.lake.storage.parquet.reshape import field_id, ordinals
-from airflow_provider_ducklake.lake.storage.rows.filter import matching
-from airflow_provider_ducklake.lake.storage.rows.inlined_values import inlined_in_schema
+from ...spec.names.identifiers import INTERNAL_PREFIX
+from ...spec.schema import Column, TableSchema
+from ...spec.snapshots import ColumnId
+from ...spec.types.ducklake_types import ScalarType
+from ..deletes.deletes import deleted_rows, row_count_of
+from ..files.filesystem import Location, storage_errors
+from ..parquet.opening import open_parquet
+from ..parquet.reader import StoredRows, naming_file, read_data_file
+from ..parquet.reshape import field_id, ordinals
+from .filter import matching
+from .inlined_values import inlined_in_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from airflow_provider_ducklake.lake.planning.reading.scan import ChangeFeedPlan, FileHistory, ScanPlan
-    from airflow_provider_ducklake.lake.spec.files import LiveDataFile
-    from airflow_provider_ducklake.lake.storage.files.filesystem import Location
-    from airflow_provider_ducklake.lake.storage.parquet.reader import StoredRows
+    from ...spec.files import LiveDataFile
 
 
 def read_rows(plan: ScanPlan, locate: Callable[[str], Location]) -> pa.Table:

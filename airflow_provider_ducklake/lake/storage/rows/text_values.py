@@ -9,21 +9,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_ducklake.lake.errors import InvalidOptionError
-from airflow_provider_ducklake.lake.spec.types.ducklake_types import ScalarKind, ScalarType
-from airflow_provider_ducklake.lake.spec.types.literals import parse_scalar
-from airflow_provider_ducklake.lake.spec.types.values import format_date, parse_physical
-from airflow_provider_ducklake.lake.spec.types.variant_bytes import MOST_DIGITS
-from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_type, from_physical
-
-if TYPE_CHECKING:
-    from airflow_provider_ducklake.lake.spec.types.ducklake_types import DuckLakeType
-    from airflow_provider_ducklake.lake.spec.types.values import Physical
+from ...errors import InvalidOptionError
+from ...spec.types.ducklake_types import DuckLakeType, ScalarKind, ScalarType
+from ...spec.types.literals import parse_scalar
+from ...spec.types.values import Physical, format_date, parse_physical
+from ...spec.types.variant_bytes import MOST_DIGITS
+from ..parquet.arrow_types import arrow_type, from_physical
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _BOOLEANS = dict.fromkeys(("true", "t", "1", "yes", "y"), True) | dict.fromkeys(

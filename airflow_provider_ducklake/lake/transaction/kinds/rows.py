@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
-from airflow_provider_ducklake.lake.spec.names.paths import is_absolute, relative_to
-from airflow_provider_ducklake.lake.transaction.conflicts import Claim, Operation
-from airflow_provider_ducklake.lake.transaction.declared import (
+from ...spec.names.paths import is_absolute, relative_to
+from ..conflicts import Claim, Operation
+from ..declared import (
     ChangeBase,
     CommitPhase,
+    LockedFacts,
     Needs,
     NewTableRef,
     OfAnyTable,
     OfTable,
+    TableRef,
     existing,
     place_of,
     with_bounds,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_provider_ducklake.lake.spec.files import DataFile, FileKey, LiveDeleteFile, TableColumnStats
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        ColumnId,
-        DataFileId,
-        DeleteFileId,
-        PartitionId,
-        SnapshotId,
-        TableSnapshot,
-    )
-    from airflow_provider_ducklake.lake.transaction.declared import LockedFacts, TableRef
+    from ...spec.files import DataFile, FileKey, LiveDeleteFile, TableColumnStats
+    from ...spec.names.identifiers import QualifiedName
+    from ...spec.schema import TableSchema
+    from ...spec.snapshots import ColumnId, DataFileId, DeleteFileId, PartitionId, SnapshotId, TableSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_provider_ducklake.lake.spec.options import SKIP_STATS_COLUMNS
-from airflow_provider_ducklake.lake.transaction.conflicts import Claim, Operation, claim_of_new, claim_on
-from airflow_provider_ducklake.lake.transaction.declared import (
+from ...spec.options import SKIP_STATS_COLUMNS
+from ..conflicts import Claim, Operation, claim_of_new, claim_on
+from ..declared import (
     ChangeBase,
     CommitPhase,
+    LockedFacts,
     Needs,
+    NewSchemaRef,
+    NewTableRef,
+    NewViewRef,
     OfAnyTable,
     OfTable,
+    SchemaRef,
+    ViewRef,
     check_name,
     check_still_there,
     existing,
@@ -20,31 +27,13 @@ from airflow_provider_ducklake.lake.transaction.declared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_provider_ducklake.lake.spec.names.identifiers import QualifiedName, SchemaPath
-    from airflow_provider_ducklake.lake.spec.names.paths import CatalogPath
-    from airflow_provider_ducklake.lake.spec.partitioning import PartitionField
-    from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import (
-        ColumnId,
-        MacroId,
-        PartitionId,
-        SchemaId,
-        SnapshotId,
-        TableId,
-        ViewId,
-    )
-    from airflow_provider_ducklake.lake.spec.sorting import SortField
-    from airflow_provider_ducklake.lake.spec.tags import MacroDefinition, ViewDefinition
-    from airflow_provider_ducklake.lake.transaction.declared import (
-        LockedFacts,
-        NewSchemaRef,
-        NewTableRef,
-        NewViewRef,
-        SchemaRef,
-        ViewRef,
-    )
+    from ...spec.names.identifiers import QualifiedName, SchemaPath
+    from ...spec.names.paths import CatalogPath
+    from ...spec.partitioning import PartitionField
+    from ...spec.schema import Column, TableSchema
+    from ...spec.snapshots import ColumnId, MacroId, PartitionId, SchemaId, SnapshotId, TableId, ViewId
+    from ...spec.sorting import SortField
+    from ...spec.tags import MacroDefinition, ViewDefinition
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from airflow_provider_ducklake.lake.transaction.conflicts import Operation
-from airflow_provider_ducklake.lake.transaction.declared import (
+from ..conflicts import Operation
+from ..declared import (
     CommitPhase,
+    FlushedLayout,
+    LockedFacts,
     Needs,
     OfAnyTable,
     OfTable,
@@ -18,11 +21,9 @@ from airflow_provider_ducklake.lake.transaction.declared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_provider_ducklake.lake.spec.files import DataFile, FileKey, TableColumnStats
-    from airflow_provider_ducklake.lake.spec.schema import TableSchema
-    from airflow_provider_ducklake.lake.spec.snapshots import (
+    from ...spec.files import DataFile, FileKey, TableColumnStats
+    from ...spec.schema import TableSchema
+    from ...spec.snapshots import (
         ColumnId,
         DataFileId,
         DeleteFileId,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         SnapshotId,
         TableId,
     )
-    from airflow_provider_ducklake.lake.transaction.declared import FlushedLayout, LockedFacts
 
 
 @dataclass(frozen=True, slots=True)
