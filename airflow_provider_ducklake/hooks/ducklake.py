@@ -20,7 +20,7 @@ from ..lake.errors import (
     UnsupportedVersionError,
 )
 from ..lake.spec.limits import Limits
-from ..lake.spec.versions import READABLE, WRITABLE, opened_by
+from ..lake.spec.versions import SpecVersion, opened_by
 from .connection import (
     ConnectionSettings,
     check_lake,
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 _TEST_TIMEOUT_SECONDS = 5  # for a connection
 _TEST_PATIENCE_SECONDS = 20.0  # for an answer
-_MIGRATE = "DuckLakeMigrateOperator"
 
 
 class DuckLakeHook(LogsInLines, BaseHook):
@@ -320,10 +319,9 @@ def _look(settings: ConnectionSettings) -> str:
     finally:
         lake.close()
     made = f"{snapshot.time:%Y-%m-%d %H:%M:%S} UTC"
-    only_read = "" if lake.version in WRITABLE else f"; tasks only read it, until {_MIGRATE} has migrated it"
     return (
         f"DuckLake {lake.version.value} at snapshot {snapshot.id}, made at {made}; "
-        f"{opened_by(lake.version)}{only_read}; data path {lake.data_path} is writable."
+        f"{opened_by(lake.version)}; data path {lake.data_path} is writable."
     )
 
 
@@ -443,7 +441,7 @@ def _naming_field(settings: ConnectionSettings) -> Iterator[None]:
     try:
         yield
     except UnsupportedVersionError as error:
-        for version in READABLE:
+        for version in SpecVersion:
             if version.value == error.found:
                 check_lake(settings, version)
         raise

@@ -17,7 +17,7 @@ from sqlalchemy import update
 from airflow_provider_ducklake.hooks.ducklake import DuckLakeHook
 from airflow_provider_ducklake.lake.catalog.database.tables import catalog_tables
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.errors import DuckLakeError, UnsupportedVersionError
+from airflow_provider_ducklake.lake.errors import DuckLakeError
 from airflow_provider_ducklake.lake.spec.versions import SpecVersion
 from airflow_provider_ducklake.operators.migrate import DuckLakeMigrateOperator
 from tests.interop.old_lakes import writing
@@ -78,7 +78,7 @@ TABLE = [
     Ours("1.1", AT_1_0, says=DOWNGRADE),
     Ours("1.1", AT_1_0, migrates="1.0", says=DOWNGRADE),
     # older than 1.0, and development versions: only migrated; ours reads older ones
-    Ours("0.4", becomes="0.4"),
+    Ours("0.4", says="Migrate it to 1.0 with DuckLakeMigrateOperator"),
     Ours("0.4", AT_1_0, says=MISMATCH.format("0.4", "1.0")),
     Ours("0.4", migrates="1.0", becomes="1.0"),
     Ours("0.4", migrates="1.1", becomes="1.1"),
@@ -177,19 +177,14 @@ def assert_opened(catalog: CatalogDatabase, row: Ours) -> None:
     assert works
     assert f"DuckLake {row.becomes}" in message
     assert OPENED_BY[row.becomes] in message
-    assert ("tasks only read it, until DuckLakeMigrateOperator" in message) is (row.becomes == "0.4")
     lake = DuckLakeHook().get_or_create_lake()
 
     assert lake.version.value == row.becomes
-    if row.becomes == "0.4":
-        with pytest.raises(UnsupportedVersionError, match="DuckLakeMigrateOperator"):
-            lake.transaction()
-    else:
-        with lake.transaction() as tx:
-            if row.there is None:
-                tx.create_table("t", {"i": "int64"})
-            tx.append_arrow("t", ROW)
-    assert lake.read_arrow("t").num_rows == (2 if row.there and row.becomes != "0.4" else 1)
+    with lake.transaction() as tx:
+        if row.there is None:
+            tx.create_table("t", {"i": "int64"})
+        tx.append_arrow("t", ROW)
+    assert lake.read_arrow("t").num_rows == (2 if row.there else 1)
     lake.close()
     assert version_in(catalog) == row.becomes
 

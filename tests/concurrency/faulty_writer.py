@@ -272,7 +272,7 @@ _ACTS = {"none": nothing, "killed": die, "cut": cut, "killed at any time": nothi
 def run(job: Job, attempt: Attempt) -> None:
     """Make an attempt; after a cut connection one more with the same lake, as programs that go on do."""
     started = time.monotonic()
-    with Lake.connect(job.url) as lake:
+    with Lake.connect(job.url, to_migrate=True) as lake:
         points = Points(_ACTS[job.fault], job.point)
         with points.watching(lake):
             outcome = attempt(lake, job.scenario)

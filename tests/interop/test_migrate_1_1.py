@@ -171,7 +171,7 @@ def test_a_lake_older_than_1_0_is_migrated_at_once(version, kind, new_catalog, t
         for at, tables in old.rows.items()
         if kind == "sqlite" or int(at) in (3, 17, 26)
     }
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         assert {client.where for client in lake.clients()} == {"made the catalog", "wrote data files"}
         plan = lake.migrate("1.1", dry_run=True)
         result = lake.migrate("1.1")

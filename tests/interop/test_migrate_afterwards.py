@@ -48,7 +48,7 @@ def test_tables_are_those_of_a_new_catalog(kind, version, new_catalog, tmp_path)
     with open_lake(new) if kind != "mariadb" else Lake.create(new.sqlalchemy_url, new.data_path):
         pass  # DuckDB cannot make a catalog that it can write in MariaDB
 
-    with Lake.connect(moved.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(moved.catalog.sqlalchemy_url, to_migrate=True) as lake:
         lake.migrate()
 
     ours = dump_schema(moved.catalog)
@@ -81,7 +81,7 @@ FORGOTTEN = {(1, 4), (1, 7)}  # whose bounds left files out: elements of `l`, an
 @pytest.mark.parametrize("version", ["0.2", "0.3"])
 def test_rows_are_those_that_the_reference_writes(version, native, tmp_path):
     old = old_lake(version, tmp_path / "old")
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         lake.migrate()
 
     ours, theirs = dump_catalog(old.catalog), dump_catalog(native.catalog)
@@ -96,7 +96,7 @@ def test_rows_are_those_that_the_reference_writes(version, native, tmp_path):
 @pytest.mark.parametrize("version", ["0.1", "0.3"])
 def test_duckdb_goes_on_as_on_a_lake_of_its_own(version, native, tmp_path, size):
     old = old_lake(version, tmp_path / "old")
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         lake.migrate()
 
     with open_lake(old.catalog) as migrated, open_lake(native.catalog) as twin:
@@ -129,7 +129,7 @@ def done(reference: DuckLakeConnection, statement: str) -> list[tuple[object, ..
 @pytest.mark.parametrize("version", ["0.1", "0.3"])
 def test_we_go_on(version, tmp_path):
     old = old_lake(version, tmp_path / "old")
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         lake.migrate()
         before = lake.row_count("t")
 

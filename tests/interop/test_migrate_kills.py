@@ -62,7 +62,7 @@ class Lakes:
 
 
 def register_inlined(lake: OldLake) -> None:
-    with Lake.connect(lake.catalog.sqlalchemy_url) as ours:
+    with Lake.connect(lake.catalog.sqlalchemy_url, to_migrate=True) as ours:
         table, version = ours.table_snapshot(INLINED), ours.current_snapshot().schema_version
         tables = ours.opened.catalog.tables
     rows = inlined_table(table.schema, table.table_id, version, tables)
@@ -79,7 +79,7 @@ def state(lake: OldLake) -> object:
 
 
 def check_migrated(lake: OldLake, target: str) -> None:
-    with Lake.connect(lake.catalog.sqlalchemy_url) as ours:
+    with Lake.connect(lake.catalog.sqlalchemy_url, to_migrate=True) as ours:
         assert ours.version.value == target
         assert ours.verify() == []
         for table, at in LOOKED_AT:

@@ -45,7 +45,7 @@ def texts(rows: pa.Table) -> list[str]:
 
 def test_a_dry_run_says_what_is_done_and_does_nothing(old):
     before = everything(old)
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         plan = lake.migrate(dry_run=True)
 
         assert everything(old) == before
@@ -77,20 +77,21 @@ def test_a_catalog_that_has_1_0_is_left_alone(sqlite_catalog):
 def test_the_backup_is_the_catalog_as_it_was(old, kind, new_catalog):
     lake_there = old if kind == "sqlite" else copy_lake(old, new_catalog(kind))
     before = dump_schema(lake_there.catalog), dump_catalog(lake_there.catalog)
-    with Lake.connect(lake_there.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(lake_there.catalog.sqlalchemy_url, to_migrate=True) as lake:
         backup = lake.migrate().backup
         assert lake.version.value == "1.0"
 
     assert Path(backup).parent == Path(lake_there.catalog.location).parent
     shutil.move(backup, lake_there.catalog.location)
     assert (dump_schema(lake_there.catalog), dump_catalog(lake_there.catalog)) == before
-    with Lake.connect(lake_there.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(lake_there.catalog.sqlalchemy_url, to_migrate=True) as lake:
+        lake.migrate()
         assert texts(lake.read_arrow("m", at=17)) == old.rows["17"]["m"]
 
 
 def test_a_server_has_backups_of_its_own(old, new_catalog):
     moved = copy_lake(old, new_catalog("postgres"))
-    with Lake.connect(moved.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(moved.catalog.sqlalchemy_url, to_migrate=True) as lake:
         assert lake.migrate().backup is None
 
 
@@ -98,7 +99,7 @@ def test_development_versions_are_refused_by_name(old):
     old.execute("UPDATE ducklake_metadata SET value = '0.4-dev1' WHERE key = 'version'")
 
     with pytest.raises(UnsupportedVersionError, match=r"0\.4-dev1"):
-        Lake.connect(old.catalog.sqlalchemy_url)
+        Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True)
 
 
 @pytest.mark.parametrize("info", ["16:3|17:6", "16:3|17:2|19:12", "17:3|16:12", "nonsense"])
@@ -107,7 +108,7 @@ def test_counts_that_contradict_the_file_are_refused(old, info):
     before = everything(old)
 
     with (
-        Lake.connect(old.catalog.sqlalchemy_url) as lake,
+        Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake,
         pytest.raises(CatalogError, match="partial_file_info"),
     ):
         lake.migrate()
@@ -119,7 +120,10 @@ def test_columns_of_others_in_the_way_are_refused(old):
     old.execute("ALTER TABLE ducklake_delete_file ADD COLUMN ours BIGINT")
     before = everything(old)
 
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake, pytest.raises(CatalogError, match="ours"):
+    with (
+        Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake,
+        pytest.raises(CatalogError, match="ours"),
+    ):
         lake.migrate()
 
     assert everything(old) == before
@@ -135,7 +139,10 @@ def test_a_missing_file_is_found_before_anything_is_changed(old):
     merged_file(old).unlink()
     before = everything(old)
 
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake, pytest.raises(StorageError, match=r"\.parquet"):
+    with (
+        Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake,
+        pytest.raises(StorageError, match=r"\.parquet"),
+    ):
         lake.migrate()
 
     assert everything(old) == before
@@ -163,7 +170,7 @@ def damaged(old) -> OldLake:
 
 def test_a_dry_run_names_every_refusal_with_its_remedy(damaged):
     before = everything(damaged)
-    with Lake.connect(damaged.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(damaged.catalog.sqlalchemy_url, to_migrate=True) as lake:
         refusals = lake.migrate(dry_run=True).refusals
         with pytest.raises(CatalogError) as refused:
             lake.migrate()
@@ -185,7 +192,7 @@ def test_a_dry_run_names_every_refusal_with_its_remedy(damaged):
 def test_the_remedies_of_a_dry_run_help(old):
     """A merged file that is gone is not looked for once the snapshots that need it have expired."""
     merged_file(old).unlink()
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         assert len(lake.migrate(dry_run=True).refusals) == 1
         for table in ("snapshot", "snapshot_changes"):
             old.execute(f"DELETE FROM ducklake_{table} WHERE snapshot_id <= 19")
@@ -199,7 +206,7 @@ def test_partition_keys_of_0_1_that_name_no_column_are_refused(tmp_path, new_cat
     old.execute("UPDATE ducklake_partition_column SET column_id = 40")
     moved = copy_lake(old, new_catalog("mariadb"))
     before = everything(moved)
-    with Lake.connect(moved.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(moved.catalog.sqlalchemy_url, to_migrate=True) as lake:
         (refusal,) = lake.migrate(dry_run=True).refusals
         with pytest.raises(CatalogError, match="names column 40 of a table"):
             lake.migrate()
@@ -215,7 +222,7 @@ def test_a_user_who_may_not_alter_the_tables_is_refused_and_half_migrates_nothin
         tx.create_table("t", {"i": "int64"})
     before = dump_schema(catalog), dump_catalog(catalog)
 
-    with another_user(catalog) as others, Lake.connect(others.sqlalchemy_url) as lake:
+    with another_user(catalog) as others, Lake.connect(others.sqlalchemy_url, to_migrate=True) as lake:
         (refusal,) = lake.migrate("1.1", dry_run=True).refusals
         with pytest.raises(CatalogError) as refused:
             lake.migrate("1.1")
@@ -234,7 +241,7 @@ def test_a_file_that_cannot_be_copied_as_it_is_is_refused(old):
     before = everything(old)
 
     with (
-        Lake.connect(old.catalog.sqlalchemy_url) as lake,
+        Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake,
         pytest.raises(UnsupportedFeatureError, match="column v"),
     ):
         lake.migrate()
@@ -251,7 +258,7 @@ def test_a_file_that_says_something_else_than_the_catalog_is_copied(old):
     )
     pq.write_table(rows.append_column(field, pa.array([16] * 12, pa.int64())), path, store_schema=False)
 
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         lake.migrate()
         assert texts(lake.read_arrow("m", at=17)) == old.rows["17"]["m"]
     with open_lake(old.catalog) as reference:
@@ -262,7 +269,7 @@ def test_a_file_whose_snapshots_have_expired_stays(old):
     for table in ("snapshot", "snapshot_changes"):
         old.execute(f"DELETE FROM ducklake_{table} WHERE snapshot_id < 20")
     old.execute("DELETE FROM ducklake_delete_file WHERE end_snapshot IS NOT NULL")
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         assert lake.migrate().files == 0
         for snapshot in range(20, 27):
             assert texts(lake.read_arrow("m", at=snapshot)) == old.rows[str(snapshot)]["m"]
@@ -272,8 +279,7 @@ def test_the_newest_snapshot_of_a_file_may_stand_alone(tmp_path):
     """So late builds of 0.3 write it, which count no rows; the file has the column."""
     old = old_lake("0.3", tmp_path / "old")
     old.execute("UPDATE ducklake_data_file SET partial_file_info = 'partial_max:19' WHERE data_file_id = 13")
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
-        assert texts(lake.read_arrow("m", at=17)) == old.rows["17"]["m"]
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         lake.migrate()
         assert texts(lake.read_arrow("m", at=17)) == old.rows["17"]["m"]
     rows = dump_catalog(old.catalog)["ducklake_data_file"]
@@ -301,7 +307,7 @@ def merge_once_more(lake: OldLake) -> None:
 
 
 def test_files_merged_meanwhile_are_copied_as_well(old):
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         happened = []
 
         def locate(path):
@@ -325,7 +331,7 @@ def test_files_merged_meanwhile_are_copied_as_well(old):
 def test_a_snapshot_committed_meanwhile_undoes_the_migration(old, new_catalog):
     moved = copy_lake(old, new_catalog("postgres"))
     before = everything(moved)
-    with Lake.connect(moved.catalog.sqlalchemy_url) as lake, writing(moved.catalog) as other:
+    with Lake.connect(moved.catalog.sqlalchemy_url, to_migrate=True) as lake, writing(moved.catalog) as other:
 
         def commit_snapshot(_connection, _cursor, statement, *_more):
             if statement.startswith("UPDATE public.ducklake_metadata"):
@@ -350,7 +356,7 @@ def test_a_snapshot_committed_meanwhile_undoes_the_migration(old, new_catalog):
 def test_files_that_are_named_stay_when_a_later_step_is_tried_again(old, new_catalog):
     """On MariaDB the rows are committed before the last column is dropped, which may have to wait."""
     moved = copy_lake(old, new_catalog("mariadb"))
-    with Lake.connect(moved.catalog.sqlalchemy_url) as lake:
+    with Lake.connect(moved.catalog.sqlalchemy_url, to_migrate=True) as lake:
         happened = []
 
         def lose_a_race(_connection, _cursor, statement, *_more):

@@ -1,4 +1,4 @@
-"""Lakes that older DuckDBs wrote are read as those read them, at every snapshot, and never written."""
+"""Lakes of versions that are migrated before anything else, and what older DuckDBs left in those of 1.0."""
 
 import sqlite3
 from contextlib import closing
@@ -9,9 +9,8 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import UnsupportedVersionError
 from airflow_provider_ducklake.lake.planning.upkeep.findings import FindingCode
-from tests.interop.old_lakes import RECORDED, OldLake, old_lake, read_alike, recorded
+from tests.interop.old_lakes import RECORDED, recorded
 from tests.reference.catalog_dump import dump_catalog
-from tests.reference.catalogs import file_catalog
 from tests.reference.duckdb_lake import open_lake
 
 
@@ -20,39 +19,14 @@ def old(request, tmp_path):
     return recorded(request.param, tmp_path / "lake")
 
 
-def test_rows_are_those_of_the_older_duckdb_at_every_snapshot(old):
-    compared = 0
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
-        assert lake.version.value == old.version
-        for snapshot, tables in old.rows.items():
-            names = {str(name).removeprefix("main.") for name in lake.tables(at=int(snapshot))}
-            assert names == set(tables), snapshot
-            for name, rows in tables.items():
-                ours = lake.read_arrow(name, at=int(snapshot))
-                found = sorted(str(tuple(row.values())) for row in ours.to_pylist())
-                assert found == read_alike(rows), (snapshot, name)
-                compared += 1
-    assert compared > 50
-
-
-def test_merged_rows_are_in_the_feed_of_the_snapshots_they_came_by(old):
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
-        feed = lake.changes("m", 16, 22).read_arrow()
-
-        assert feed["snapshot_id"].to_pylist() == [16] * 3 + [17] * 3 + [18] * 3 + [19] * 3 + [21, 22]
-        assert feed.filter(pa.array([kind == "delete" for kind in feed["change_type"].to_pylist()]))[
-            "n"
-        ].to_pylist() == [10]
-        assert lake.changes("m", 18, 18).read_arrow()["n"].to_pylist() == [20, 21, 22]
-        assert [one.kind for one in lake.snapshots()[20].changes] != []
-        assert lake.snapshots()[3].message is None
-        assert lake.table_info("m")[0].file_count == 2
-
-
-def test_nothing_is_written_to_an_older_lake(old):
+def test_an_older_lake_is_neither_read_nor_written_and_the_error_says_what_opens_it(old):
     before = dump_catalog(old.catalog)
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
+    with pytest.raises(UnsupportedVersionError, match=rf"{old.version}.*to_migrate=True\)\.migrate\(\)"):
+        Lake.connect(old.catalog.sqlalchemy_url)
+    with Lake.connect(old.catalog.sqlalchemy_url, to_migrate=True) as lake:
         attempts = [
+            lambda: lake.read_arrow("m"),
+            lambda: lake.changes("m", 16, 22),
             lambda: lake.append_arrow("m", pa.table({"n": pa.array([1], pa.int32())})),
             lake.transaction,
             lambda: lake.set_option("data_inlining_row_limit", 0),
@@ -63,45 +37,6 @@ def test_nothing_is_written_to_an_older_lake(old):
             with pytest.raises(UnsupportedVersionError, match=old.version):
                 attempt()
     assert dump_catalog(old.catalog) == before
-
-
-def test_0_4_is_read_as_1_0(tmp_path):
-    catalog = file_catalog("sqlite", tmp_path)
-    with open_lake(catalog) as reference:
-        reference.sql("CREATE TABLE t AS SELECT x AS i FROM range(30) r(x)")
-        reference.sql("DELETE FROM t WHERE i < 20")
-    OldLake(catalog, "0.4", {}).execute("UPDATE ducklake_metadata SET value = '0.4' WHERE key = 'version'")
-
-    with Lake.connect(catalog.sqlalchemy_url) as lake:
-        assert sorted(lake.read_arrow("t")["i"].to_pylist()) == list(range(20, 30))
-        with pytest.raises(UnsupportedVersionError, match=r"'0\.4'"):
-            lake.transaction()
-
-
-def test_0_1_is_read_as_the_0_2_that_it_became(tmp_path):
-    old = old_lake("0.1", tmp_path / "lake")
-
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
-        assert lake.version.value == "0.1"
-        for snapshot, tables in old.rows.items():
-            for name, rows in tables.items():
-                found = sorted(
-                    str(tuple(row.values())) for row in lake.read_arrow(name, at=int(snapshot)).to_pylist()
-                )
-                assert found == read_alike(rows), (snapshot, name)
-                assert lake.row_count(name, int(snapshot)) == len(rows)
-        (key,) = lake.table_snapshot("p").partition_spec.fields
-        assert key.column_id == lake.table_snapshot("p").schema.find("k").id
-        assert lake.read_arrow("p", filter="k = 'k1'").num_rows == 5
-        assert lake.changes("m", 16, 22).read_arrow().num_rows == 14
-        with pytest.raises(UnsupportedVersionError, match=r"0\.1"):
-            lake.transaction()
-
-
-def test_changes_of_an_older_lake_are_watched(old):
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake:
-        kinds = {name: lake.table_changes(name, 1, ("insert", "delete")) for name in lake.tables()}
-    assert {"insert", "delete"} <= {kind for found in kinds.values() if found for kind in found.changes}
 
 
 def test_a_column_that_duckdb_1_4_1_changed_twice_is_read_as_it_was(sqlite_catalog):

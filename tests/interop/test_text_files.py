@@ -1,6 +1,8 @@
 """CSV and JSON as the readers of Spark's tasks take them apart, against DuckDB's: equal rows, or an error."""
 
 import io
+import json
+import tracemalloc
 from decimal import Decimal
 from random import Random
 
@@ -13,6 +15,7 @@ from airflow_provider_ducklake.lake.errors import CatalogError, DuckLakeError, I
 from airflow_provider_ducklake.lake.spark.text_parts import _values
 from airflow_provider_ducklake.lake.spec.schema import TableSchema, new_columns
 from airflow_provider_ducklake.lake.spec.types.ducklake_types import parse_type
+from airflow_provider_ducklake.lake.spec.types.literals import parse_literal
 from airflow_provider_ducklake.lake.spec.types.values import format_physical
 from airflow_provider_ducklake.lake.storage.parquet.arrow_types import physical_values
 from airflow_provider_ducklake.lake.storage.rows import csv_rows, json_rows
@@ -425,3 +428,49 @@ def test_a_mark_of_byte_order_is_one_at_the_beginning_of_a_file_alone():
 
     assert block.content.startswith(b"a,b")
     assert csv_rows.table_of(rows, ["a", "b"], csv_rows.Dialect()).to_pylist() == [{"a": "\ufeffx", "b": "y"}]
+
+
+@pytest.mark.parametrize("text", ["0xFFFFFFFF", "0X1f", "0xFFFFFFFFFFFFFFFF", "-0x1", "0x", " 0x7F ", "0x1G"])
+@pytest.mark.parametrize("name", ["int8", "int32", "int64", "uint32", "uint64", "int128"])
+def test_hexadecimal_digits_are_a_number_and_no_bits(name, text):
+    type_ = parse_type(name)
+    with duckdb.connect() as connection:
+        query = f"SELECT TRY_CAST(? AS {duckdb_type(type_)})"
+        (theirs,) = connection.execute(query, [text]).fetchone()
+    try:
+        (ours,) = physical_values(values_of_texts(pa.array([text, "1"])[:1], type_, Formats()), type_)
+    except ValueError:
+        return
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "value", ['"\\u0031e-2147483647"', '"\\u0033e30"', '"1\\u00650"', '"12345\\u0065\\u0032\\u0036"']
+)
+def test_escaped_digits_of_a_decimal_are_read_as_digits(value):
+    columns = new_columns({"d": "decimal(38,10)"}).columns
+    how = json_rows.Reading(columns, Formats(), selects=True)
+    try:
+        (found,) = json_rows.table_of(f'{{"d": {value}}}'.encode(), 0, how, is_array=False)["d"].to_pylist()
+    except InvalidInputError:
+        return
+    assert found == Decimal(json.loads(value))
+
+
+def test_a_pattern_of_dates_takes_columns_without_a_value():
+    formats = Formats(date="dd.MM.yyyy")
+
+    for texts in ([], [None], [None, "31.01.2024"]):
+        found = values_of_texts(pa.array(texts, pa.string()), parse_type("date"), formats)
+        assert found.null_count == min(1, len(texts))
+
+
+def test_a_long_text_takes_no_hundred_times_its_memory():
+    deep = b'{"a":"' + b"[" * 100 + b"x" * 20_000_000 + b'"}'
+    tracemalloc.start()
+    try:
+        json_rows.check_levels(deep)
+        assert parse_literal(parse_type("varchar[]"), f"['{'x' * 5_000_000}']")
+        assert tracemalloc.get_traced_memory()[1] < 200_000_000
+    finally:
+        tracemalloc.stop()

@@ -2,8 +2,11 @@
 
 import re
 import sqlite3
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -485,3 +488,41 @@ def test_values_of_rows_do_not_choose_the_class_of_an_error(spark, new_plan):
     values = f"SELECT '{text}' AS a"
     with pytest.raises(SchemaMismatchError):
         insert(spark, make_request(new_plan(schema), source_of(sql=values)))
+
+
+_DIFFERING = {
+    "int8 and int32": (pa.array([5], pa.int8()), pa.array([300], pa.int32())),
+    "no value and int32": (pa.array([None], pa.int8()), pa.array([300], pa.int32())),
+    "int8 and uint8": (pa.array([5], pa.int8()), pa.array([200], pa.uint8())),
+    "double and uint32": (pa.array([0.5]), pa.array([2**32 - 1], pa.uint32())),
+    "in a list": (pa.array([[5]], pa.list_(pa.int8())), pa.array([[300]], pa.list_(pa.int32()))),
+    "in a struct": (
+        pa.array([{"x": 5}], pa.struct({"x": pa.int8()})),
+        pa.array([{"x": 300}], pa.struct({"x": pa.int32()})),
+    ),
+    "a field more": (pa.array([{"x": 5}]), pa.array([{"x": 6, "y": "b"}])),
+    "date and int32": (pa.array([date(2024, 1, 5)]), pa.array([7], pa.int32())),
+    "int64 and date": (pa.array([7]), pa.array([date(2024, 1, 5)])),
+    "int64 and timestamp": (pa.array([7]), pa.array([7], pa.timestamp("ms"))),
+    "blob and decimal": (pa.array([b"a"]), pa.array([Decimal("1.25")], pa.decimal128(9, 2))),
+}
+
+
+_REFUSED = ("date and int32", "int64 and date", "int64 and timestamp", "blob and decimal")
+
+
+@pytest.mark.parametrize("kind", _DIFFERING)
+def test_files_of_differing_types_have_the_values_that_duckdb_reads_or_are_refused(spark, tmp_path, kind):
+    first, second = _DIFFERING[kind]
+    for name, values in (("a", first), ("b", second)):
+        pq.write_table(pa.table({"v": values}), tmp_path / f"{name}.parquet")
+    if kind in _REFUSED:
+        with pytest.raises(InvalidInputError, match="types differ"):
+            load(spark, source_of({"path": str(tmp_path)}), None)
+        return
+
+    rows = load(spark, source_of({"path": str(tmp_path)}), None).collect()
+
+    found = sorted(str(row.asDict(recursive=True)["v"]) for row in rows)
+    query = f"SELECT v FROM read_parquet('{tmp_path}/*.parquet', union_by_name = true)"
+    assert found == sorted(str(value) for (value,) in duckdb.sql(query).fetchall())

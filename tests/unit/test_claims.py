@@ -62,7 +62,6 @@ CLAIMS = {
     ],
     "| DuckLake version |": [
         "spark/test_lakes_of_1_1.py::test_every_verb_writes_there",
-        "interop/test_old_versions.py::test_rows_are_those_of_the_older_duckdb_at_every_snapshot",
         "interop/test_migrate_1_1.py::test_a_lake_older_than_1_0_is_migrated_at_once",
     ],
     "| Data files |": ["airflow/test_s3.py::test_the_documented_lake_on_s3_works_for_each_verb"],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from ..errors import CatalogError, InvalidInputError, NotADuckLakeError
 from ..spec.arguments import methods_take_arguments
 from ..spec.names.paths import directory_path, is_absolute
-from ..spec.versions import DEFAULT, READABLE, SpecVersion, check_newest, refused, writable_version
+from ..spec.versions import DEFAULT, WRITABLE, SpecVersion, check_newest, refused, writable_version
 from .committing.commit import Committer
 from .database.connect import (
     catalog_file,
@@ -151,8 +151,8 @@ class Lake:
         current location of the files, for a lake that was moved or that others open with
         ``OVERRIDE_DATA_PATH``; the catalog keeps its own record. ``foreign_files``: the lake may write and
         delete files outside its data path if its catalog says so; reading files that were added there needs
-        no permission. ``to_migrate``: also open a catalog whose migration to 1.1 has not finished, which
-        nothing but ``migrate`` works on.
+        no permission. ``to_migrate``: also open a catalog older than 1.0, or one whose migration to 1.1 has
+        not finished: nothing but ``migrate`` works on it.
         ``max_version``: refuse a lake newer than ``"1.0"``, say, and to migrate it beyond that.
         ``key_bytes``: how long the keys of new files of an encrypted lake are, 16, 24 or 32; None: as long as
         that of its newest file, or as the version's clients make them. ``document_key_file``: a local file
@@ -162,8 +162,8 @@ class Lake:
         Raises:
             CatalogUnavailableError: the database cannot be reached or refuses the login.
             NotADuckLakeError: the database holds no DuckLake catalog.
-            UnsupportedVersionError: the catalog's spec version is newer than 1.1 or ``max_version``, or of a
-                development build.
+            UnsupportedVersionError: the catalog's spec version is older than 1.0, newer than 1.1 or
+                ``max_version``, or of a development build.
             InvalidInputError: ``max_version`` is not a version that can be written, or
                 ``key_bytes`` no length.
             CatalogError: the catalog says several versions, or lacks a table or column of its version.
@@ -318,6 +318,6 @@ def _version(options: Sequence[OptionRow], catalog: str, *, to_migrate: bool) ->
             "with the key 'version'."
         )
     version = next((one for one in SpecVersion if one.value == stored[0]), None)
-    if version is None or (version not in READABLE and not to_migrate):
-        raise refused(stored[0], READABLE, catalog)
+    if version is None or (version not in WRITABLE and not to_migrate):
+        raise refused(stored[0], WRITABLE, catalog)
     return version

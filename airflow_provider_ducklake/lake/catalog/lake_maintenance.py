@@ -385,7 +385,7 @@ class Maintenance:
             UnsupportedVersionError: the catalog is older than 1.0.
             CatalogUnavailableError: the format is that of DuckDB, which is not installed here.
         """
-        self._lake.refuse_outdated()
+        self._lake.refuse_unusable()
         options = self._lake.storage_options if storage_options is None else storage_options
         request = ExportRequest(
             path, at, format, copy_files, files_path, data_path, overwrite, options, commit_key, starts_over
@@ -422,7 +422,7 @@ class Maintenance:
             InvalidInputError: ``sample`` is not from 0 to 1.
             UnsupportedVersionError: the catalog is older than 1.0.
         """
-        self._lake.refuse_outdated()
+        self._lake.refuse_unusable()
         return verification.verify(
             self._lake.catalog,
             self._lake.reading,

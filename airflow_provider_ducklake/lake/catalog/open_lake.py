@@ -28,7 +28,7 @@ from ..spec.files import KEY_BYTES
 from ..spec.names.paths import is_absolute, with_slash
 from ..spec.options import OptionRow, Options
 from ..spec.tags import FROZEN
-from ..spec.versions import READABLE, WRITABLE, Feature, SpecVersion, refused
+from ..spec.versions import WRITABLE, Feature, SpecVersion, refused
 from ..transaction.changes import Change, SchemaRef, written_tables
 from .database.connect import first_line, open_engine, parse_url, shown
 from .dialects import dialect_of
@@ -232,7 +232,7 @@ class OpenLake:
     def refuse_unwritable(self) -> None:
         """Refuse to change lakes whose files or catalog we cannot work on, before anything starts."""
         self.refuse_frozen()
-        self.refuse_outdated()
+        self.refuse_unusable()
 
     def refuse_frozen(self) -> None:
         """Refuse to change a lake whose files may be those of the lake that it is of."""
@@ -242,16 +242,10 @@ class OpenLake:
                 "those of the lake that it is of. Change that one, and export it again."
             )
 
-    def refuse_outdated(self) -> None:
-        """Refuse lakes of versions that we do not write, and those that we cannot read."""
-        if self.version not in WRITABLE:
-            raise refused(self.version.value, WRITABLE, shown(self.url))
-        self.refuse_unusable()
-
     def refuse_unusable(self) -> None:
         """Refuse lakes whose catalog or files we cannot read, before anything starts."""
-        if self.version not in READABLE:
-            raise refused(self.version.value, READABLE, shown(self.url))
+        if self.version not in WRITABLE:
+            raise refused(self.version.value, WRITABLE, shown(self.url))
         self.refuse_unreadable_files()
 
     def refuse_unreadable_files(self) -> None:

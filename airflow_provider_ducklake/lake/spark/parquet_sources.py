@@ -261,7 +261,7 @@ def _read(
         found += in_threads(lambda one: _looked_at(one, name), paths[1:])
     files = [one for one in found if one is not None]
     truncates = given.get(TRUNCATES.lower(), False)
-    is_for_arrow = truncates or any(one.is_only_for_arrow for one in files)
+    is_for_arrow = truncates or any(one.is_only_for_arrow for one in files) or _differ(files)
     if not files or len(files) < len(paths) or not is_for_arrow:
         try:
             with nanos_refused(spark):
@@ -296,6 +296,13 @@ def _looked_at(path: str, name: str) -> _File | None:
         raise InvalidInputError(f"{name} cannot be read: {error}") from error
     sizes = tuple(one.total_byte_size for one in groups)
     return _File(path, _schema(parquet), sizes, is_only_for_arrow, is_in_old_calendar(parquet.metadata))
+
+
+def _differ(files: Sequence[_File]) -> bool:
+    """Return True if a column has two types: Spark's reader takes values for ones of the first file's."""
+    types: dict[str, tuple[pa.DataType, object]] = {}
+    given = ((fold(one.name), (_as_duckdb(one.type), one.metadata)) for file in files for one in file.schema)
+    return any(types.setdefault(name, type_) != type_ for name, type_ in given)
 
 
 def _schema(parquet: pq.ParquetFile) -> pa.Schema:

@@ -380,5 +380,5 @@ def named(name: str, path: str) -> Iterator[None]:
         if codec_of(path) is None:
             raise StorageError(f"Cannot read {path}: {error}") from error
         raise InvalidInputError(f"{name} cannot be read: {path} is damaged: {error}") from error
-    except (DuckLakeError, pa.ArrowException, ValueError) as error:
+    except (DuckLakeError, pa.ArrowException, ValueError, LookupError, RecursionError) as error:
         raise InvalidInputError(f"{name} cannot be read: {path}: {error}") from error

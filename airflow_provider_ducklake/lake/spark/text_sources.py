@@ -57,6 +57,7 @@ log = logger(__name__)
 
 _HEAD_BYTES = 2**20
 _LONGEST_NAME = 10_000  # characters of a column: Spark takes minutes for a name of megabytes
+_MOST_COLUMNS = 20_480  # of a header, as Spark's reader has it
 _LISTS = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
 _OF_BOTH = frozenset(_LISTS).union(
     ("schema", "encoding", "charset", "multiline", "mode", "dateformat", "timestampformat"),
@@ -239,6 +240,10 @@ def _with_header(file: TextFile, head: bytes, dialect: Dialect, *, has_header: b
             "goes on behind its quote. Set the options sep, quote and escape to what the file has."
         )
     count = dialect.fields_of(record[0])
+    if count > _MOST_COLUMNS:
+        raise InvalidInputError(
+            f", line 1: it has {count} columns, of {_MOST_COLUMNS} at most. Correct the line."
+        )
     if not has_header:
         return replace(file, count=count)
     row = csv_rows.table_of(Block(record[0], 0), [str(number) for number in range(count)], dialect)

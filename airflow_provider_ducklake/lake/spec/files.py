@@ -110,8 +110,7 @@ class LiveDeleteFile:
 class LiveDataFile:
     """A data file as a snapshot holds it; ``mapping`` is that of ``mapping_id``.
 
-    ``snapshot_counts``: in catalogs before 0.4, the snapshots of the rows of a merged file: for each
-    snapshot, ascending, the number of rows up to it, in file order. ``older_delete_files`` are others beside
+    ``older_delete_files`` are others beside
     ``delete_file``, which there should not be: a flush of the reference's makes one of the marks of a file
     that has ended with a delete file of its own (observed on 1.5.5). The rows of all of them are deleted.
     """
@@ -127,7 +126,6 @@ class LiveDataFile:
     mapping_id: MappingId | None = None
     mapping: NameMapping | None = None
     partial_max: SnapshotId | None = None
-    snapshot_counts: tuple[tuple[SnapshotId, int], ...] = ()
     delete_file: LiveDeleteFile | None = None
     older_delete_files: tuple[LiveDeleteFile, ...] = ()
     column_stats: Mapping[ColumnId, ColumnStats] = field(default_factory=dict)

@@ -42,7 +42,7 @@ class SpecVersion(Enum):
         try:
             return cls(text)
         except ValueError:
-            raise refused(text, READABLE) from None
+            raise refused(text, WRITABLE) from None
 
 
 class Feature(StrEnum):
@@ -148,7 +148,6 @@ DEFAULT = SpecVersion.V1_0  # that new catalogs get, and a migration makes: ever
 NEWEST = max(_WRITERS)
 _OLDEST = min(SpecVersion)
 WRITABLE = frozenset(_WRITERS)
-READABLE = frozenset(SpecVersion) - {SpecVersion.V1_1_DEV1}
 
 _OPENED_BY = {
     SpecVersion.V1_0: "DuckDB 1.5 and newer open it",
@@ -195,7 +194,7 @@ def _what_to_do(found: str) -> str:
     if version is not None:
         return (
             f"It is an older catalog: {opened_by(version)}. Migrate it to 1.0 with DuckLakeMigrateOperator "
-            "or lake.migrate()."
+            "or Lake.connect(..., to_migrate=True).migrate()."
         )
     if not _SPELLED.fullmatch(found):
         return (
@@ -227,7 +226,7 @@ def check_newest(version: SpecVersion, newest: SpecVersion | None, catalog: str)
     """
     if newest is None or version <= newest:
         return
-    allowed = [one.value for one in sorted(READABLE) if one <= newest]
+    allowed = [one.value for one in sorted(WRITABLE) if one <= newest]
     raise UnsupportedVersionError(
         version.value,
         allowed,

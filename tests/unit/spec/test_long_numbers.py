@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from airflow_provider_ducklake.lake.catalog.snapshot.read_files import stamped_max
 from airflow_provider_ducklake.lake.errors import CatalogError, DuckLakeError, UnsupportedFeatureError
+from airflow_provider_ducklake.lake.planning.upkeep.migration import stamped_max
 from airflow_provider_ducklake.lake.spec.defaults import literal_physical
 from airflow_provider_ducklake.lake.spec.options import parse_bytes
 from airflow_provider_ducklake.lake.spec.partitioning import Transform

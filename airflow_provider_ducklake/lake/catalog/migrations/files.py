@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from ...errors import CatalogError
-from ...planning.upkeep.migration import snapshot_counts
+from ...planning.upkeep.migration import snapshot_counts, stamped_max
 from ...spec.files import FileKey, key_text
 from ...spec.names.paths import CatalogPath
 from ...spec.versions import SpecVersion
 from ..database.connect import in_parts
 from ..snapshot.read import Place, table_folders
-from ..snapshot.read_files import file_key, stamped_max
+from ..snapshot.read_files import file_key
 
 if TYPE_CHECKING:
     from pyarrow import Table

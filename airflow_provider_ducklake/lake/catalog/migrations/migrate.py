@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ...errors import MigrationRefusedError, StorageError, TransactionConflictError, UnsupportedFeatureError
 from ...spec.log_lines import logger
-from ...spec.versions import DEFAULT, READABLE, SpecVersion, opened_by, refused
+from ...spec.versions import DEFAULT, WRITABLE, SpecVersion, opened_by, refused
 from ..committing.delete_writer import remove_unused
 from ..database.connect import catalog_file
 from ..database.file_connections import made_private
@@ -184,8 +184,8 @@ def migrate(
         rights = catalog.dialect.why_not_alter(connection, catalog.tables["metadata"])
     if rights is not None:
         plan = replace(plan, refusals=(*plan.refusals, f"{_MAY_NOT_ALTER} {rights}"))
-    if plan.is_done and plan.version not in READABLE:
-        raise refused(plan.version.value, READABLE)
+    if plan.is_done and plan.version not in WRITABLE:
+        raise refused(plan.version.value, WRITABLE)
     migration = _Migration(catalog, files, target, wants_backup=backup)
     if plan.is_done:
         return replace(plan, refusals=()).result((), dry_run=dry_run)

@@ -14,8 +14,7 @@ from ...spec.snapshots import DataFileId, Snapshot, TableSnapshot
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..snapshot import read_snapshots
 from ..snapshot.inlined_read import inlined_delete_snapshots, inlined_history
-from ..snapshot.read import select_all
-from ..snapshot.read_files import SINCE_0_2, live_data_file, live_delete_file
+from ..snapshot.read_files import live_data_file, live_delete_file
 from ..snapshot.read_layouts import which_columns
 from ..snapshot.read_statistics import name_mappings
 from ..snapshot.scan import load_table
@@ -67,7 +66,7 @@ def _histories(
     marks = inlined_delete_snapshots(connection, catalog, table.table_id, end)
     marked = [one for one, positions in marks.items() if max(positions.values()) >= start]
     rows = connection.execute(
-        select_all(file, *SINCE_0_2)
+        select(file)
         .where(
             file.c.table_id == table.table_id,
             file.c.begin_snapshot <= end,
@@ -83,8 +82,7 @@ def _histories(
         live = live_data_file(row, table.root, mappings)
         ended = row.end_snapshot if row.end_snapshot is not None and row.end_snapshot <= end else None
         history = FileHistory(live, ended, tuple(deletes.get(live.id, ())), marks.get(live.id, {}))
-        newest = max([live.partial_max or 0, *(snapshot for snapshot, _ in live.snapshot_counts)])
-        if may_hold_changes(start, history, begin=row.begin_snapshot, partial_max=newest or None):
+        if may_hold_changes(start, history, begin=row.begin_snapshot, partial_max=live.partial_max):
             yield history
 
 
@@ -95,14 +93,13 @@ def _may_hold_changes(
     if len(marked) > _FEW_FILES:
         return true()
     file, delete = tables["data_file"], tables["delete_file"]
-    late = or_(*(delete.c[one] >= start for one in ("begin_snapshot", "partial_max") if one in delete.c))
+    late = or_(delete.c.begin_snapshot >= start, delete.c.partial_max >= start)
     deleted = select(delete.c.data_file_id).where(delete.c.table_id == table_id, late)
-    merged = (file.c[one].is_not(None) for one in ("partial_max", "partial_file_info") if one in file.c)
     ids = file.c.data_file_id
     return or_(
         file.c.begin_snapshot >= start,
         file.c.end_snapshot >= start,
-        *merged,
+        file.c.partial_max.is_not(None),
         ids.in_(deleted),
         ids.in_(marked),
     )

@@ -195,16 +195,13 @@ def _doubtful(catalog: Catalog, table: TableSnapshot, marks: Table | None) -> Co
 
     several = deleted_from.group_by(deletes.c.data_file_id).having(func.count() > 1)
     conditions: list[ColumnElement[bool]] = [is_in(several)]
-    if "partial_max" in file.c:
-        # a flush records the snapshots of its rows, and not those of its deletes
-        unsaid = is_in(deleted_from.where(deletes.c.partial_max.is_(None)))
-        conditions += [
-            and_(file.c.partial_max.is_not(None), file.c.partial_max > at),  # never NULL: it is negated
-            is_in(deleted_from.where(deletes.c.partial_max > at)),
-            and_(file.c.partial_max.is_not(None), unsaid),
-        ]
-    if "partial_file_info" in file.c:
-        conditions.append(file.c.partial_file_info.is_not(None))
+    # a flush records the snapshots of its rows, and not those of its deletes
+    unsaid = is_in(deleted_from.where(deletes.c.partial_max.is_(None)))
+    conditions += [
+        and_(file.c.partial_max.is_not(None), file.c.partial_max > at),  # never NULL: it is negated
+        is_in(deleted_from.where(deletes.c.partial_max > at)),
+        and_(file.c.partial_max.is_not(None), unsaid),
+    ]
     if marks is not None:
         marked = select(marks.c.file_id).where(marks.c.begin_snapshot <= at)
         conditions.append(and_(is_in(deleted_from), is_in(marked)))
@@ -361,8 +358,9 @@ def newest_files(connection: Connection, catalog: Catalog, count: int) -> list[W
     query = select(
         file.c.table_id, file.c.begin_snapshot, file.c.path, file.c.path_is_relative, file.c.encryption_key
     )
-    is_own = file.c.mapping_id.is_(None) if "mapping_id" in file.c else literal(value=True)
-    rows = connection.execute(query.where(is_own).order_by(file.c.data_file_id.desc()).limit(count)).all()
+    if "mapping_id" in file.c:  # a migration asks 0.1, too
+        query = query.where(file.c.mapping_id.is_(None))
+    rows = connection.execute(query.order_by(file.c.data_file_id.desc()).limit(count)).all()
     folders = table_folders(connection, catalog.tables)
     return [
         WrittenFile(

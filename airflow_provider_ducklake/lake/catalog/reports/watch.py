@@ -119,7 +119,7 @@ def _which_made(
     before = select(func.coalesce(func.max(snapshot.c.next_file_id), 0).label("id")).where(
         snapshot.c.snapshot_id < first.id
     )
-    created = read.select_all(delete, "partial_max").where(
+    created = select(delete).where(
         delete.c.table_id == table_id,
         delete.c.delete_file_id >= before.scalar_subquery(),
         delete.c.delete_file_id < last.snapshot.next_file_id,

@@ -87,17 +87,14 @@ class TableRow:
         return self.path.below(above, f"Table {self.qualified}")
 
 
-_FOLDER = ("path", "path_is_relative")  # since 0.2: before, all files lie in the data path itself
-
-
-_OF_SCHEMA = ("schema_id", "schema_name", *_FOLDER, "parent_schema_id")
+_OF_SCHEMA = ("schema_id", "schema_name", "path", "path_is_relative", "parent_schema_id")
 _PARENT = "parent_schema_id"  # since 1.1: before, no schema lies in another one
 
 
 def schemas(connection: Connection, tables: CatalogTables, at: int) -> list[SchemaRow]:
     """Return the schemas visible at a snapshot, by id."""
     schema = tables["schema"]
-    query = select_all(schema, *_FOLDER, _PARENT).where(visible(schema, at))
+    query = select_all(schema, _PARENT).where(visible(schema, at))
     rows = connection.execute(query.order_by(schema.c.schema_id)).all()
     return list(_schema_rows(rows, prefix="").values())
 
@@ -165,12 +162,12 @@ def _tables_at(tables: CatalogTables, *parameters: str) -> Select[Any]:
     """Return the query for tables with their schemas; where schemas are nested, for all schemas besides."""
     table, schema = tables["table"], tables["schema"]
     at = AT if "at" in parameters else None
-    of_schema = select_all(schema, *_FOLDER, _PARENT).selected_columns
+    of_schema = select_all(schema, _PARENT).selected_columns
     meant = and_(schema.c.schema_id == table.c.schema_id, visible(table, at))
     if "name" in parameters:
         meant &= func.lower(table.c.table_name) == bindparam("name", type_=String())
     return (
-        select(*(maybe(one).label(one.name) for one in select_all(table, *_FOLDER).selected_columns))
+        select(*(maybe(one).label(one.name) for one in table.c))
         .add_columns(*(one.label(f"of_{one.name}") for one in of_schema))
         .select_from(schema.join(table, meant, isouter=_PARENT in schema.c))
         .where(visible(schema, at))
@@ -244,9 +241,7 @@ class MacroRow:
 
 
 def macros(connection: Connection, tables: CatalogTables, at: int, schema_id: SchemaId) -> list[MacroRow]:
-    """Return the macros of a schema; there are none before 0.4."""
-    if "macro" not in tables:
-        return []
+    """Return the macros of a schema."""
     macro, implementation = tables["macro"], tables["macro_impl"]
     rows = connection.execute(
         select(macro.c.macro_id, macro.c.macro_name, func.min(implementation.c.type).label("type"))
@@ -261,9 +256,7 @@ def macros(connection: Connection, tables: CatalogTables, at: int, schema_id: Sc
 def macro_definitions(
     connection: Connection, tables: CatalogTables, at: int
 ) -> list[tuple[QualifiedName, MacroDefinition]]:
-    """Return all macros with what they stand for, by their names; there are none before 0.4."""
-    if "macro" not in tables:
-        return []
+    """Return all macros with what they stand for, by their names."""
     macro, body, parameter = tables["macro"], tables["macro_impl"], tables["macro_parameters"]
     paths = {one.id: one.name for one in schemas(connection, tables, at)}
     rows = connection.execute(

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 
 _FEW_FILES = 1000
-SINCE_0_2 = ("mapping_id", "partial_max", "partial_file_info")  # columns of data files, some gone again
 
 
 def data_files(
@@ -99,7 +98,7 @@ class WantedFiles:
     def which_rows(self) -> Question[Sequence[Row[Any]]]:
         """Ask for the rows of the files."""
         file = self.tables["data_file"]
-        query = select_all(file, *SINCE_0_2).where(self._are_visible(file))
+        query = select(file).where(self._are_visible(file))
         query = query.where(true() if self.only is None else self.only)
         return Question(query.order_by(file.c.data_file_id), lambda rows: rows)
 
@@ -161,10 +160,7 @@ def live_data_file(
     mappings: Mapping[MappingId, NameMapping],
     **of_other_tables: Any,  # noqa: ANN401 - fields of ``LiveDataFile``
 ) -> LiveDataFile:
-    """Return a row of ``ducklake_data_file`` with what other tables say of it.
-
-    The row has NULLs for columns that its version of the format lacks: see ``select_all``.
-    """
+    """Return a row of ``ducklake_data_file`` with what other tables say of it."""
     return LiveDataFile(
         id=DataFileId(row.data_file_id),
         path=CatalogPath(row.path, row.path_is_relative).below(root, f"Data file {row.data_file_id}"),
@@ -176,39 +172,10 @@ def live_data_file(
         partition_id=row.partition_id,
         mapping_id=row.mapping_id,
         mapping=mappings.get(row.mapping_id),
-        partial_max=row.partial_max if row.partial_max is not None else stamped_max(row.partial_file_info),
-        snapshot_counts=_counts(row.partial_file_info),
+        partial_max=row.partial_max,
         encryption_key=file_key(row.encryption_key),
         **of_other_tables,
     )
-
-
-_STAMPED = "partial_max:"  # so late builds of 0.3 say it
-
-
-def stamped_max(text: str | None) -> SnapshotId | None:
-    """Parse the newest snapshot of a file whose rows carry their snapshots, as 0.3 stores it."""
-    if text is None or not text.startswith(_STAMPED):
-        return None
-    return SnapshotId(_whole(text.removeprefix(_STAMPED), text))
-
-
-def _counts(text: str | None) -> tuple[tuple[SnapshotId, int], ...]:
-    """Parse the counts of a merged file of 0.2 and 0.3: ``3:2|4:3`` is 2 rows up to snapshot 3, 3 up to 4."""
-    if not text or stamped_max(text) is not None:
-        return ()
-    pairs = (part.partition(":") for part in text.split("|") if part)
-    return tuple((SnapshotId(_whole(snapshot, text)), _whole(count, text)) for snapshot, _, count in pairs)
-
-
-def _whole(number: str, text: str) -> int:
-    try:
-        return int(number)
-    except ValueError:
-        raise CatalogError(
-            f"The partial_file_info {text!r:.80} of a data file does not give the snapshot of each row. "
-            "Restore the catalog from a backup."
-        ) from None
 
 
 def file_key(text: str | None) -> FileKey | None:
@@ -249,7 +216,7 @@ def which_file_stats(
 ) -> Question[dict[int, dict[ColumnId, ColumnStats]]]:
     """Ask for the statistics of data files of a table, of those columns or of all (None)."""
     stats = tables["file_column_stats"]
-    query = select_all(stats, "extra_stats", "min_is_exact", "max_is_exact").where(
+    query = select_all(stats, "min_is_exact", "max_is_exact").where(
         stats.c.table_id == table_id, stats.c.data_file_id.in_(ids)
     )
     return Question(query if columns is None else query.where(stats.c.column_id.in_(columns)), _stats)

@@ -367,7 +367,7 @@ def _progress(tables: CatalogTables, clock: ColumnElement[datetime] | None) -> S
 
 def _with_changes(tables: CatalogTables) -> Select[Any]:
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
-    said = [changes.c[name] for name in _SAID if name in changes.c]
+    said = [changes.c[name] for name in _SAID]
     return (
         select(snapshot, changes.c.changes_made, *said)
         .outerjoin(changes, snapshot.c.snapshot_id == changes.c.snapshot_id)
@@ -375,7 +375,7 @@ def _with_changes(tables: CatalogTables) -> Select[Any]:
     )
 
 
-_SAID = ("author", "commit_message", "commit_extra_info")  # since 0.3
+_SAID = ("author", "commit_message", "commit_extra_info")
 
 
 def _recorded(rows: Iterable[Row[Any]]) -> list[RecordedSnapshot]:
@@ -383,7 +383,7 @@ def _recorded(rows: Iterable[Row[Any]]) -> list[RecordedSnapshot]:
         RecordedSnapshot(
             _snapshot(row),
             parse_changes(row.changes_made),
-            *(getattr(row, name, None) for name in _SAID),
+            *(getattr(row, name) for name in _SAID),
         )
         for row in rows
     ]

@@ -219,8 +219,6 @@ def may_match(
     if condition is None:
         return None
     file = catalog.tables["data_file"].c
-    if "mapping_id" not in file:  # 0.1 has no added files
-        return condition
     # the statistics of files of others do not cover what lies in the names of folders
     return or_(file.mapping_id.is_not(None), condition)
 

@@ -20,7 +20,6 @@ from ...spec.names.identifiers import QualifiedName, near
 from ...spec.partitioning import PartitionField, PartitionSpec, Transform
 from ...spec.snapshots import ColumnId, PartitionId, Snapshot, SortId, TableSnapshot
 from ...spec.sorting import SortField, SortSpec
-from ...spec.versions import SpecVersion
 from ...sql.predicate import read_predicate
 from ..database.connect import AT, OF_TABLE, Question
 from ..database.tables import CatalogTables, maybe
@@ -28,7 +27,7 @@ from . import read, read_files
 from .inlined_read import Inlined, InlinedDeletes, filled, has_inlined_data, positions, which_inlined
 from .read import visible
 from .read_files import WantedFiles
-from .read_layouts import ColumnVersions, is_visible, which_columns
+from .read_layouts import is_visible, which_columns
 from .read_snapshots import Moment, chosen, which_snapshot
 from .read_statistics import may_match
 
@@ -124,7 +123,7 @@ def table_of(
         name=row.qualified,
         schema=columns.at(snapshot.id),
         root=row.root(catalog.data_path),
-        partition_spec=answers["partitionings"].at(snapshot.id, columns),
+        partition_spec=answers["partitionings"].at(snapshot.id),
         sort_spec=answers.get("sort"),
         options=catalog.options(answers["options"], row.schema.id, row.id),
     )
@@ -139,8 +138,7 @@ def partition_specs(
 
 def which_partitionings(tables: CatalogTables, table_id: int) -> Question[Partitionings]:
     """Ask for every partitioning that a table ever had."""
-    are_ordinals = tables.version is SpecVersion.V0_1
-    return Question(_keys(tables), lambda rows: Partitionings(rows, are_ordinals), {"table": table_id})
+    return Question(_keys(tables), Partitionings, {"table": table_id})
 
 
 @lru_cache
@@ -157,31 +155,18 @@ def _keys(tables: CatalogTables) -> Select[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Partitionings:
-    """The keys of every partitioning that a table ever had.
-
-    ``are_ordinals``: they name columns by their places among the top-level ones, from 0, as in 0.1.
-    """
+    """The keys of every partitioning that a table ever had."""
 
     rows: Sequence[Row[Any]]
-    are_ordinals: bool
 
-    def at(self, at: int, columns: ColumnVersions) -> PartitionSpec | None:
+    def at(self, at: int) -> PartitionSpec | None:
         """Return the partitioning at a snapshot; None if there was none."""
         keys = [row for row in self.rows if row.begin_snapshot is not None and is_visible(row, at)]
-        if not keys:
-            return None
-        found = _partitioning(keys)
-        if not self.are_ordinals:
-            return found
-        ids = {place: one.id for place, one in enumerate(columns.at(keys[0].begin_snapshot).columns)}
-        fields = (replace(one, column_id=ids.get(one.column_id, one.column_id)) for one in found.fields)
-        return replace(found, fields=tuple(fields))
+        return _partitioning(keys) if keys else None
 
     def known(self) -> dict[PartitionId, PartitionSpec]:
         """Return all by id, except those with unsupported transforms."""
         specs: dict[PartitionId, PartitionSpec] = {}
-        if self.are_ordinals:
-            return specs  # as they were when each began: the bounds of columns say enough
         for partition_id, keys in groupby(self.rows, key=lambda row: PartitionId(row.partition_id)):
             with suppress(UnsupportedFeatureError):
                 specs[partition_id] = _partitioning(keys)
@@ -195,9 +180,7 @@ def _partitioning(rows: Iterable[Row[Any]]) -> PartitionSpec:
 
 
 def which_sort(tables: CatalogTables, at: int, table_id: int) -> dict[str, Question[SortSpec | None]]:
-    """Ask for the sort keys of a table at a snapshot, by ``sort``; before 0.4 there are none."""
-    if "sort_info" not in tables:
-        return {}
+    """Ask for the sort keys of a table at a snapshot, by ``sort``."""
     return {"sort": Question(_sort_keys(tables), _sort_spec, {"table": table_id, "at": at})}
 
 

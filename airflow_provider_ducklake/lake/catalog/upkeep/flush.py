@@ -106,7 +106,7 @@ def _layouts(connection: Connection, catalog: Catalog, found: TableSnapshot) -> 
     for layout in inlined.layouts:
         rows = rows_of_layout(connection, catalog, found.table_id, layout.schema_version, found.snapshot.id)
         if rows is not None:
-            spec = partitionings.at(layout.begin, inlined.columns)
+            spec = partitionings.at(layout.begin)
             yield LayoutToFlush(rows.upto, inlined.columns.at(layout.begin), spec)
 
 

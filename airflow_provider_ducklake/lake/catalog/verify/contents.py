@@ -17,14 +17,7 @@ from ...spec.log_lines import logger
 from ...spec.partitioning import PartitionField, PartitionSpec, Transform
 from ...spec.snapshots import ColumnId, PartitionId
 from ...spec.versions import Feature
-from ..snapshot.read import select_all
-from ..snapshot.read_files import (
-    SINCE_0_2,
-    live_data_file,
-    live_delete_file,
-    which_file_stats,
-    which_partition_values,
-)
+from ..snapshot.read_files import live_data_file, live_delete_file, which_file_stats, which_partition_values
 from .files import table_roots
 
 if TYPE_CHECKING:
@@ -107,7 +100,7 @@ def _pages(
     file, last, seen = contents.tables[kind], -1, 0
     id_ = file.c[f"{kind}_id"]
     chosen = true() if contents.only is None else file.c.table_id.in_(contents.only)
-    query = select_all(file, *SINCE_0_2).where(chosen).order_by(id_).limit(_PAGE)
+    query = select(file).where(chosen).order_by(id_).limit(_PAGE)
     while True:
         with reading() as connection:
             rows = connection.execute(query.where(id_ > last)).all()

@@ -18,8 +18,8 @@ from ...spec.snapshots import DataFileId, TableId
 from ..snapshot import read, read_files, read_snapshots
 from ..snapshot.inlined_read import inlined_delete_marks, inlined_of
 from ..snapshot.inlined_tables import bare_table
-from ..snapshot.read import TableRow, select_all
-from ..snapshot.read_files import SINCE_0_2, file_key, live_delete_file
+from ..snapshot.read import TableRow
+from ..snapshot.read_files import file_key, live_delete_file
 from ..snapshot.scan import load_table
 from .files import TRANSACTION_LOCAL, full_paths, table_roots
 
@@ -110,7 +110,7 @@ def _delete_files(look: VerificationScope, table_id: int) -> dict[int, list[Live
     file, roots = look.tables["delete_file"], table_roots(look).subquery()
     root = select(roots.c.root).where(roots.c.table_id == table_id)
     directory = look.connection.execute(root).scalar_one_or_none() or ""
-    query = select_all(file, *SINCE_0_2).where(file.c.table_id == table_id, file.c.end_snapshot.is_(None))
+    query = select(file).where(file.c.table_id == table_id, file.c.end_snapshot.is_(None))
     found: dict[int, list[LiveDeleteFile]] = {}
     for row in look.all(query):
         found.setdefault(row.data_file_id, []).append(live_delete_file(row, directory))

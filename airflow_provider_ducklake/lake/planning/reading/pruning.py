@@ -426,8 +426,7 @@ def _check_types(history: ColumnHistory) -> None:
 
 
 def _bounds_of_file(history: ColumnHistory, file: LiveDataFile, at: int) -> Bounds:
-    has_other_rows = file.delete_file is not None or file.snapshot_counts or (file.partial_max or 0) > at
-    if has_other_rows:
+    if file.delete_file is not None or (file.partial_max or 0) > at:
         raise InexactError
     stats = file.column_stats.get(history.column.id)
     if stats is None:

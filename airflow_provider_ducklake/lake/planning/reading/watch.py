@@ -327,8 +327,6 @@ def added(plan: ChangeFeedPlan, history: FileHistory) -> int | None:
     file, before = history.file, plan.start - 1
     if file.begin_snapshot in plan.rewrites:
         return 0 if file.partial_max is None else None
-    if file.snapshot_counts:
-        return _upto(file.snapshot_counts, plan.end) - _upto(file.snapshot_counts, before)
     first, last = file.begin_snapshot, file.partial_max or file.begin_snapshot
     if last <= before or first > plan.end:
         return 0
@@ -357,10 +355,6 @@ def _gone(history: FileHistory, at: int) -> int | None:
             return None
         counts.append(one.delete_count)
     return max(counts) + sum(snapshot <= at for snapshot in history.marks.values())
-
-
-def _upto(counts: Iterable[tuple[int, int]], snapshot_id: int) -> int:
-    return max((count for one, count in counts if one <= snapshot_id), default=0)
 
 
 def _within(plan: ChangeFeedPlan, snapshots: Iterable[int | None]) -> int:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,26 @@ def versions_of_tables(
         for table, snapshot in changed
     }
     return sorted(rows)
+
+
+_STAMPED = "partial_max:"  # so late builds of 0.3 say it
+
+
+def stamped_max(text: str) -> int | None:
+    """Parse the newest snapshot of a file whose rows carry their snapshots, as 0.3 stores it.
+
+    >>> stamped_max("partial_max:7"), stamped_max("3:2|4:3")
+    (7, None)
+    """
+    if not text.startswith(_STAMPED):
+        return None
+    number = text.removeprefix(_STAMPED)
+    if not re.fullmatch(r"\d{1,18}", number):
+        raise CatalogError(
+            f"The partial_file_info {text!r:.80} of a data file does not give the snapshot of each row. "
+            "Restore the catalog from a backup."
+        )
+    return int(number)
 
 
 def snapshot_counts(text: str, record_count: int, file: str) -> tuple[tuple[int, int], ...]:

@@ -98,7 +98,7 @@ WindowExpression WindowSpecDefinition WindowSpecReference WithCTE WithWindowDefi
 FUNCTIONS, PARTS = frozenset(_FUNCTIONS.split()), frozenset(_PARTS.split())
 _CALLS = frozenset({"UnresolvedFunction", "UnresolvedGenerator", "UnresolvedTableValuedFunction"})
 _OPERATORS = frozenset({"between"})  # that Spark reads as functions
-_TYPED_BY_TEXT = frozenset({"from_csv", "from_json"})
+_TYPED_BY_TEXT = {"from_csv": 1, "from_json": 1, "variant_get": 2, "try_variant_get": 2}  # argument's place
 _VALUES = (
     "java.util.UUID",
     "org.apache.spark.sql.catalyst.expressions.GenericInternalRow",
@@ -175,16 +175,17 @@ def _problem_of_name(kind: str, part: Any, relations: Collection[str]) -> str | 
     name = called.unquotedString() if kind == "UnresolvedGenerator" else called.mkString(".")
     if name.lower() not in FUNCTIONS | _OPERATORS:
         return f"calls {name!r}, which is not among the functions of views"
-    if name.lower() in _TYPED_BY_TEXT and not _has_plain_schema(part.productElement(1)):
+    place = _TYPED_BY_TEXT.get(name.lower())
+    if place is not None and not _has_plain_schema(part.productElement(1), place):
         return f"calls {name!r} with a schema that is not written as 'a INT, b STRING'"
     return None
 
 
-def _has_plain_schema(arguments: Any) -> bool:  # noqa: ANN401 - likewise
-    """Return True if the schema among arguments has no defaults, as JSON may: Spark runs their SQL."""
-    if arguments.size() < 2:  # noqa: PLR2004 - the second is the schema
-        return False
-    schema = arguments.apply(1)
+def _has_plain_schema(arguments: Any, place: int) -> bool:  # noqa: ANN401 - likewise
+    """Return True if the type among arguments is no JSON, of which Spark runs defaults and loads classes."""
+    if arguments.size() <= place:
+        return bool(place > 1)
+    schema = arguments.apply(place)
     if schema.nodeName() == "UnresolvedFunction":
         return str(schema.productElement(0).mkString(".")).lower() in ("schema_of_csv", "schema_of_json")
     return schema.nodeName() == "Literal" and "{" not in str(schema.productElement(0).toString())

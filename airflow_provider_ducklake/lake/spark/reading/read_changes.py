@@ -74,8 +74,7 @@ def _lives(
 def _only_brings_rows(history: FileHistory, plan: ChangeFeedPlan) -> bool:
     file = history.file
     went = history.ended_by is not None or history.delete_files or history.marks
-    came_by_several = file.partial_max is not None or file.snapshot_counts
-    return not went and not came_by_several and file.begin_snapshot not in plan.rewrites
+    return not went and file.partial_max is None and file.begin_snapshot not in plan.rewrites
 
 
 def _of_catalog(spark: SparkSession, plan: ChangeFeedPlan, names: ReadNames) -> DataFrame:

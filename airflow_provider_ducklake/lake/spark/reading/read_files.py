@@ -124,7 +124,7 @@ def _group(read: Read, file: LiveDataFile, layout: Layout, same_path_before: int
     marked = read.plan.inlined_deletes.get(file.id)
     return Group(
         layout,
-        has_deletes=bool(file.delete_file is not None or marked or file.snapshot_counts),
+        has_deletes=bool(file.delete_file is not None or marked),
         hides_later=file.partial_max is not None and file.partial_max > at,
         constants=tuple(folder_values(file, read.columns).items()),
         same_path_before=same_path_before,

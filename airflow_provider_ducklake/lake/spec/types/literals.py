@@ -38,7 +38,7 @@ Leaf: TypeAlias = "Callable[[DuckLakeType, str], Physical]"
 
 _SPACES = " \t\n\v\f\r"
 _SPECIAL = re.compile(r"[\[\]{}()=:,'\"]")
-_QUOTED_BRACKET = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
+_QUOTED_BRACKET = re.compile(r"""'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+\"""", re.DOTALL)
 _BRACKETS = frozenset("[]{}()")
 
 
@@ -337,12 +337,12 @@ class _StrictReader(_Reader):
         return text
 
 
-_ODD = re.compile(r"""[\'"\[\]{}\\]""")
+_ODD = re.compile(r"""['"()\[\]{}\\]""")
 _QUOTES = ("'", '"')
 _NULL = re.compile(r"NULL\b", re.IGNORECASE)
 _MAP = re.compile(r"MAP\s*(?=\{)", re.IGNORECASE)
-_SQL_STRING = re.compile(r"'(?:[^']|'')*'")
-_ESCAPED_STRING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
+_SQL_STRING = re.compile(r"'(?:[^']++|'')*+'")
+_ESCAPED_STRING = re.compile(r"""'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+\"""", re.DOTALL)
 _CAST = re.compile(r"CAST\('(?P<text>[^']*)' AS [A-Za-z_ ]+(?:\([0-9, ]+\))?\)|'(?P<old>[^']*)'::[A-Za-z_ ]+")
 _CONCAT = re.compile(r"CONCAT\((?=')")
 _NUL = re.compile(r"chr\(0\)")

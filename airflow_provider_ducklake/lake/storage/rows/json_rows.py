@@ -183,8 +183,10 @@ def _has_odd_decimals(block: bytes, schema: pa.Schema) -> bool:
     found = list(_decimals(schema))
     if not found:
         return False
+    if b"\\u" in block:  # digits may be escaped
+        return True
     names = {name for name, _ in found}
-    is_spelled = b"\\u" not in block and all(re.fullmatch(r'[^"\\]+', name) for name in names)
+    is_spelled = all(re.fullmatch(r'[^"\\]+', name) for name in names)
     before = rf'"(?:{"|".join(map(re.escape, names))})"\s*:' if is_spelled and "" not in names else r"[:,\[]"
     odd = rf'[0-9.]+[eE][-+]?[0-9]+\s*"?\s*[,}}\]]|{too_many_digits(max(scale for _, scale in found))}'
     pattern = rf'{before}\s*"?\s*[-+]?(?:{odd})'
@@ -205,7 +207,7 @@ def _decimals(fields: Iterable[pa.Field]) -> Iterator[tuple[str, int]]:
 _NULL_RECORD = r"\}\s*null"
 _MOST_LEVELS = 60  # Arrow's streams have 64
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 
 
 def _by_arrow(block: bytes, schema: pa.Schema | None, others: str, *, is_array: bool) -> pa.Table:

@@ -163,19 +163,12 @@ def _visible(rows: StoredRows, snapshot_id: int) -> pa.ChunkedArray | None:
     return pc.fill_null(pc.less_equal(came_by, snapshot_id), True)  # noqa: FBT003 - the filling
 
 
-def _count_at(file: LiveDataFile, snapshot_id: int) -> int:
-    return max((count for snapshot, count in file.snapshot_counts if snapshot <= snapshot_id), default=0)
-
-
 def gone_positions(plan: ScanPlan, file: LiveDataFile, locate: Callable[[str], Location]) -> pa.Array:
     """Return the positions (int64) of rows that the plan's snapshot does not have, by delete file or catalog.
 
     Rows that say themselves which snapshot they came by are not among them.
     """
     marked = pa.array(plan.inlined_deletes.get(file.id, ()), pa.int64())
-    if file.snapshot_counts:
-        later = ordinals(row_count_of(file, locate)).slice(_count_at(file, plan.table.snapshot.id))
-        marked = pa.concat_arrays([marked, later])
     if file.delete_file is None:
         return marked
     gone, row_count = [marked], row_count_of(file, locate)
@@ -275,13 +268,7 @@ def _but_of_rewrites(begin: pa.ChunkedArray, plan: ChangeFeedPlan) -> pa.Chunked
 
 def _begins(file: LiveDataFile, row_count: int) -> pa.Array:
     """Return the snapshot that each row came by, as far as the catalog says it."""
-    if not file.snapshot_counts:
-        return pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), row_count)
-    parts, done = [], 0
-    for snapshot, count in file.snapshot_counts:
-        parts.append(pa.repeat(pa.scalar(snapshot, pa.int64()), count - done))
-        done = count
-    return pa.concat_arrays(parts)
+    return pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), row_count)
 
 
 def _with_life(rows: pa.Table, inserted: pa.Array, deleted: pa.Array, row_ids: pa.Array) -> pa.Table:

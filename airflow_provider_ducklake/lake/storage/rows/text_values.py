@@ -111,6 +111,8 @@ def _plain(text: str, type_: pa.Decimal128Type) -> str:
 
 def _cast(texts: pa.Array, type_: DuckLakeType, formats: Formats) -> pa.Array:
     facts, target = type_.facts, arrow_type(type_)
+    if facts.kind is ScalarKind.INTEGER and pc.any(pc.match_substring_regex(texts, "[xX]")).as_py():
+        raise pa.ArrowInvalid("hexadecimal digits, which Arrow reads as bits")
     if facts.kind is ScalarKind.DECIMAL:
         return plain_decimals(texts, target).cast(target)
     if facts.kind is ScalarKind.TIMESTAMP and pc.any(pc.equal(pc.binary_length(texts), _HOUR)).as_py():
@@ -156,6 +158,8 @@ def value_of_text(text: str, type_: DuckLakeType, formats: Formats) -> Physical:
                 return parse_scalar(type_, text)
             case ScalarKind.BOOLEAN:
                 return _BOOLEANS[text.lower()]
+            case ScalarKind.INTEGER if not _NUMBER.fullmatch(stripped):
+                raise ValueError(text)
             case ScalarKind.INTEGER | ScalarKind.DECIMAL | ScalarKind.FLOAT:
                 plain = stripped[1:] if _NUMBER.fullmatch(stripped) and stripped[0] == "+" else stripped
                 texts = pa.array([plain], pa.string())
@@ -222,7 +226,7 @@ _PIECE = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>.
 def _in_iso(texts: pa.Array, pattern: str) -> pa.Array:
     """Return texts of a pattern as ISO 8601 spells them; a text of another pattern is not valid."""
     regex = regex_of(pattern)
-    if not pc.all(pc.match_substring_regex(texts, regex)).as_py():
+    if not pc.all(pc.match_substring_regex(texts, regex), min_count=0).as_py():
         wrong = pc.filter(texts, pc.invert(pc.match_substring_regex(texts, regex)))
         raise ValueError(wrong[0].as_py())
     parts = pc.extract_regex(texts, regex)
