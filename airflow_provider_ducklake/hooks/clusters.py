@@ -203,28 +203,23 @@ class Kubernetes(ClusterManager):
         return f"namespace {self.namespace}"
 
     def check(self) -> None:
-        """See ``ClusterManager``."""
         assert self._client is not None
 
     def settings(self, job_id: str) -> dict[str, str]:
-        """See ``ClusterManager``."""
         return {
             "spark.kubernetes.submission.waitAppCompletion": "false",
             f"spark.kubernetes.driver.label.{_LABEL}": job_id,
         }
 
     def id_in(self, line: str) -> str | None:
-        """See ``ClusterManager``."""
         found = _POD.search(line)
         return None if found is None else found[1] or found[2]
 
     def marked(self, job_id: str) -> Collection[str]:
-        """See ``ClusterManager``."""
         pods = self._asked("list_namespaced_pod", self.namespace, label_selector=f"{_LABEL}={job_id}")
         return [pod.metadata.name for pod in pods.items]
 
     def look(self, application_id: str) -> Application:
-        """See ``ClusterManager``."""
         pod = self._asked("read_namespaced_pod", self.checked(application_id), self.namespace)
         if pod is None:
             return Application(ApplicationState.GONE)
@@ -233,7 +228,6 @@ class Kubernetes(ClusterManager):
         return Application(state, pod.status.message or "", spark_id=spark_id)
 
     def kill(self, application_id: str) -> None:
-        """See ``ClusterManager``."""
         self._asked("delete_namespaced_pod", self.checked(application_id), self.namespace)
 
     @cached_property
@@ -298,15 +292,12 @@ class Standalone(ClusterManager):
 
     @property
     def identity(self) -> str:
-        """See ``ClusterManager``."""
         return ",".join(self.addresses)
 
     def settings(self, job_id: str) -> dict[str, str]:  # noqa: ARG002 - it marks nothing
-        """See ``ClusterManager``."""
         return {"spark.standalone.submit.waitAppCompletion": "false"}
 
     def id_in(self, line: str) -> str | None:
-        """See ``ClusterManager``."""
         found = self.form.search(line)
         return None if found is None else found[0]
 
@@ -319,14 +310,12 @@ class Standalone(ClusterManager):
         return self.form.fullmatch(application_id) is not None
 
     def look(self, application_id: str) -> Application:
-        """See ``ClusterManager``."""
         said = self._asked(f"status/{self.checked(application_id)}")
         unknown = ApplicationState.RUNNING if said.get("success") else ApplicationState.GONE
         state = _OF_STANDALONE.get(str(said.get("driverState")), unknown)
         return Application(state, str(said.get("message") or ""))
 
     def kill(self, application_id: str) -> None:
-        """See ``ClusterManager``."""
         self._asked(f"kill/{self.checked(application_id)}", "POST")
 
     def _asked(self, path: str, method: str = "GET") -> dict[str, Any]:
@@ -372,11 +361,9 @@ class Yarn(ClusterManager):
 
     @property
     def identity(self) -> str:
-        """See ``ClusterManager``."""
         return self.address
 
     def check(self) -> None:
-        """See ``ClusterManager``."""
         self._auth()
 
     def settings(self, job_id: str) -> dict[str, str]:
@@ -384,18 +371,15 @@ class Yarn(ClusterManager):
         return {"spark.yarn.submit.waitAppCompletion": "false", "spark.yarn.tags": f"{TAG}-{job_id}"}
 
     def id_in(self, line: str) -> str | None:
-        """See ``ClusterManager``."""
         found = _ID.search(line)
         return None if found is None else found[1]
 
     def marked(self, job_id: str) -> Collection[str]:
-        """See ``ClusterManager``."""
         apps = answer(self.name, self._apps, auth=self._auth(), params={"applicationTags": f"{TAG}-{job_id}"})
         listed = (apps.get("apps") or {}).get("app") or []
         return [one["id"] for one in listed]
 
     def look(self, application_id: str) -> Application:
-        """See ``ClusterManager``."""
         found = answer(self.name, self._url(application_id), auth=self._auth())
         if found.get("RemoteException", {}).get("exception") == "NotFoundException":
             return Application(ApplicationState.GONE)
@@ -411,7 +395,6 @@ class Yarn(ClusterManager):
         )
 
     def kill(self, application_id: str) -> None:
-        """See ``ClusterManager``."""
         url = f"{self._url(application_id)}/state"
         answer(self.name, url, "PUT", auth=self._auth(), body={"state": "KILLED"})
 

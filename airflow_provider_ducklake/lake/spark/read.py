@@ -116,7 +116,7 @@ def read_error(error: Exception, plans: Iterable[ScanPlan | ChangeFeedPlan]) -> 
         return found
     text = str(error)
     for plan in plans:
-        for file in _files(plan):
+        for file in plan.files if isinstance(plan, ScanPlan) else (history.file for history in plan.files):
             if spark_path(file.path).rpartition("/")[2] in text:
                 if any(word in text for word in _OF_CODINGS) and (coded := _coded(plan.table, file)):
                     return coded
@@ -134,10 +134,6 @@ def reading(plans: Iterable[ScanPlan | ChangeFeedPlan]) -> Iterator[None]:
         if not is_of_spark(error):
             raise
         raise read_error(error, plans) from error
-
-
-def _files(plan: ScanPlan | ChangeFeedPlan) -> Iterable[LiveDataFile]:
-    return plan.files if isinstance(plan, ScanPlan) else (history.file for history in plan.files)
 
 
 # errors of Spark over a file that it cannot decode

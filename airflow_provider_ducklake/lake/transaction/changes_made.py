@@ -150,16 +150,14 @@ def history_of(table_id: TableId, restores: Iterable[RestoredTable]) -> Iterator
     known = list(restores)
     last: SnapshotId | None = None
     while True:
-        by_then = [one for one in known if one.table_id == table_id and _is_by(one.restored_at, last)]
+        by_then = [
+            one for one in known if one.table_id == table_id and (last is None or one.restored_at <= last)
+        ]
         newest = max(by_then, key=lambda one: one.restored_at, default=None)
         yield Span(table_id, SnapshotId(0) if newest is None else newest.restored_at, last)
         if newest is None:
             return
         table_id, last = newest.source_id, newest.as_of
-
-
-def _is_by(snapshot_id: SnapshotId, last: SnapshotId | None) -> bool:
-    return last is None or snapshot_id <= last
 
 
 # Has this commit been made already? The answer, from the records of its key.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..spec.log_lines import logger
-from ..spec.schema import Column, TableSchema, parents
+from ..spec.schema import TableSchema, parents
 from ..spec.types.ducklake_types import DuckLakeType, ScalarType, is_misread_by_filters, keeps_bounds
 from .changes import (
     Change,
@@ -181,10 +181,9 @@ def column_rows(schema: TableSchema) -> dict[ColumnId, ColumnRow]:
     """Return each column by itself: a struct does not change when a field of it does."""
     above = parents(schema)
     return {
-        column.id: ColumnRow(_bare(column) if column.children else column, above[column.id])
+        column.id: ColumnRow(
+            replace(column, children=(), type=ScalarType(column.catalog_type)) if column.children else column,
+            above[column.id],
+        )
         for column in schema.walk()
     }
-
-
-def _bare(column: Column) -> Column:
-    return replace(column, children=(), type=ScalarType(column.catalog_type))

@@ -79,6 +79,8 @@ ORDINARY = (
 )
 
 HOSTILE = (
+    """SELECT variant_get(parse_json('1'), '$', '{"type":"udt","class":"org.apache.spark.sql.test.ExamplePointUDT"}')""",
+    """SELECT try_variant_get(v, '$', concat('{', '}')) FROM t""",
     "SELECT value FROM LATERAL text.`/etc/shadow`",
     "SELECT value FROM LATERAL salaries",
     "SELECT value FROM LATERAL `salaries`",

@@ -335,15 +335,6 @@ def _uuid(name: str) -> _Column:
     return _Column(name, CatalogUuid)
 
 
-def _needed_time(name: str) -> _Column:
-    """Return a time that each row has."""
-    return _Column(name, CatalogTimestamp, is_needed=True)
-
-
-def _time(name: str) -> _Column:
-    return _Column(name, CatalogTimestamp)
-
-
 def _table(
     name: str, *columns: _Column, since: SpecVersion | None = None, former_name: str | None = None
 ) -> _Table:
@@ -373,7 +364,7 @@ _TABLES = (
     _table(
         "snapshot",
         _key("snapshot_id"),
-        _needed_time("snapshot_time"),
+        _Column("snapshot_time", CatalogTimestamp, is_needed=True),
         _needed_int("schema_version"),
         _needed_int("next_catalog_id"),
         _needed_int("next_file_id"),
@@ -536,7 +527,12 @@ _TABLES = (
         _needed_int("partition_key_index"),
         _text("partition_value"),
     ),
-    _table("files_scheduled_for_deletion", _int("data_file_id"), *_PATH, _time("schedule_start")),
+    _table(
+        "files_scheduled_for_deletion",
+        _int("data_file_id"),
+        *_PATH,
+        _Column("schedule_start", CatalogTimestamp),
+    ),
     _table(
         "inlined_data_tables",
         _needed_int("table_id"),

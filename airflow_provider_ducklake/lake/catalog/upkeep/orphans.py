@@ -178,7 +178,9 @@ def _what_is_named(catalog: Catalog) -> tuple[LakeFiles, int, frozenset[str]]:
     with catalog.dialect.reading() as connection:
         head = read_snapshots.head(connection, catalog.tables)
         known = jobs.all_jobs(connection, catalog)
-        lake.jobs = {id_: path_key(_directory_of_table(one.prefix)) for id_, one in known.items()}
+        lake.jobs = {
+            id_: path_key(one.prefix.removesuffix("/").rpartition("/")[0]) for id_, one in known.items()
+        }
         lake.open_jobs = frozenset(one.id for one in known.values() if one.released_at is None)
         for path, is_full in named_files(connection, catalog):
             lake.add(path, data_path_key, is_full=is_full)
@@ -188,11 +190,6 @@ def _what_is_named(catalog: Catalog) -> tuple[LakeFiles, int, frozenset[str]]:
         directories = table_directories(connection, catalog)
         lake.directories = {path_key(one) for roots in directories.values() for one in roots}
         return lake, head.next_file_id, mark_names(connection, catalog)
-
-
-def _directory_of_table(prefix: str) -> str:
-    """Return the directory of the table that a job with a directory, or a prefix of names, writes."""
-    return prefix.removesuffix("/").rpartition("/")[0]
 
 
 def _check_readable(connection: Connection, catalog: Catalog) -> None:

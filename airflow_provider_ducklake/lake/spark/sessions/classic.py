@@ -46,20 +46,16 @@ class Classic:
         return DataFrame(df._jdf.mapInArrow(arguments._jc, False, None), self._spark)  # noqa: FBT003
 
     def explained(self, df: DataFrame) -> str:
-        """See ``Kind``."""
         return str(self._jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), "cost"))
 
     def listed(self, df: DataFrame) -> tuple[int, int | None]:
-        """See ``Kind``."""
         files = df._jdf.queryExecution().analyzed().collectLeaves().head().relation().location()
         return len(files.inputFiles()), int(files.sizeInBytes())
 
     def checkpointed(self, df: DataFrame) -> DataFrame:
-        """See ``Kind``."""
         return df.localCheckpoint()
 
     def sum_of_tasks(self, documents: Sequence[bytes], function: Callable[[bytes], int]) -> int:
-        """See ``Kind``."""
         return int(self._context.parallelize(documents, len(documents)).map(function).sum())
 
     def drop_view(self, name: str) -> None:
@@ -73,12 +69,10 @@ class Classic:
         return analysis.CTESubstitution.apply(parser.parsePlan(sql))
 
     def rows_of(self, parsed: JavaObject) -> DataFrame:
-        """See ``Kind``."""
         of_jvm = self._jvm.org.apache.spark.sql.classic.Dataset
         return DataFrame(of_jvm.ofRows(self._spark._jsparkSession, parsed), self._spark)
 
     def watched(self) -> AbstractContextManager[Callable[[], list[RunningStage]]]:
-        """See ``Kind``."""
         return nullcontext(self._running_stages)
 
     def _running_stages(self) -> list[RunningStage]:
@@ -91,15 +85,12 @@ class Classic:
         ]
 
     def cores(self) -> int:
-        """See ``Kind``."""
         return int(self._context.defaultParallelism)
 
     def configured(self) -> Collection[str]:
-        """See ``Kind``."""
         return {name for name, _ in self._context.getConf().getAll()}
 
     def has_file_system(self, scheme: str) -> bool:
-        """See ``Kind``."""
         hadoop = self._spark._jsc.hadoopConfiguration()
         try:
             self._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop)
@@ -108,7 +99,6 @@ class Classic:
         return True
 
     def hadoop_version(self) -> str:
-        """See ``Kind``."""
         return str(self._jvm.org.apache.hadoop.util.VersionInfo.getVersion())
 
     def set_hadoop(self, settings: Mapping[str, str]) -> None:
@@ -143,7 +133,6 @@ class Classic:
             of_jvm.setActiveSession(spark._jsparkSession)
 
     def owns(self, df: DataFrame) -> bool:
-        """See ``Kind``."""
         theirs = df.sparkSession
         return not is_remote(theirs) and bool(theirs._jsparkSession == self._spark._jsparkSession)
 

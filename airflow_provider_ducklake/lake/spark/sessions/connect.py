@@ -39,11 +39,9 @@ class Connect:
         return df.mapInArrow(_with_options(function, process_options()), schema)
 
     def explained(self, df: DataFrame) -> str:
-        """See ``Kind``."""
         return str(df._explain_string(mode="cost"))  # type: ignore[operator]  # noqa: SLF001 - no public way
 
     def listed(self, df: DataFrame) -> tuple[int, int | None]:
-        """See ``Kind``."""
         return len(df.inputFiles()), None
 
     def checkpointed(self, df: DataFrame) -> DataFrame:
@@ -80,7 +78,6 @@ class Connect:
         """See ``Kind``: the protocol has no way to Spark's parser that runs nothing (ADR 39)."""
 
     def rows_of(self, parsed: object) -> DataFrame:
-        """See ``Kind``."""
         raise AssertionError(f"{parsed!r} was parsed elsewhere")
 
     @contextmanager
@@ -115,7 +112,6 @@ class Connect:
         return int(self._spark.range(2**12).select(f.spark_partition_id()).distinct().count())
 
     def configured(self) -> Collection[str]:
-        """See ``Kind``."""
         return set(self._spark.conf.getAll)
 
     def has_file_system(self, scheme: str) -> bool:  # noqa: ARG002 - see Kind
@@ -123,7 +119,6 @@ class Connect:
         return True
 
     def hadoop_version(self) -> str:
-        """See ``Kind``."""
         return "<the version of the server's Hadoop>"
 
     def set_hadoop(self, settings: Mapping[str, str]) -> None:
@@ -146,7 +141,6 @@ class Connect:
 
     @contextmanager
     def copied(self) -> Iterator[SparkSession]:
-        """See ``Kind``."""
         self._spark.conf.get("spark.app.id")  # the server has no session before its first call
         session = self._spark.cloneSession()  # type: ignore[attr-defined]  # since Spark 4.1, Connect only
         try:
@@ -158,11 +152,9 @@ class Connect:
             session.client.close()
 
     def owns(self, df: DataFrame) -> bool:
-        """See ``Kind``."""
         return getattr(df.sparkSession, "session_id", None) == getattr(self._spark, "session_id", "")
 
     def rebind(self, df: DataFrame) -> DataFrame:
-        """See ``Kind``."""
         return RemoteDataFrame(df._plan, self._spark)  # type: ignore[arg-type]  # noqa: SLF001 - no public way
 
     def give_package(self) -> None:

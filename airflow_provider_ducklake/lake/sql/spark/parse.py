@@ -326,7 +326,7 @@ class _Reader:
         """Yield the tables of the lake that a query names, at their places moved by ``shift``."""
         names, scopes = _Names(tree), Scopes()
         conditions = ReadConditions(_tokens(self._sql, self._number), self._sql)
-        for table in _tables(tree):
+        for table in (one for one in tree.find_all(exp.Table) if one.find_ancestor(exp.Hint) is None):
             if not _is_named(table) or self._is_local(table, scopes):
                 continue
             if table.args.get("version") or table.args.get("when"):
@@ -356,11 +356,6 @@ def _create_mode(tree: exp.Create) -> WriteMode:
     if tree.args.get("replace"):
         return WriteMode.REPLACE
     return WriteMode.CREATE_IF_MISSING if tree.args.get("exists") else WriteMode.CREATE
-
-
-def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
-    """Yield the tables of a query; those in hints are aliases, and have their places in the hint's text."""
-    return (one for one in tree.find_all(exp.Table) if one.find_ancestor(exp.Hint) is None)
 
 
 def _is_named(table: exp.Table) -> bool:

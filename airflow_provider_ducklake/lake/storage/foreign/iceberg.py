@@ -113,11 +113,7 @@ def deleted_rows_of(
         for path, positions in rows.items():
             if path in sequence_numbers and one.sequence_number >= sequence_numbers[path]:
                 found[path].append(positions)
-    return {path: positions_of(_joined(parts)) for path, parts in found.items()}
-
-
-def _joined(parts: Sequence[pa.Array]) -> pa.Array:
-    return pc.unique(pa.concat_arrays(parts)).sort()
+    return {path: positions_of(pc.unique(pa.concat_arrays(parts)).sort()) for path, parts in found.items()}
 
 
 def _rows(

@@ -76,7 +76,7 @@ class Restoring:
     def look(self, pair: FilePair) -> FileLook:
         """Find out which rows of a file return, and which came since."""
         dead, later = self._gone_then(pair.target), self._later(pair.target)
-        absent = _union(dead, later)
+        absent = _unique(pa.concat_arrays([dead, later]))
         is_plain = not len(absent) and not self._has_stamps(pair.target)
         if pair.current is None or self.current is None:
             return FileLook(pair, pair.target.record_count - len(absent), positions_of(_NONE), is_plain)
@@ -184,10 +184,6 @@ _NONE = pa.array([], pa.int64())
 
 def _unique(positions: pa.Array) -> pa.Array:
     return pc.unique(positions)
-
-
-def _union(left: pa.Array, right: pa.Array) -> pa.Array:
-    return _unique(pa.concat_arrays([left, right]))
 
 
 def _minus(left: pa.Array, right: pa.Array) -> pa.Array:

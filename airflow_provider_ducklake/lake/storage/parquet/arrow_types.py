@@ -209,7 +209,7 @@ def _misfit(type_: pa.DataType, column: Column, where: str) -> str | None:
     given, facts = _value_type(type_), column.type.facts
     if pa.types.is_null(given) or (facts.kind is ScalarKind.VARIANT and is_variant(given)):
         return None
-    if facts.is_double_in_files and _is_whole(given):
+    if facts.is_double_in_files and bool(pa.types.is_decimal(given) and given.scale == 0):
         return None
     found = None
     with suppress(InvalidTypeError):
@@ -239,11 +239,6 @@ def _is_cast(found: DuckLakeType, wanted: DuckLakeType) -> bool:
     if rows[1].is_double_in_files and rows[0].kind is ScalarKind.INTEGER:
         return True
     return all(row.kind in TEXTS for row in rows) or (found.facts.kind, wanted.facts.kind) == _AS_WKB
-
-
-def _is_whole(given: pa.DataType) -> bool:
-    """Return True if a type is that of decimals without a fraction."""
-    return bool(pa.types.is_decimal(given) and given.scale == 0)
 
 
 _AS_WKB = (ScalarKind.BLOB, ScalarKind.GEOMETRY)  # a writer of files parses each value

@@ -92,8 +92,9 @@ class _Names:
             (element,) = below.values()
             return _list_of(type_, self._at(type_.value_field, element))
         if pa.types.is_map(type_):
-            return _map_of(
-                self._at(type_.key_field, below.get("key")), self._at(type_.item_field, below.get("value"))
+            return pa.map_(
+                self._at(type_.key_field, below.get("key")).with_nullable(nullable=False),
+                self._at(type_.item_field, below.get("value")),
             )
         return type_
 
@@ -109,10 +110,6 @@ def _list_of(type_: pa.DataType, element: pa.Field) -> pa.DataType:
     if pa.types.is_fixed_size_list(type_):
         return pa.list_(element, type_.list_size)
     return pa.list_(element)
-
-
-def _map_of(key: pa.Field, value: pa.Field) -> pa.DataType:
-    return pa.map_(key.with_nullable(nullable=False), value)
 
 
 _SMALL = 2 * 2**20  # bytes of a file; below that threads cost more than they save

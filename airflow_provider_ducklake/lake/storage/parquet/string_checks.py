@@ -106,12 +106,8 @@ def _paths(
         yield from _paths(child, is_wanted, (*above, column))
 
 
-def _is_text(type_: DuckLakeType) -> bool:
-    return type_.facts.kind in TEXTS
-
-
 def _is_checked(type_: DuckLakeType) -> bool:
-    return _is_text(type_) or type_.facts.kind in _BY_VALUE or type_.facts.is_double_in_files
+    return (type_.facts.kind in TEXTS) or type_.facts.kind in _BY_VALUE or type_.facts.is_double_in_files
 
 
 _BY_VALUE = (ScalarKind.VARIANT, ScalarKind.INTERVAL, *TIMES)
