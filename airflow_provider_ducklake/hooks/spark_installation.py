@@ -16,21 +16,14 @@ from pathlib import Path
 
 _JAR = re.compile(r"(?P<name>[A-Za-z][\w.-]*?)-(?P<version>\d[\w.-]*?)\.jar\Z")
 _SETTING = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[\s=:]\s*(.*?)\s*\Z")
-# By these the classes or the settings of any Spark may be others than its folder says.
-_CLASS_PATHS = ("SPARK_DIST_CLASSPATH", "SPARK_CLASSPATH", "HADOOP_CLASSPATH")
 
 
 @dataclass(frozen=True, slots=True)
 class SparkInstallation:
-    """The content of Spark's folder.
-
-    ``jars`` are versions by the names of artifacts. ``is_whole`` is whether nothing else on this machine
-    brings classes or settings.
-    """
+    """The content of Spark's folder; ``jars`` are versions by the names of artifacts."""
 
     jars: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
-    is_whole: bool = False
 
     @property
     def hadoop(self) -> str | None:
@@ -44,9 +37,8 @@ def installation(binary: str) -> SparkInstallation:
     if home is None:
         return SparkInstallation()
     conf = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
-    is_whole = not any(map(os.environ.get, _CLASS_PATHS)) and not (conf / "spark-env.sh").exists()
     jars = dict(filter(None, (jar_of(one.name) for one in (home / "jars").glob("*.jar"))))
-    return SparkInstallation(jars, settings_in(conf / "spark-defaults.conf") or {}, is_whole)
+    return SparkInstallation(jars, settings_in(conf / "spark-defaults.conf") or {})
 
 
 def _home(binary: str) -> Path | None:

@@ -256,8 +256,6 @@ def secrets_of_upload(
 
 
 _COORDINATES = 3  # group, artifact, version
-# Of these it is known what they bring.
-_KNOWN = ("hadoop-aws", "hadoop-azure", "gcs-connector", "bundle", "s3-transfer-manager")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +263,8 @@ class SubmitSettings:
     """Settings by their names, and what is on Spark's class path.
 
     ``artifacts`` are the versions of what packages and jars bring, ``bundled`` those of Spark's own folder on
-    this machine, and ``hadoop`` is its Hadoop's, if the driver runs here. ``is_whole`` is whether such a
-    driver can find no classes but these, ``has_whole_conf`` whether there are no settings elsewhere.
+    this machine, and ``hadoop`` is its Hadoop's, if the driver runs here. ``has_whole_conf`` is whether there
+    are no settings elsewhere.
     """
 
     master: str
@@ -275,7 +273,6 @@ class SubmitSettings:
     artifacts: Mapping[str, str] = field(default_factory=dict)
     bundled: Mapping[str, str] = field(default_factory=dict)
     hadoop: str | None = None
-    is_whole: bool = False
     has_whole_conf: bool = False
 
     @property
@@ -308,7 +305,6 @@ def submit_settings(operator: SparkSubmitOperator, master: str, deploy_mode: str
     has_whole_conf = of_file is not None and (bool(operator.properties_file) or bool(spark.jars))
     if deploy_mode != "client":
         return SubmitSettings(master, deploy_mode, conf, artifacts, has_whole_conf=has_whole_conf)
-    nothing_else = None not in named and artifacts.keys() <= set(_KNOWN)
     return SubmitSettings(
         master,
         deploy_mode,
@@ -316,7 +312,6 @@ def submit_settings(operator: SparkSubmitOperator, master: str, deploy_mode: str
         artifacts,
         spark.jars,
         spark.hadoop,
-        is_whole=nothing_else and has_whole_conf and spark.is_whole,
         has_whole_conf=has_whole_conf,
     )
 
@@ -492,7 +487,7 @@ class SparkSubmitter:
         check_sources(request, settings.master, storage_options)
         check_submission(settings, self.operator.application)
         warnings = [
-            *storage.check_store(request, settings, storage_options),
+            storage.other_endpoint(request.directory, settings, storage_options),
             needs_of_driver(request.directory, settings, storage_options),
         ]
         for warning in filter(None, warnings):

@@ -1,4 +1,4 @@
-"""What Spark lacks for a store is said before it starts, by the one argument to add."""
+"""The packages that Spark lacks for a store are added, and an address that it alone has is warned of."""
 
 import sys
 from pathlib import Path
@@ -9,10 +9,9 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from airflow_provider_ducklake.hooks.spark_installation import installation
 from airflow_provider_ducklake.hooks.spark_submit import SubmitSettings, submit_settings
-from airflow_provider_ducklake.hooks.storage import check_store, missing_packages
-from airflow_provider_ducklake.lake.errors import InvalidInputError
+from airflow_provider_ducklake.hooks.storage import missing_packages, other_endpoint
 from airflow_provider_ducklake.lake.planning.writing.write import WritePlan
-from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest, SqlSource
+from airflow_provider_ducklake.lake.spark.job.request import Dataset, DatasetSource, JobRequest
 from airflow_provider_ducklake.lake.spec.schema import new_columns
 
 NO_OPTIONS = MappingProxyType({})
@@ -46,22 +45,6 @@ def plan_in(lake: str) -> WritePlan:
 
 def request_of(lake: str, source: str = "/landing/in.csv") -> JobRequest:
     return JobRequest("1", DatasetSource(Dataset.of(source)), (plan_in(lake),))
-
-
-@pytest.mark.parametrize(
-    ("source", "package"),
-    [
-        ("s3://landing/in.csv", AWS),
-        ("s3a://landing/in.csv", AWS),
-        ("gs://landing/in.csv", "com.google.cloud.bigdataoss:gcs-connector:<its newest version>"),
-        ("abfss://c@a.dfs.core.windows.net/in.csv", "org.apache.hadoop:hadoop-azure:3.5.0"),
-    ],
-)
-def test_a_store_that_spark_certainly_cannot_open_is_refused(source, package):
-    with pytest.raises(InvalidInputError, match=f'Add packages="{package}"') as refused:
-        check_store(request_of("s3://lake/files/", source), settings(), NO_OPTIONS)
-
-    assert ("spark_packages to auto" in str(refused.value)) is ("gcs" not in package)  # auto has no version
 
 
 @pytest.mark.parametrize(
@@ -112,114 +95,24 @@ SURE = [
     in_defaults,
     in_properties,
 ]
-PERHAPS = [
-    lambda _: {"packages": "org.apache.spark:spark-hadoop-cloud_2.13:4.0.1"},
-    lambda _: {"jars": "/opt/everything.jar"},
-    lambda _: {"driver_class_path": "/opt/jars/*"},
-    lambda _: {"properties_file": "/nobody/has/this.conf"},
-]
 
 
 @pytest.mark.parametrize("arguments", SURE)
 def test_nobody_is_told_to_add_what_is_there(spark, arguments):
     request = request_of("s3://lake/files/", "s3://landing/in.csv")
 
-    assert check_store(request, settings(**arguments(spark)), NO_OPTIONS) == []
-
-
-@pytest.mark.parametrize("arguments", PERHAPS)
-def test_what_may_bring_it_is_not_refused(spark, arguments):
-    request = request_of("/data/files/", "s3://landing/in.csv")
-
-    assert check_store(request, settings(**arguments(spark)), NO_OPTIONS) == []
-
-
-@pytest.mark.parametrize("variable", ["SPARK_DIST_CLASSPATH", "HADOOP_CLASSPATH"])
-def test_classes_from_elsewhere_may_bring_it(monkeypatch, variable):
-    monkeypatch.setenv(variable, "/opt/hadoop/share/*")
-
-    (hint,) = check_store(request_of("s3://lake/files/", "s3://landing/in.csv"), settings(), NO_OPTIONS)
-
-    assert f'Add packages="{AWS}"' in hint
-
-
-def test_a_cluster_may_bring_it():
-    request = request_of("s3://lake/files/", "s3://landing/in.csv")
-
-    (hint,) = check_store(request, settings("cluster"), NO_OPTIONS)
-
-    assert "Unless the cluster brings it" in hint
-    assert "hadoop-aws:<the version of Spark's Hadoop>" in hint
-
-
-def test_an_insert_of_other_files_is_only_warned():
-    (hint,) = check_store(request_of("s3://lake/files/"), settings(), NO_OPTIONS)
-
-    assert "inserts from elsewhere work" in hint
-    assert check_store(request_of("/data/files/"), settings(), NO_OPTIONS) == []
-
-
-def test_a_query_over_a_source_in_a_store_is_refused_by_its_name():
-    source = SqlSource("SELECT 1", {"days": Dataset.of("s3://landing/in.csv")})
-    request = JobRequest("1", source, (plan_in("/data/files/"),))
-
-    with pytest.raises(InvalidInputError, match=r"\(sources\['days'\]\)"):
-        check_store(request, settings(), NO_OPTIONS)
-
-
-@pytest.mark.parametrize(
-    ("version", "is_other"), [("3.4.1", True), ("3.5.0", False), ("3.5.0-amzn-1", False)]
-)
-def test_a_connector_of_another_hadoop_is_warned_of(version, is_other):
-    given = settings(packages=f"org.apache.hadoop:hadoop-aws:{version}")
-
-    hints = check_store(request_of("s3://lake/files/"), given, NO_OPTIONS)
-
-    assert [f"hadoop-aws is {version}, but Spark's Hadoop is 3.5.0" in one for one in hints] == [
-        True
-    ] * is_other
-
-
-@pytest.mark.parametrize(
-    ("name", "successor"),
-    [
-        ("WebIdentityTokenCredentialsProvider", r"[\w.]*\.WebIdentityTokenFileCredentialsProvider"),
-        ("DefaultAWSCredentialsProviderChain", r"software.amazon.awssdk[\w.]*\.DefaultCredentialsProvider"),
-    ],
-)
-def test_classes_that_hadoop_no_longer_has_are_refused(name, successor):
-    given = settings(packages=AWS, conf={PROVIDER: f"org.example.Mine, {V1}{name}"})
-
-    with pytest.raises(InvalidInputError, match=f"names {V1}{name}, a class .* Set it to {successor}"):
-        check_store(request_of("s3://lake/files/"), given, NO_OPTIONS)
-
-
-@pytest.mark.parametrize(
-    ("hadoop", "provider"),
-    [
-        ("3.5.0", f"{V1}InstanceProfileCredentialsProvider"),
-        ("3.5.0", "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"),
-        ("3.3.6", f"{V1}WebIdentityTokenCredentialsProvider"),
-    ],
-)
-def test_classes_that_hadoop_takes_are_left_alone(spark, hadoop, provider):
-    (spark / "jars" / "hadoop-client-api-3.5.0.jar").rename(spark / f"jars/hadoop-client-api-{hadoop}.jar")
-    given = settings(packages=f"org.apache.hadoop:hadoop-aws:{hadoop}", conf={PROVIDER: provider})
-
-    assert check_store(request_of("s3://lake/files/"), given, NO_OPTIONS) == []
+    assert missing_packages(request, settings(**arguments(spark))) == []
 
 
 @pytest.mark.parametrize("name", ["endpoint", "bucket.lake.endpoint"])
 def test_an_endpoint_that_spark_alone_has_is_warned_of(name):
     url = "http://minio:9000"
     given = settings(packages=AWS, conf={f"spark.hadoop.fs.s3a.{name}": url})
-    request = request_of("s3://lake/files/")
 
-    (hint,) = check_store(request, given, NO_OPTIONS)
-
-    assert f'Add "endpoint_url": "{url}" to its storage_options' in hint
-    assert check_store(request, given, {"endpoint_url": url}) == []
-    assert check_store(request, given, {"client_kwargs": {"endpoint_url": url}}) == []
+    assert f'Add "endpoint_url": "{url}" to its' in other_endpoint("s3://lake/files/", given, {})
+    assert other_endpoint("s3://lake/files/", given, {"endpoint_url": url}) is None
+    assert other_endpoint("s3://lake/files/", given, {"client_kwargs": {"endpoint_url": url}}) is None
+    assert other_endpoint("/lake/files/", given, {}) is None
 
 
 def test_the_spark_of_this_environment_is_found(monkeypatch):
@@ -229,5 +122,4 @@ def test_the_spark_of_this_environment_is_found(monkeypatch):
     found = installation("spark-submit")
 
     assert found.hadoop is not None
-    assert found.is_whole
     assert installation("no-such-binary").jars == {}

@@ -156,7 +156,8 @@ OF_EXCEPTIONS: Sequence[Cause] = (
         r"|org\.apache\.hadoop\.fs\.UnsupportedFileSystemException: No FileSystem for scheme ",
         "Spark has no file system for the store. Start it, or the server of Spark Connect, with the package "
         "that brings one: org.apache.hadoop:hadoop-aws in the version of Spark's Hadoop for s3, "
-        "org.apache.hadoop:hadoop-azure for abfs, com.google.cloud.bigdataoss:gcs-connector for gs.",
+        "org.apache.hadoop:hadoop-azure for abfs, com.google.cloud.bigdataoss:gcs-connector for gs; or set "
+        "spark_packages to auto in the lake's connection.",
     ),
     _cause(
         r"org\.apache\.hadoop\.fs\.s3a\.auth\.(?:NoAuthWithAWS|NoAwsCredentials)Exception\b"
