@@ -7,6 +7,7 @@ commit, and only if OpenLineage is installed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -220,12 +221,14 @@ def flow_of_table(
 def flow_of_ddl(sql: str | Sequence[str]) -> Flow:
     """Collect the tables that DDL statements create or alter; dropped ones are left out."""
     from ..lake.sql.duckdb.ddl import parse_ddl  # noqa: PLC0415 - heavy
-    from ..lake.sql.duckdb.statements import DropTable  # noqa: PLC0415 - as well
 
     texts = [sql] if isinstance(sql, str) else list(sql)
-    statements = [one.statement for one in parse_ddl(texts, write_version(NEWEST))]
-    tables = named(*(getattr(one, "table", None) for one in statements if not isinstance(one, DropTable)))
-    return Flow(sql=";\n".join(texts), writes=tables)
+    calls = [one for parsed in parse_ddl(texts, write_version(NEWEST)) for one in parsed.calls]
+    tables = (one.arguments[0] for one in calls if not _OF_OTHERS.search(one.method))
+    return Flow(sql=";\n".join(texts), writes=named(*tables))
+
+
+_OF_OTHERS = re.compile("schema$|view$|macro$|^drop_table$")
 
 
 def flow_of_staged(staged: object) -> Flow:

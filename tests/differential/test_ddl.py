@@ -9,7 +9,6 @@ import pytest
 from airflow_provider_ducklake.lake.catalog.drafting.ddl import apply_ddl
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.sql.duckdb.ddl import parse_ddl
-from airflow_provider_ducklake.lake.sql.duckdb.statements import Truncate
 from tests.differential.ddl_scenarios import DDL_SCENARIOS, NESTED
 from tests.differential.scenarios import Scenario
 from tests.differential.test_catalogs import compare
@@ -32,7 +31,7 @@ def _scenario(name: str, *texts: str) -> Scenario:
 
 
 EVERY = _scenario(
-    "every statement that we read", *(text for text, one in ACCEPTED if not isinstance(one, Truncate))
+    "every statement that we read", *(text for text, _ in ACCEPTED if not text.startswith("TRUNCATE"))
 )
 QUOTED_KEYS = _scenario(
     "sort keys that need quotes",

@@ -5,41 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from ...errors import DuckLakeError
 from ...spec.defaults import SqlDefault, default_of
 from ...spec.log_lines import logger
 from ...spec.schema import TableSchema, new_columns
-from ...sql.duckdb.statements import (
-    AddColumn,
-    CommentOnColumn,
-    CommentOnTable,
-    CommentOnView,
-    CreateMacro,
-    CreateSchema,
-    CreateTable,
-    CreateView,
-    DropColumn,
-    DropDefault,
-    DropMacro,
-    DropNotNull,
-    DropSchema,
-    DropTable,
-    DropView,
-    RenameColumn,
-    RenameTable,
-    RenameView,
-    ResetOptions,
-    SetColumnType,
-    SetDefault,
-    SetNotNull,
-    SetOptions,
-    SetPartitionedBy,
-    SetSortedBy,
-    Statement,
-    Truncate,
-)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +34,8 @@ def apply_ddl(tx: LakeTransaction, statements: Sequence[ParsedStatement]) -> Non
     for parsed in statements:
         log.info("Statement %d: %s", parsed.number, _shown(parsed.text))
         try:
-            _apply(tx, parsed.statement)
+            for one in parsed.calls:
+                getattr(tx, one.method)(*one.arguments, **one.flags)
         except DuckLakeError as error:
             error.add_note(f"Statement {parsed.number} ({_shown(parsed.text)})")
             raise
@@ -71,82 +43,6 @@ def apply_ddl(tx: LakeTransaction, statements: Sequence[ParsedStatement]) -> Non
 
 def _shown(text: str) -> str:
     return textwrap.shorten(text, _SHOWN_CHARACTERS, placeholder=" …")
-
-
-def _apply(tx: LakeTransaction, statement: Statement) -> None:  # noqa: C901, PLR0912, PLR0915 - a case for each kind
-    match statement:
-        case CreateSchema(name, if_not_exists):
-            tx.create_schema(name, if_not_exists=if_not_exists)
-        case DropSchema(name, if_exists, cascade):
-            tx.drop_schema(name, if_exists=if_exists, cascade=cascade)
-        case CreateTable():
-            _create_table(tx, statement)
-        case DropTable(table, if_exists):
-            tx.drop_table(table, if_exists=if_exists)
-        case RenameTable(table, new_name):
-            tx.rename_table(table, new_name)
-        case Truncate(table):
-            tx.truncate(table)
-        case AddColumn(table, path, type_, default, if_not_exists):
-            tx.add_column(table, path, type_, default, if_not_exists=if_not_exists)
-        case DropColumn(table, path, if_exists):
-            tx.drop_column(table, path, if_exists=if_exists)
-        case RenameColumn(table, path, new_name):
-            tx.rename_column(table, path, new_name)
-        case SetColumnType(table, path, type_):
-            tx.set_column_type(table, path, type_)
-        case SetDefault(table, path, default) if default is not None:
-            tx.set_default(table, path, default)
-        case SetDefault(table, path) | DropDefault(table, path):
-            tx.drop_default(table, path)
-        case SetNotNull(table, path):
-            tx.set_not_null(table, path)
-        case DropNotNull(table, path):
-            tx.drop_not_null(table, path)
-        case SetPartitionedBy(table, expressions):
-            tx.set_partitioned_by(table, expressions)
-        case SetSortedBy(table, expressions):
-            tx.set_sorted_by(table, expressions)
-        case SetOptions(table, options):
-            for key, value in options:
-                tx.set_option(table, key, value)
-        case ResetOptions(table, names):
-            for key in names:
-                tx.reset_option(table, key)
-        case CommentOnTable(table, text):
-            tx.comment_on_table(table, text)
-        case CommentOnColumn(table, path, text):
-            tx.comment_on_column(table, path, text)
-        case CommentOnView(view, text):
-            tx.comment_on_view(view, text)
-        case CreateView(view, sql, aliases, if_not_exists, or_replace):
-            tx.create_view(
-                view, sql, column_aliases=aliases, if_not_exists=if_not_exists, or_replace=or_replace
-            )
-        case DropView(view, if_exists):
-            tx.drop_view(view, if_exists=if_exists)
-        case RenameView(view, new_name):
-            tx.rename_view(view, new_name)
-        case CreateMacro(macro, definition, if_not_exists, or_replace):
-            tx.create_macro(macro, definition, if_not_exists=if_not_exists, or_replace=or_replace)
-        case DropMacro(macro, table, if_exists):
-            tx.drop_macro(macro, table=table, if_exists=if_exists)
-        case _:
-            assert_never(statement)
-
-
-def _create_table(tx: LakeTransaction, statement: CreateTable) -> None:
-    columns = statement.columns
-    tx.create_table(
-        statement.table,
-        {column.name: column.type for column in columns},
-        statement.partition_by,
-        [column.name for column in columns if not column.nullable],
-        sort_by=statement.sort_by,
-        defaults={column.name: column.default for column in columns if column.default is not None},
-        or_replace=statement.or_replace,
-        if_not_exists=statement.if_not_exists,
-    )
 
 
 # The columns of a new table as users give them.

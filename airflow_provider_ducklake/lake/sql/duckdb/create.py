@@ -9,8 +9,7 @@ looks, and ``{DUCKLAKE_CATALOG}`` stands for the name under which a lake is atta
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...errors import ColumnNotFoundError, UnsupportedFeatureError
 from ...spec.names.identifiers import QualifiedName, SchemaPath, fold, split_parts, written
@@ -20,38 +19,17 @@ from ...spec.sql.parse import Parser
 from ...spec.sql.printing import printed
 from ...spec.sql.tokens import ExpressionError, TokenKind
 from ...spec.sql.tree import Ordered
-from .cursor import COLUMN_OPTIONS, CONSTRAINTS, EXISTING, Cursor, refuse_object, written_path
+from .cursor import COLUMN_OPTIONS, CONSTRAINTS, EXISTING, Call, Cursor, call, refuse_object, written_path
 from .macros import read_macro
-from .statements import (
-    AddColumn,
-    ColumnDefinition,
-    CreateMacro,
-    CreateSchema,
-    CreateTable,
-    CreateView,
-    DropColumn,
-    DropDefault,
-    DropNotNull,
-    OptionValue,
-    RenameColumn,
-    RenameTable,
-    RenameView,
-    ResetOptions,
-    SetColumnType,
-    SetDefault,
-    SetNotNull,
-    SetOptions,
-    SetPartitionedBy,
-    SetSortedBy,
-    Statement,
-)
 from .types import read_column_type, read_default, read_literal_default
 
 if TYPE_CHECKING:
+    from ...spec.defaults import SqlDefault
     from ...spec.tags import ViewDefinition
+    from ...spec.types.ducklake_types import DuckLakeType
 
 
-def read_create(cursor: Cursor) -> Statement:
+def read_create(cursor: Cursor) -> Call:
     """Read what follows CREATE."""
     or_replace = cursor.accept("OR", "REPLACE")
     if cursor.accept("TABLE"):
@@ -61,13 +39,15 @@ def read_create(cursor: Cursor) -> Statement:
     if cursor.accept("MACRO") or cursor.accept("FUNCTION"):
         if_not_exists = _if_not_exists(cursor, or_replace=or_replace)
         macro = cursor.qualified_name("macro")
-        return CreateMacro(macro, read_macro(cursor), if_not_exists, or_replace)
+        definition = read_macro(cursor)
+        return call("create_macro", macro, definition, if_not_exists=if_not_exists, or_replace=or_replace)
     if cursor.accept("SCHEMA"):
         if or_replace:
             raise cursor.error(
                 "a schema cannot be replaced. Drop it with CASCADE, then create it.", at=cursor.peek(-1)
             )
-        return CreateSchema(if_not_exists=_if_not_exists(cursor), name=schema_name(cursor))
+        if_not_exists = _if_not_exists(cursor)
+        return call("create_schema", schema_name(cursor), if_not_exists=if_not_exists)
     raise refuse_object(cursor, "CREATE")
 
 
@@ -89,7 +69,7 @@ def _if_not_exists(cursor: Cursor, *, or_replace: bool = False) -> bool:
     return found
 
 
-def _read_table(cursor: Cursor, *, or_replace: bool) -> CreateTable:
+def _read_table(cursor: Cursor, *, or_replace: bool) -> Call:
     if_not_exists = _if_not_exists(cursor, or_replace=or_replace)
     table = cursor.qualified_name("table")
     if cursor.word == "AS":
@@ -98,23 +78,43 @@ def _read_table(cursor: Cursor, *, or_replace: bool) -> CreateTable:
             "insert operator, which can also create it (create_table=True)."
         )
     columns = _read_columns(cursor)
-    return _read_layout(cursor, CreateTable(table, columns, if_not_exists, or_replace))
+    partition_by, sort_by = _read_layout(cursor)
+    return call(
+        "create_table",
+        table,
+        {one.name: one.type for one in columns},
+        partition_by,
+        [one.name for one in columns if not one.nullable],
+        sort_by=sort_by,
+        defaults={one.name: one.default for one in columns if one.default is not None},
+        or_replace=or_replace,
+        if_not_exists=if_not_exists,
+    )
 
 
-def _read_layout(cursor: Cursor, statement: CreateTable) -> CreateTable:
+def _read_layout(cursor: Cursor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Read the keys of PARTITIONED BY and SORTED BY."""
+    partition_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
     while cursor.peek().kind is not TokenKind.END:
-        if not statement.partition_by and cursor.accept("PARTITIONED", "BY"):
-            keys = cursor.in_list(lambda: read_partition_key(cursor), may_end_in_comma=True)
-            statement = replace(statement, partition_by=keys)
-        elif not statement.sort_by and cursor.accept("SORTED", "BY"):
-            statement = replace(
-                statement, sort_by=cursor.in_list(lambda: _read_plain_sort_key(cursor), may_end_in_comma=True)
-            )
+        if not partition_by and cursor.accept("PARTITIONED", "BY"):
+            partition_by = cursor.in_list(lambda: read_partition_key(cursor), may_end_in_comma=True)
+        elif not sort_by and cursor.accept("SORTED", "BY"):
+            sort_by = cursor.in_list(lambda: _read_plain_sort_key(cursor), may_end_in_comma=True)
         else:
             raise cursor.error(
                 "this does not belong here. Only PARTITIONED BY (…) and SORTED BY (…) may follow the columns."
             )
-    return statement
+    return partition_by, sort_by
+
+
+class _Column(NamedTuple):
+    """A column of ``CREATE TABLE``; a ``default`` of None is none."""
+
+    name: str
+    type: DuckLakeType
+    nullable: bool = True
+    default: SqlDefault | None = None
 
 
 def _read_plain_sort_key(cursor: Cursor) -> str:
@@ -126,10 +126,10 @@ def _read_plain_sort_key(cursor: Cursor) -> str:
     return key
 
 
-def _read_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+def _read_columns(cursor: Cursor) -> tuple[_Column, ...]:
     seen: set[str] = set()
 
-    def read() -> ColumnDefinition:
+    def read() -> _Column:
         start = cursor.peek()
         column = _read_column(cursor)
         if fold(column.name) in seen:
@@ -140,13 +140,13 @@ def _read_columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
     return cursor.in_list(read, may_end_in_comma=True)
 
 
-def _read_column(cursor: Cursor) -> ColumnDefinition:
+def _read_column(cursor: Cursor) -> _Column:
     if cursor.word in CONSTRAINTS:
         raise cursor.error(CONSTRAINTS[cursor.word])
     name = cursor.name("column")
     if cursor.word in ("AS", "GENERATED"):
         raise cursor.error(CONSTRAINTS[cursor.word])
-    column = ColumnDefinition(name, read_column_type(cursor, written(name)))
+    column = _Column(name, read_column_type(cursor, written(name)))
     seen: set[str] = set()
     while not cursor.sees(",") and not cursor.sees(")"):
         start = cursor.peek()
@@ -157,24 +157,25 @@ def _read_column(cursor: Cursor) -> ColumnDefinition:
     return column
 
 
-def _read_option(cursor: Cursor, column: ColumnDefinition) -> tuple[str, ColumnDefinition]:
+def _read_option(cursor: Cursor, column: _Column) -> tuple[str, _Column]:
     if cursor.accept("NOT", "NULL"):
-        return "NULL or NOT NULL", replace(column, nullable=False)
+        return "NULL or NOT NULL", column._replace(nullable=False)
     if cursor.accept("NULL"):
         return "NULL or NOT NULL", column
     if cursor.accept("DEFAULT"):
-        return "DEFAULT", replace(column, default=read_default(cursor))
+        return "DEFAULT", column._replace(default=read_default(cursor))
     raise cursor.error(
         COLUMN_OPTIONS.get(cursor.word, "expected NOT NULL, DEFAULT, a comma or a closing parenthesis.")
     )
 
 
-def _read_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
+def _read_view(cursor: Cursor, *, or_replace: bool) -> Call:
     if_not_exists = _if_not_exists(cursor, or_replace=or_replace)
     view = cursor.qualified_name("view")
     aliases = cursor.in_list(lambda: cursor.name("column")) if cursor.sees("(") else ()
     cursor.expect("AS")
-    return CreateView(view, read_query(cursor), aliases, if_not_exists=if_not_exists, or_replace=or_replace)
+    flags = {"column_aliases": aliases, "if_not_exists": if_not_exists, "or_replace": or_replace}
+    return call("create_view", view, read_query(cursor), **flags)
 
 
 _FIRST_WORDS = frozenset({"SELECT", "FROM", "WITH", "VALUES", "TABLE"})
@@ -282,6 +283,9 @@ def _read_key(cursor: Cursor, read: Callable[[Parser], Ordered]) -> str:
 # Options between parentheses: ``(name = value, …)``. *Source:* docs/sources.md, DDL and options of 2.0.
 
 
+OptionValue: TypeAlias = str | bool | tuple[str, ...] | None  # numbers as written; None is NULL
+
+
 def read_option_name(cursor: Cursor) -> str:
     """Read the name of an option, bare, quoted or a string, and return it folded."""
     text = cursor.string()
@@ -335,7 +339,7 @@ def _read_list(cursor: Cursor) -> tuple[str, ...]:
 # ALTER TABLE and ALTER VIEW.
 
 
-def read_alter(cursor: Cursor) -> Statement:
+def read_alter(cursor: Cursor) -> Call | tuple[Call, ...]:
     """Read what follows ALTER."""
     if cursor.accept("TABLE"):
         _refuse_if_exists(cursor)
@@ -344,7 +348,7 @@ def read_alter(cursor: Cursor) -> Statement:
         _refuse_if_exists(cursor)
         view = cursor.qualified_name("view")
         cursor.expect("RENAME", "TO")
-        return RenameView(view, _read_new_name(cursor, "view"))
+        return call("rename_view", view, _read_new_name(cursor, "view"))
     if cursor.word == "SCHEMA":
         raise cursor.error("DuckLake cannot alter or rename a schema. Create another one and move the data.")
     raise refuse_object(cursor, "ALTER")
@@ -356,7 +360,7 @@ def _refuse_if_exists(cursor: Cursor) -> None:
         raise cursor.unsupported(EXISTING, at=start)
 
 
-def _read_table_action(cursor: Cursor, table: QualifiedName) -> Statement:
+def _read_table_action(cursor: Cursor, table: QualifiedName) -> Call | tuple[Call, ...]:
     if cursor.accept("RENAME"):
         return _read_rename(cursor, table)
     if cursor.accept("ADD"):
@@ -383,16 +387,16 @@ def _read_path(cursor: Cursor) -> str:
     return written_path(cursor.path("column"))
 
 
-def _read_rename(cursor: Cursor, table: QualifiedName) -> Statement:
+def _read_rename(cursor: Cursor, table: QualifiedName) -> Call:
     if cursor.accept("TO"):
-        return RenameTable(table, _read_new_name(cursor, "table"))
+        return call("rename_table", table, _read_new_name(cursor, "table"))
     cursor.accept("COLUMN")
     path = _read_path(cursor)
     cursor.expect("TO")
-    return RenameColumn(table, path, _read_new_name(cursor, "column"))
+    return call("rename_column", table, path, _read_new_name(cursor, "column"))
 
 
-def _read_add(cursor: Cursor, table: QualifiedName) -> AddColumn:
+def _read_add(cursor: Cursor, table: QualifiedName) -> Call:
     if cursor.word in CONSTRAINTS:
         raise cursor.error(CONSTRAINTS[cursor.word])
     cursor.accept("COLUMN")
@@ -408,17 +412,17 @@ def _read_add(cursor: Cursor, table: QualifiedName) -> AddColumn:
     if cursor.word in COLUMN_OPTIONS:
         raise cursor.error(COLUMN_OPTIONS[cursor.word])
     cursor.accept("NULL")
-    return AddColumn(table, path, type_, default, if_not_exists)
+    return call("add_column", table, path, type_, default, if_not_exists=if_not_exists)
 
 
-def _read_drop(cursor: Cursor, table: QualifiedName) -> DropColumn:
+def _read_drop(cursor: Cursor, table: QualifiedName) -> Call:
     if cursor.word in CONSTRAINTS:
         raise cursor.error(CONSTRAINTS[cursor.word])
     cursor.accept("COLUMN")
     if_exists = cursor.accept("IF", "EXISTS")
     path = _read_path(cursor)
     read_restrict(cursor, "column")
-    return DropColumn(table, path, if_exists)
+    return call("drop_column", table, path, if_exists=if_exists)
 
 
 def read_restrict(cursor: Cursor, kind: str) -> None:
@@ -428,7 +432,7 @@ def read_restrict(cursor: Cursor, kind: str) -> None:
     cursor.accept("RESTRICT")
 
 
-def _read_alter_column(cursor: Cursor, table: QualifiedName) -> Statement:
+def _read_alter_column(cursor: Cursor, table: QualifiedName) -> Call:
     cursor.accept("COLUMN")
     start = cursor.peek()
     path = _read_path(cursor)
@@ -440,53 +444,58 @@ def _read_alter_column(cursor: Cursor, table: QualifiedName) -> Statement:
     return action
 
 
-def _read_column_action(cursor: Cursor, table: QualifiedName, path: str) -> Statement:
+def _read_column_action(cursor: Cursor, table: QualifiedName, path: str) -> Call:
     if cursor.accept("SET", "DEFAULT"):
-        return SetDefault(table, path, read_default(cursor))
+        default = read_default(cursor)
+        return (
+            call("drop_default", table, path)
+            if default is None
+            else call("set_default", table, path, default)
+        )
     if cursor.accept("DROP", "DEFAULT"):
-        return DropDefault(table, path)
+        return call("drop_default", table, path)
     if cursor.accept("SET", "NOT", "NULL"):
-        return SetNotNull(table, path)
+        return call("set_not_null", table, path)
     if cursor.accept("DROP", "NOT", "NULL"):
-        return DropNotNull(table, path)
+        return call("drop_not_null", table, path)
     raise cursor.error("expected TYPE, SET DEFAULT, DROP DEFAULT, SET NOT NULL or DROP NOT NULL.")
 
 
-def _read_set_type(cursor: Cursor, table: QualifiedName, path: str) -> SetColumnType:
+def _read_set_type(cursor: Cursor, table: QualifiedName, path: str) -> Call:
     type_ = read_column_type(cursor, path)
     if cursor.word == "USING":
         raise cursor.error(
             "DuckLake can only widen a type and computes no values. Leave USING out; for computed values, "
             "add a column."
         )
-    return SetColumnType(table, path, type_)
+    return call("set_column_type", table, path, type_)
 
 
-def _read_set(cursor: Cursor, table: QualifiedName) -> Statement:
+def _read_set(cursor: Cursor, table: QualifiedName) -> Call | tuple[Call, ...]:
     if cursor.accept("PARTITIONED", "BY"):
-        return SetPartitionedBy(
-            table, cursor.in_list(lambda: read_partition_key(cursor), may_end_in_comma=True)
-        )
+        keys = cursor.in_list(lambda: read_partition_key(cursor), may_end_in_comma=True)
+        return call("set_partitioned_by", table, keys)
     if cursor.accept("SORTED", "BY"):
-        return SetSortedBy(table, cursor.in_list(lambda: read_sort_key(cursor), may_end_in_comma=True))
+        keys = cursor.in_list(lambda: read_sort_key(cursor), may_end_in_comma=True)
+        return call("set_sorted_by", table, keys)
     if cursor.sees("("):
         options = cursor.in_list(lambda: read_option(cursor), may_end_in_comma=True)
         refuse_repeated(cursor, [name for name, _ in options])
-        return SetOptions(table, options)
+        return tuple(call("set_option", table, name, value) for name, value in options)
     if cursor.word == "SCHEMA":
         raise cursor.error("a table cannot move to another schema. Create it there and move the data.")
     raise cursor.error("expected PARTITIONED BY, SORTED BY or options in parentheses.")
 
 
-def _read_reset(cursor: Cursor, table: QualifiedName) -> Statement:
+def _read_reset(cursor: Cursor, table: QualifiedName) -> Call | tuple[Call, ...]:
     if cursor.accept("PARTITIONED", "BY"):
-        return SetPartitionedBy(table, ())
+        return call("set_partitioned_by", table, ())
     if cursor.accept("SORTED", "BY"):
-        return SetSortedBy(table, ())
+        return call("set_sorted_by", table, ())
     if cursor.sees("("):
         names = cursor.in_list(lambda: _read_reset_option(cursor), may_end_in_comma=True)
         refuse_repeated(cursor, names)
-        return ResetOptions(table, names)
+        return tuple(call("reset_option", table, name) for name in names)
     raise cursor.error("expected PARTITIONED BY, SORTED BY or options in parentheses.")
 
 

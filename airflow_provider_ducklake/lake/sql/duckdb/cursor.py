@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from ...errors import InvalidNameError, InvalidStatementError, UnsupportedFeatureError
 from ...spec.names.identifiers import RESERVED, QualifiedName, check_name, written
@@ -19,6 +20,27 @@ from ...spec.sql.tokens import (
 from ...spec.versions import Feature, WriteVersion
 
 Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a statement does: a method of ``LakeTransaction`` by its name, and what it is called with.
+
+    Columns go by dotted paths, quoted where SQL needs it, as ``spec.schema.resolve_path`` reads them.
+    """
+
+    method: str
+    arguments: tuple[Any, ...]
+    flags: Mapping[str, Any]
+
+
+def call(method: str, *arguments: Any, **flags: Any) -> Call:  # noqa: ANN401 - the method's
+    """Return a call; what is false or empty of ``flags`` is left out.
+
+    >>> call("drop_table", "t", if_exists=False)
+    Call(method='drop_table', arguments=('t',), flags={})
+    """
+    return Call(method, arguments, {name: value for name, value in flags.items() if value})
 
 
 def written_path(parts: tuple[str, ...]) -> str:

@@ -13,27 +13,16 @@ from ...spec.arguments import takes_arguments
 from ...spec.names.identifiers import QualifiedName, written
 from ...spec.versions import DEFAULT, WriteVersion, write_version
 from .create import read_alter, read_create, read_restrict, schema_name
-from .cursor import ANY_STATEMENT, STATEMENTS, Cursor, refuse_object, split_statements
-from .statements import (
-    CommentOnColumn,
-    CommentOnTable,
-    CommentOnView,
-    DropMacro,
-    DropSchema,
-    DropTable,
-    DropView,
-    Statement,
-    Truncate,
-)
+from .cursor import ANY_STATEMENT, STATEMENTS, Call, Cursor, call, refuse_object, split_statements
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
-    """A statement, its text as written, and its place among all of them, from 1."""
+    """A statement's place among all of them, from 1, its text as written, and what it does."""
 
     number: int
     text: str
-    statement: Statement
+    calls: tuple[Call, ...]
 
 
 @takes_arguments
@@ -44,8 +33,8 @@ def parse_ddl(
 
     ``writer`` is the version of the lake that they are for; None: that of new lakes.
 
-    >>> parse_ddl("CREATE SCHEMA sales; TRUNCATE sales.orders")[1].statement
-    Truncate(table=QualifiedName(schema=SchemaPath(parts=('sales',)), name='orders'))
+    >>> [one.calls[0].method for one in parse_ddl("CREATE SCHEMA sales; TRUNCATE sales.orders")]
+    ['create_schema', 'truncate']
 
     Raises:
         InvalidStatementError: cannot be read, or asks for what the format does not have.
@@ -61,14 +50,15 @@ def _parse_text(text: str, first_number: int, writer: WriteVersion) -> Iterator[
     for number, tokens in enumerate(split_statements(text, first_number), first_number):
         cursor = Cursor(text, tokens, number, writer)
         try:
-            statement = _read_statement(cursor)
+            found = _read_statement(cursor)
         except RecursionError:
             raise cursor.error("it is nested too deeply here.") from None
         cursor.end()
-        yield ParsedStatement(number, cursor.text_from(tokens[0]), statement)
+        calls = found if isinstance(found, tuple) else (found,)
+        yield ParsedStatement(number, cursor.text_from(tokens[0]), calls)
 
 
-def _read_statement(cursor: Cursor) -> Statement:
+def _read_statement(cursor: Cursor) -> Call | tuple[Call, ...]:
     if cursor.accept("CREATE"):
         return read_create(cursor)
     if cursor.accept("ALTER"):
@@ -79,45 +69,45 @@ def _read_statement(cursor: Cursor) -> Statement:
         return _read_comment(cursor)
     if cursor.accept("TRUNCATE"):
         cursor.accept("TABLE")
-        return Truncate(cursor.qualified_name("table"))
+        return call("truncate", cursor.qualified_name("table"))
     raise cursor.error(STATEMENTS.get(cursor.word, ANY_STATEMENT))
 
 
-def _read_drop(cursor: Cursor) -> Statement:
-    for kind, make in (("table", DropTable), ("view", DropView)):
+def _read_drop(cursor: Cursor) -> Call:
+    for kind in ("table", "view"):
         if cursor.accept(kind.upper()):
             if_exists = cursor.accept("IF", "EXISTS")
-            dropped = make(cursor.qualified_name(kind), if_exists)
+            name = cursor.qualified_name(kind)
             read_restrict(cursor, kind)
-            return dropped
+            return call(f"drop_{kind}", name, if_exists=if_exists)
     if cursor.accept("MACRO") or cursor.accept("FUNCTION"):
         is_table = cursor.accept("TABLE")
         if_exists = cursor.accept("IF", "EXISTS")
         macro = cursor.qualified_name("macro")
         read_restrict(cursor, "macro")
-        return DropMacro(macro, is_table, if_exists)
+        return call("drop_macro", macro, table=is_table, if_exists=if_exists)
     if cursor.accept("SCHEMA"):
         if_exists = cursor.accept("IF", "EXISTS")
-        name = schema_name(cursor)
+        schema = schema_name(cursor)
         cascade = cursor.accept("CASCADE")
         if not cascade:
             cursor.accept("RESTRICT")
-        return DropSchema(name, if_exists, cascade)
+        return call("drop_schema", schema, if_exists=if_exists, cascade=cascade)
     raise refuse_object(cursor, "DROP")
 
 
-def _read_comment(cursor: Cursor) -> Statement:
+def _read_comment(cursor: Cursor) -> Call:
     cursor.expect("ON")
     if cursor.accept("TABLE"):
-        return CommentOnTable(cursor.qualified_name("table"), _read_comment_text(cursor))
+        return call("comment_on_table", cursor.qualified_name("table"), _read_comment_text(cursor))
     if cursor.accept("VIEW"):
-        return CommentOnView(cursor.qualified_name("view"), _read_comment_text(cursor))
+        return call("comment_on_view", cursor.qualified_name("view"), _read_comment_text(cursor))
     if cursor.accept("COLUMN"):
         return _read_column_comment(cursor)
     raise cursor.error("comments are supported on TABLE, VIEW and COLUMN.")
 
 
-def _read_column_comment(cursor: Cursor) -> CommentOnColumn:
+def _read_column_comment(cursor: Cursor) -> Call:
     start = cursor.peek()
     *above, column = cursor.path("column")
     if not above or (len(above) > 2 and not cursor.has_nested_schemas):  # noqa: PLR2004 - schema and table
@@ -127,7 +117,7 @@ def _read_column_comment(cursor: Cursor) -> CommentOnColumn:
             at=start,
         )
     table = QualifiedName.of(tuple(above))
-    return CommentOnColumn(table, written(column), _read_comment_text(cursor))
+    return call("comment_on_column", table, written(column), _read_comment_text(cursor))
 
 
 def _read_comment_text(cursor: Cursor) -> str | None:
