@@ -26,6 +26,7 @@ from ...spec.types.ducklake_types import DuckLakeType, ScalarKind, is_float
 from ...transaction.changes import AppendFiles, FileDeletes, FlushedDeletes
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..dialects.dialect import Effect, insert
+from . import effects_of
 
 if TYPE_CHECKING:
     from ...spec.names.identifiers import QualifiedName
@@ -206,6 +207,7 @@ def _bounds_are_nan(existing: TableColumnStats, type_: DuckLakeType) -> bool:
     return is_float(type_) and "nan" in (existing.min_value, existing.max_value)
 
 
+@effects_of.register(AppendFiles)
 def append_files(change: AppendFiles, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the rows of new data files, with row ids and file ids from the snapshot being built."""
     table_id = state.table_id(change.table)

@@ -11,6 +11,7 @@ from ...spec.files import TableColumnStats, TableStats, merge_files, merge_known
 from ...transaction.changes import NewTableRef, RestoredFile, RestoredRows, RestoreRows, RestoreTable
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..dialects.dialect import Effect, insert
+from . import effects_of
 from .files import NewFile, add_files, add_to_stats, begin_stats, map_file
 from .tables import all_columns, new_schema_version
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..database.tables import CatalogTables
 
 
+@effects_of.register(RestoreTable)
 def restore_table(change: RestoreTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield a second row of a dropped table, and its columns under their ids.
 
@@ -50,6 +52,7 @@ def restore_table(change: RestoreTable, state: CommitState, tables: CatalogTable
     state.record(ChangeRecord(ChangeKind.CREATED_TABLE, name=change.name))
 
 
+@effects_of.register(RestoreRows)
 def restore_rows(change: RestoreRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield new files with old rows, and the rows of the catalog that end and that begin again.
 

@@ -40,6 +40,7 @@ from ..snapshot.inlined_tables import (
     inlined_table_name,
     why_not_inlined,
 )
+from . import effects_of
 from .files import NewFile, add_files, add_to_stats, delete_row, schedule
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from ..database.tables import CatalogTables
 
 
+@effects_of.register(EndFiles)
 def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of data files; their delete files stay as they are, as the reference leaves them."""
     file = tables["data_file"]
@@ -58,6 +60,7 @@ def end_files(change: EndFiles, state: CommitState, tables: CatalogTables) -> It
         state.record(ChangeRecord(ChangeKind.DELETED_FROM_TABLE, change.table_id))
 
 
+@effects_of.register(Truncate)
 def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of all data files of a table, and of its rows in the catalog."""
     file = tables["data_file"]
@@ -69,6 +72,7 @@ def truncate(change: Truncate, state: CommitState, tables: CatalogTables) -> Ite
         state.record(ChangeRecord(ChangeKind.INLINED_DELETE, change.table_id))
 
 
+@effects_of.register(AddDeletes)
 def add_deletes(change: AddDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield delete files; one that is replaced goes at once, and its file is scheduled for deletion."""
     replaced = [file.replaces for file in change.files if file.replaces is not None]
@@ -96,6 +100,7 @@ def _row(file: FileDeletes | UnwrittenDeletes, table_id: TableId, state: CommitS
     return delete_row(table_id, file.data_file_id, file, state)
 
 
+@effects_of.register(InlineDeletes)
 def inline_deletes(change: InlineDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield marks for rows of data files, and the end of inlined rows."""
     marks = inlined_delete_table(change.table_id, tables.metadata_schema)
@@ -126,6 +131,7 @@ def _end_inlined(name: str, state: CommitState, tables: CatalogTables) -> tuple[
 # *Source:* docs/sources.md, inlining.
 
 
+@effects_of.register(RegisterLayout)
 def register_layout(change: RegisterLayout, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield a catalog table for rows with a table's new columns; older ones keep their rows.
 
@@ -167,6 +173,7 @@ def _forget_layouts(
     yield Effect(registry.delete().where(registry.c.table_id == table_id))
 
 
+@effects_of.register(InlineRows)
 def inline_rows(change: InlineRows, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield rows in the table's newest layout, or in a new one where none fits."""
     table_id = state.table_id(change.table)
@@ -199,6 +206,7 @@ def inline_rows(change: InlineRows, state: CommitState, tables: CatalogTables) -
 # *Source:* rows the reference writes (docs/sources.md, inlining).
 
 
+@effects_of.register(FlushInlined)
 def flush_inlined(change: FlushInlined, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the rows of new files and of their delete files, and the end of those in the catalog.
 
@@ -279,6 +287,7 @@ def _forget(change: FlushInlined, schema_version: int, tables: CatalogTables) ->
 OF_DATA_FILE = ("file_column_stats", "file_variant_stats", "file_partition_value")  # rows that go with a file
 
 
+@effects_of.register(MergeAdjacent)
 def merge_adjacent(change: MergeAdjacent, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the rows of merged files; those of their sources go at once, and the files are scheduled."""
     yield schedule({one: state.facts.sources[one] for one in change.sources}, state, tables)
@@ -303,6 +312,7 @@ def merge_adjacent(change: MergeAdjacent, state: CommitState, tables: CatalogTab
     state.record(ChangeRecord(ChangeKind.MERGE_ADJACENT, change.table_id))
 
 
+@effects_of.register(RewriteDeletes)
 def rewrite_deletes(change: RewriteDeletes, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of files with deletes, and the rows of those that take their place.
 

@@ -38,6 +38,7 @@ from ...transaction.changes import (
 )
 from ...transaction.changes_made import ChangeKind, ChangeRecord
 from ..dialects.dialect import Effect, close, insert
+from . import effects_of
 from .files import no_bounds
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def inherit_options(scope: str, old_id: int, new_id: int, tables: CatalogTables)
     return Effect(metadata.insert().from_select(names, own))
 
 
+@effects_of.register(SetOptions)
 def set_options(change: SetOptions, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield a table's own options in the place of those it had."""
     metadata, table_id = tables["metadata"], state.table_id(change.table)
@@ -76,6 +78,7 @@ def set_options(change: SetOptions, state: CommitState, tables: CatalogTables) -
         state.skip_bounds(table_id, change.skipped)
 
 
+@effects_of.register(CreateTable)
 def create_table(change: CreateTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the rows of a new table: itself, its columns, its schema version."""
     table_id = state.add_table(change.ref)
@@ -171,6 +174,7 @@ def _is_nested(column: Column) -> bool:
     return column.catalog_type in ("struct", "list", "map")
 
 
+@effects_of.register(ChangeColumns)
 def change_columns(change: ChangeColumns, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the columns that end and begin; bounds that no longer hold are forgotten."""
     column = tables["column"]
@@ -197,6 +201,7 @@ def _forget_bounds(change: ChangeColumns, tables: CatalogTables) -> Iterator[Eff
     )
 
 
+@effects_of.register(RenameTable)
 def rename_table(change: RenameTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a table's row and the same row under the new name; its directory stays."""
     yield from renamed(tables, "table", change.table_id, change.new_name.name, state)
@@ -234,6 +239,7 @@ _ENDED_WITH_TABLE = (
 )
 
 
+@effects_of.register(DropTable)
 def drop_table(change: DropTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a table and of everything that lives with it; statistics stay."""
     for name in _ENDED_WITH_TABLE:
@@ -248,6 +254,7 @@ def drop_table(change: DropTable, state: CommitState, tables: CatalogTables) -> 
 _KEY = "comment"
 
 
+@effects_of.register(CommentOnTable)
 def comment_on_table(change: CommentOnTable, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield a table's comment; the one taken away leaves a row with NULL, as the reference's."""
     table_id = state.table_id(change.table)
@@ -255,6 +262,7 @@ def comment_on_table(change: CommentOnTable, state: CommitState, tables: Catalog
     state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))
 
 
+@effects_of.register(CommentOnView)
 def comment_on_view(change: CommentOnView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield a view's comment."""
     view_id = state.view_id(change.view)
@@ -262,6 +270,7 @@ def comment_on_view(change: CommentOnView, state: CommitState, tables: CatalogTa
     state.record(ChangeRecord(ChangeKind.ALTERED_VIEW, view_id))
 
 
+@effects_of.register(CommentOnViewColumn)
 def comment_on_view_column(
     change: CommentOnViewColumn, state: CommitState, tables: CatalogTables
 ) -> Iterator[Effect]:
@@ -313,6 +322,7 @@ def _tag(object_id: int, text: str | None, state: CommitState, tables: CatalogTa
     )
 
 
+@effects_of.register(CommentOnColumn)
 def comment_on_column(change: CommentOnColumn, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield a column's comment."""
     table_id, tag = state.table_id(change.table), tables["column_tag"]
@@ -336,6 +346,7 @@ def comment_on_column(change: CommentOnColumn, state: CommitState, tables: Catal
 # Statements of schemas and views. *Source:* rows the reference writes (docs/sources.md, DDL).
 
 
+@effects_of.register(CreateSchema)
 def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the row of a new schema."""
     schema_id = state.add_schema(change.ref)
@@ -359,12 +370,14 @@ def create_schema(change: CreateSchema, state: CommitState, tables: CatalogTable
     state.record(ChangeRecord(ChangeKind.CREATED_SCHEMA, name=change.name))
 
 
+@effects_of.register(DropSchema)
 def drop_schema(change: DropSchema, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a schema's row."""
     yield close(tables["schema"], state, tables["schema"].c.schema_id == change.schema_id)
     state.record(ChangeRecord(ChangeKind.DROPPED_SCHEMA, change.schema_id))
 
 
+@effects_of.register(CreateView)
 def create_view(change: CreateView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the row of a new view."""
     yield insert(
@@ -384,6 +397,7 @@ def create_view(change: CreateView, state: CommitState, tables: CatalogTables) -
     state.record(ChangeRecord(ChangeKind.CREATED_VIEW, name=change.name))
 
 
+@effects_of.register(DropView)
 def drop_view(change: DropView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a view and of its comments."""
     yield close(tables["view"], state, tables["view"].c.view_id == change.view_id)
@@ -394,6 +408,7 @@ def drop_view(change: DropView, state: CommitState, tables: CatalogTables) -> It
     state.record(ChangeRecord(ChangeKind.DROPPED_VIEW, change.view_id))
 
 
+@effects_of.register(RenameView)
 def rename_view(change: RenameView, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a view's row and the same row under the new name; its columns' comments as well."""
     yield from renamed(tables, "view", change.view_id, change.new_name.name, state)
@@ -404,6 +419,7 @@ def rename_view(change: RenameView, state: CommitState, tables: CatalogTables) -
 # Statements of partition and sort keys. *Source:* rows the reference writes (docs/sources.md, DDL).
 
 
+@effects_of.register(SetPartitioning)
 def set_partitioning(change: SetPartitioning, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the new partition keys; a table without any has a spec without keys.
 
@@ -439,6 +455,7 @@ def set_partitioning(change: SetPartitioning, state: CommitState, tables: Catalo
     state.record(ChangeRecord(ChangeKind.ALTERED_TABLE, table_id))
 
 
+@effects_of.register(SetSorting)
 def set_sorting(change: SetSorting, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the new sort keys; a table without any has no row."""
     table_id, info = state.table_id(change.table), tables["sort_info"]
@@ -473,6 +490,7 @@ def set_sorting(change: SetSorting, state: CommitState, tables: CatalogTables) -
 # Statements of macros. *Source:* rows the reference writes (docs/sources.md, DDL).
 
 
+@effects_of.register(CreateMacro)
 def create_macro(change: CreateMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the rows of a new macro, of its overloads and of their parameters."""
     macro_id, definition = state.new_macro_id(), change.definition
@@ -498,6 +516,7 @@ def create_macro(change: CreateMacro, state: CommitState, tables: CatalogTables)
     _record_created(change.name, state, is_table=definition.is_table)
 
 
+@effects_of.register(DropMacro)
 def drop_macro(change: DropMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield the end of a macro."""
     yield close(tables["macro"], state, tables["macro"].c.macro_id == change.macro_id)
@@ -505,6 +524,7 @@ def drop_macro(change: DropMacro, state: CommitState, tables: CatalogTables) -> 
     state.record(ChangeRecord(kind, change.macro_id))
 
 
+@effects_of.register(RestoreMacro)
 def restore_macro(change: RestoreMacro, state: CommitState, tables: CatalogTables) -> Iterator[Effect]:
     """Yield a second row of a dropped macro."""
     yield _macro_row(change.macro_id, state.schema_id(change.schema), change.name, state, tables)
