@@ -15,21 +15,10 @@ from ..spec.snapshots import CommitInfo, CommitKey, CommittedSnapshot, JsonValue
 from ..spec.versions import DEFAULT, SpecVersion, check_target, is_locked_out, writable_version
 from .committing.commit import ChangeSet, Committer, PlannedCommit
 from .database.tables import catalog_tables
-from .dialects.bootstrap import create_indexes
 from .ledger.jobs import STAGE_TTL
-from .migrations.migrate import Files, MigrationResult, migrate
 from .open_lake import Definitions, OpenLake
-from .restoring.plan import RestoreRequest, RestoreResult
-from .restoring.restore import restore
 from .snapshot.scan import find_files, load_table
-from .upkeep import cleanup, expiry, orphans
-from .upkeep.cleanup import CleanupResult, check_may_delete
 from .upkeep.compaction import as_planned, compaction_change, find_merge, find_rewrite
-from .upkeep.export import ExportRequest, export
-from .upkeep.flush import Flush, FlushRule
-from .upkeep.orphans import OrphanRule, OrphansResult
-from .verify import verification
-from .verify.repair import RepairResult, repair
 
 if TYPE_CHECKING:
     from ..planning.upkeep.findings import Finding
@@ -37,8 +26,16 @@ if TYPE_CHECKING:
     from ..transaction.changes import MergedFile, RewrittenFile
     from .lake_reads import LakeReads
     from .lake_writes import Key, LakeWrites
+    from .migrations.migrate import MigrationResult
+    from .restoring.plan import RestoreResult
     from .snapshot.read_snapshots import At
+    from .upkeep.cleanup import CleanupResult
     from .upkeep.expiry import ExpireResult
+    from .upkeep.orphans import OrphansResult
+    from .verify.repair import RepairResult
+
+# Who appends and reads loads nothing of this: methods import what they call.
+# ruff: noqa: PLC0415
 
 
 class Maintenance:
@@ -88,6 +85,8 @@ class Maintenance:
         Raises:
             CatalogRefusedError: the user may not.
         """
+        from .upkeep.cleanup import check_may_delete
+
         with self._lake.translated():
             check_may_delete(self._lake.catalog, "data_file")
 
@@ -167,6 +166,8 @@ class Maintenance:
                 the error names all failed ones.
             TransactionConflictError: others kept deleting such rows in the meantime; nothing landed.
         """
+        from .upkeep.flush import Flush, FlushRule
+
         self._lake.refuse_unwritable()
         info = CommitInfo(author, message, extra)
         if schema is not None and self._reads.schema(schema) is None:
@@ -210,6 +211,8 @@ class Maintenance:
                 lies in the future or is younger than ``min_retention``; ``keep_last`` below 1.
             SnapshotTaggedError: ``snapshots`` names a tagged snapshot. Otherwise tagged ones are kept.
         """
+        from .upkeep import expiry
+
         self._lake.refuse_unwritable()
         if older_than is None and snapshots is None and keep_last is None:
             older_than = self._reads.effective_options().age("expire_older_than")
@@ -245,6 +248,9 @@ class Maintenance:
             TransactionConflictError: a table was changed in the meantime; nothing was restored.
             CommitStateUnknownError: the answer to COMMIT was lost, so that it may have landed.
         """
+        from .restoring.plan import RestoreRequest
+        from .restoring.restore import restore
+
         self._lake.refuse_unwritable()
         name = None if table is None else QualifiedName.of(table)
         path = None if schema is None else SchemaPath.of(schema)
@@ -272,6 +278,8 @@ class Maintenance:
             was changed.
             TransactionConflictError: clients of the old version kept committing; nothing was changed.
         """
+        from .migrations.migrate import Files, migrate
+
         self._lake.refuse_frozen()
         target = writable_version(to_version, "to_version")
         check_target(target, self._lake.newest)
@@ -312,6 +320,8 @@ class Maintenance:
             StorageError: the data path is on a local disk and does not exist. Failures of single files are in
                 the result.
         """
+        from .upkeep import cleanup
+
         self._lake.refuse_unwritable()
         age = self._deletion_age(older_than)
         with self._lake.translated():
@@ -340,12 +350,12 @@ class Maintenance:
             InvalidInputError: ``older_than`` lies in the future or is younger than ``min_retention``.
             StorageError: the data path cannot be listed. Failures of single files are in the result.
         """
+        from .upkeep.orphans import OrphanRule, delete_orphans
+
         self._lake.refuse_unwritable()
         rule = OrphanRule(self._deletion_age(older_than), min_retention, stage_ttl, sole_owner)
         with self._lake.translated():
-            return orphans.delete_orphans(
-                self._lake.catalog, rule, self._lake.storage_options, dry_run=dry_run
-            )
+            return delete_orphans(self._lake.catalog, rule, self._lake.storage_options, dry_run=dry_run)
 
     def _deletion_age(self, older_than: datetime | timedelta | None) -> datetime | timedelta:
         if older_than is not None:
@@ -385,6 +395,8 @@ class Maintenance:
             UnsupportedVersionError: the catalog is older than 1.0.
             CatalogUnavailableError: the format is that of DuckDB, which is not installed here.
         """
+        from .upkeep.export import ExportRequest, export
+
         self._lake.refuse_unusable()
         options = self._lake.storage_options if storage_options is None else storage_options
         request = ExportRequest(
@@ -398,6 +410,8 @@ class Maintenance:
 
         The format has none, but DuckDB works with them. Not versioned; makes no snapshot.
         """
+        from .dialects.bootstrap import create_indexes
+
         self._lake.refuse_unwritable()
         with self._lake.translated():
             return create_indexes(self._lake.catalog)
@@ -422,8 +436,10 @@ class Maintenance:
             InvalidInputError: ``sample`` is not from 0 to 1.
             UnsupportedVersionError: the catalog is older than 1.0.
         """
+        from .verify.verification import verify
+
         self._lake.refuse_unusable()
-        return verification.verify(
+        return verify(
             self._lake.catalog,
             self._lake.reading,
             self._lake.locate,
@@ -441,6 +457,8 @@ class Maintenance:
         Raises:
             CommitRetriesExceededError: other writers always committed first; nothing was changed.
         """
+        from .verify.repair import repair
+
         self._lake.refuse_unwritable()
         with self._lake.translated():
             return repair(self._lake.catalog, findings, dry_run=dry_run)

@@ -31,7 +31,6 @@ from ..transaction.changes_made import changes_table
 from .ledger import restores
 from .reports import watch
 from .reports.changes import ChangeFeed, check_complete, find_changes
-from .reports.health import LakeHealth, health
 from .reports.numbers import (
     ColumnBounds,
     LakeClient,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from ..planning.reading.scan import ChangeFeedPlan, ScanPlan
     from ..planning.writing.staged import StagedWrite
     from .open_lake import OpenLake
+    from .reports.health import LakeHealth
     from .snapshot.read_snapshots import At, RecordedSnapshot
 
 
@@ -594,5 +594,7 @@ class LakeReads:
         Raises:
             TableNotFoundError: a table does not exist.
         """
+        from .reports.health import health  # noqa: PLC0415 - for few
+
         with self._lake.reading() as connection:
             return health(connection, self._lake.catalog, tables)

@@ -49,8 +49,6 @@ from ...spec.snapshots import CommitInfo, CommittedSnapshot, DataFileId
 from ...spec.sorting import keys_to_write_by, parse_sort_by
 from ...spec.tags import MacroDefinition, ViewDefinition
 from ...spec.versions import Feature
-from ...sql.duckdb.create import stored_name
-from ...sql.duckdb.macros import judged
 from ...transaction.definition import narrower, warn_of_narrower
 from ...transaction.lake_draft import LakeDraft, ViewDraft
 from ..committing.commit import ChangeSet, Committer, KeyedCommit, PlannedCommit
@@ -485,6 +483,8 @@ class LakeTransaction:
             UnsupportedFeatureError: a view's, and the lake's version has none, or the view's query does not
                 say the name of the column.
         """
+        from ...sql.duckdb.create import stored_name  # noqa: PLC0415 - for few
+
         view = self._draft.find_view(QualifiedName.of(table))
         if view is None:
             self._draft.put(self._table(table).column_commented(column, checked_comment(text)))
@@ -585,6 +585,8 @@ class LakeTransaction:
             InvalidStatementError: the definition cannot be read; says where.
             UnsupportedFeatureError: the lake's version does not have what it needs.
         """
+        from ...sql.duckdb.macros import judged  # noqa: PLC0415 - for few
+
         name = QualifiedName.of(macro)
         definition = judged(definition, str(name), self._base.writer)
         existing = self._draft.find_macro(name, is_table=definition.is_table)
