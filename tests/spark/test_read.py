@@ -33,7 +33,6 @@ from airflow_provider_ducklake.lake.spark.reading.read_layout import present_lay
 from airflow_provider_ducklake.lake.spark.types.names import ReadNames
 from airflow_provider_ducklake.lake.spec.snapshots import CommitInfo
 from tests.interop.filtered_lake import COLUMNS, NOW, fill_by_the_reference
-from tests.interop.test_old_versions import old  # noqa: F401 - a fixture
 from tests.interop.test_parquet_evolution import HISTORIES, write_history
 from tests.interop.test_reads_at_every_snapshot import SCENARIOS, TABLE
 from tests.interop.type_values import NULL_STRUCTS, TYPES
@@ -484,21 +483,6 @@ def test_a_file_is_not_called_bad_for_what_ails_who_reads_it(sqlite_catalog, spa
     assert str(error).startswith("Spark ran out of memory.")
 
 
-def test_lakes_of_older_versions(old, sqlite_catalog, spark):  # noqa: F811
-    newest = max(map(int, old.rows))
-    with Lake.connect(old.catalog.sqlalchemy_url) as lake, open_lake(sqlite_catalog) as duck:
-        wanted = [(name, newest) for name in old.rows[str(newest)]]
-        wanted += [("m", at) for at in range(newest) if "m" in old.rows.get(str(at), ())][-4:]
-        for name, at in wanted:
-            ours = lake.read_arrow(name, at=at)
-            duck.raw.register("ours", ours)
-            types = types_of(duck, "ours")
-
-            found = read_table(spark, lake.scan(name, at=at)).toArrow()
-
-            assert shown(duck, found, types) == shown(duck, ours, types), (name, at)
-
-
 def test_what_is_read_can_be_inserted_as_it_is(sqlite_catalog, spark):
     """Every type that can be stored, with values that only the reference writes."""
     columns = {name: value for name, value in TYPES.items() if not UNLIKE & set(name.split())}
@@ -538,3 +522,33 @@ def test_one_line_reads_a_table_of_a_lake(spark, sqlite_catalog):
     assert sorted(row.id for row in some.collect()) == [2, 3]
     assert sorted(row.id for row in old.collect()) == [1, 2]
     assert sorted(row.id for row in tagged.collect()) == [1, 2]
+
+
+def test_no_row_is_left_out_by_parquets_bounds_of_floats(spark, sqlite_catalog, tmp_path):
+    """To them -0.0 is no 0.0, and no NaN is greater than a number."""
+    nan = float("nan")
+    values = [1.0, -0.0, nan] * 20
+    zeros = pa.table({"g": [-0.0] * 20, "s": [{"h": -0.0, "n": 1}] * 20})
+    mixed = pa.table({"g": values, "s": [{"h": one, "n": 1} for one in values]})
+    pq.write_table(mixed, tmp_path / "added.parquet")
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"g": "float64", "s": "struct(h float64, n int64)"})
+            tx.set_option("t", "data_inlining_row_limit", 0)
+            tx.add_data_files("t", [str(tmp_path / "added.parquet")])
+        for rows in (zeros, mixed):
+            lake.append_arrow("t", rows)
+
+        found = lake.read_spark(spark, "t")
+
+        for column in ("g", "s.h"):
+            counts = {
+                "= 0": 60,
+                "> 0.5": 80,
+                ">= 0": 140,
+                "IN (0, 5)": 60,
+                "= double('NaN')": 40,
+                "<= 0": 60,
+            }
+            assert {one: found.where(f"{column} {one}").count() for one in counts} == counts
+        assert found.where("s.n = 1").select("s.n").count() == 140

@@ -526,3 +526,18 @@ def test_files_of_differing_types_have_the_values_that_duckdb_reads_or_are_refus
     found = sorted(str(row.asDict(recursive=True)["v"]) for row in rows)
     query = f"SELECT v FROM read_parquet('{tmp_path}/*.parquet', union_by_name = true)"
     assert found == sorted(str(value) for (value,) in duckdb.sql(query).fetchall())
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "orc"])
+def test_no_row_is_left_out_by_bounds_of_floats(spark, tmp_path, suffix):
+    values = [1.0, -0.0, float("nan")] * 20
+    nested = spark.createDataFrame([(one, (one, 1)) for one in values], "g double, s struct<h:float,n:int>")
+    nested.coalesce(1).write.format(suffix).save(f"{tmp_path}/all")
+    nested.where("g = 0").coalesce(1).write.format(suffix).save(f"{tmp_path}/zeros")
+    for folder, count in (("all", 20), ("zeros", 20)):
+        rows = load(spark, source_of({"path": f"{tmp_path}/{folder}", "format": suffix}), None)
+        for condition in ("g = 0", "g IN (0.0, 7.0)", "s.h = 0", "g >= 0 AND g < 1"):
+            assert rows.where(condition).count() == count
+    assert rows.select("s.n").distinct().count() == 1
+    whole = load(spark, source_of({"path": f"{tmp_path}/all", "format": suffix}), None)
+    assert whole.where("g > 2").count() == whole.where("s.h > 2").count() == 20

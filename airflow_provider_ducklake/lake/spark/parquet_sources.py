@@ -42,7 +42,7 @@ from .job.errors import is_of_spark
 from .sessions.kind import from_tasks
 from .sessions.settings import as_texts, nanos_refused
 from .source_files import OF_LISTING, check_links, folder_values, listing_of, own_path, without_scheme
-from .types.frames import analysed
+from .types.frames import analysed, without_bounds
 from .types.names import quoted
 from .types.spark_types import TYPE_KEY, carrier_type, read_type, to_insertable
 
@@ -443,6 +443,7 @@ def _by_folded_name(target: TableSchema | None) -> dict[str, Column]:
 
 def _typed(rows: DataFrame, files: Sequence[_File]) -> DataFrame:
     """Return rows of Spark's reader with DuckLake's types on columns for which Spark has another one."""
+    rows = without_bounds(rows)
     fields = {fold(field.name): field for file in files for field in file.schema}
     columns: list[SparkColumn] = []
     for field in rows.schema:

@@ -36,7 +36,7 @@ from .sessions.kind import is_remote, kind_of
 from .sessions.settings import require_file_system
 from .source_files import check_links, no_file, own_path
 from .text_sources import read_texts
-from .types.frames import analysed
+from .types.frames import analysed, without_bounds
 from .types.names import quoted
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def read_dataset(
 
 def _without_links(rows: DataFrame, path: str, name: str) -> DataFrame:
     check_links(map(own_path, analysed(rows).inputFiles()), path, name)
-    return rows
+    return without_bounds(rows)
 
 
 def _location(dataset: Dataset) -> str:

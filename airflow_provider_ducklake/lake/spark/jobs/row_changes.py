@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,11 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from ...errors import SparkJobError
-from ...planning.reading.predicates import ALWAYS, Predicate, column_ids
+from ...planning.reading.predicates import ALWAYS, Predicate
 from ...planning.writing.write import NewDeletes, RowChanges, WritePlan, WriteResult
 from ...spec.log_lines import counted, logger
 from ...spec.schema import TableSchema
-from ...spec.types.ducklake_types import is_float
 from ...storage.rows import table_reader
 from .. import sources
 from ..job.request import Action, JobRequest, LakeSource, OverwriteSource, RowChangeSource
@@ -42,7 +40,7 @@ from ..row_changes.matching import (
     only_matching,
 )
 from ..sessions.kind import kind_of
-from ..sessions.settings import exact_filters, prepare_reading
+from ..sessions.settings import prepare_reading
 from ..writing import write_deletes
 from .insert import write
 from .sql import rows_of
@@ -65,15 +63,7 @@ def change_rows(spark: SparkSession, request: JobRequest) -> RowChanges:
     with reading([changes.target]):
         source = _source_rows(spark, changes, request.plans)
         prepare_reading(spark)  # behind code of users, which may set the session
-        with exact_filters(spark) if _looks_at_floats(changes) else nullcontext():
-            return _changed(spark, request, changes, source)
-
-
-def _looks_at_floats(changes: RowChangeSource) -> bool:
-    schema, where = changes.target.table.schema, changes.target.where
-    columns = [schema.find(name) for name in condition_columns(changes)]
-    columns += [] if where is None else [schema.by_id(one) for one in column_ids(where)]
-    return any(is_float(leaf.type) for column in columns for leaf in column.leaves())
+        return _changed(spark, request, changes, source)
 
 
 def _changed(

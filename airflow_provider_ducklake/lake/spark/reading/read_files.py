@@ -29,7 +29,7 @@ from ...storage.parquet.reader import folder_values, unreadable
 from ...storage.rows import table_reader
 from ..sessions.kind import kind_of
 from ..sessions.settings import hadoop_path, require_file_system
-from ..types.frames import Expression, analysed, first_moment, folded, renamed, select
+from ..types.frames import Expression, analysed, first_moment, folded, has_floats, renamed, select, unbounded
 from ..types.names import ReadNames, quoted
 from ..types.spark_types import FIELD_ID_KEY, literal, read_type
 from . import read_deletes
@@ -268,7 +268,10 @@ def carried(
     """
     return [
         renamed(stored.name, column.name)
-        if stored is not None and _is_as_it_is(stored, column) and column.id not in constants
+        if stored is not None
+        and _is_as_it_is(stored, column)
+        and column.id not in constants
+        and not has_floats(stored.type)
         else _value(stored, column, constants).alias(column.name)
         for stored, column in zip(layout.columns, columns, strict=True)
     ]
@@ -279,7 +282,9 @@ def _value(
 ) -> SparkColumn:
     if column.id in constants:
         return literal(column.type, constants[column.id])
-    return _missing(column) if stored is None else _carried(f.col(quoted(stored.name)), stored, column)
+    if stored is None:
+        return _missing(column)
+    return unbounded(_carried(f.col(quoted(stored.name)), stored, column), read_type(column))
 
 
 def _missing(column: Column) -> SparkColumn:

@@ -72,16 +72,8 @@ def prepare_sources(spark: SparkSession) -> None:
 
 
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"  # the other readers give no positions of rows
-_PUSHDOWN = "spark.sql.parquet.filterPushdown"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _DOUBLE_QUOTED = "spark.sql.ansi.doubleQuotedIdentifiers"
-
-
-@contextmanager
-def exact_filters(spark: SparkSession) -> Iterator[None]:
-    """Make Spark filter rows without Parquet's bounds, which leave NaN out, as long as this lasts."""
-    with _set(spark, _PUSHDOWN, "false"):
-        yield
 
 
 @contextmanager

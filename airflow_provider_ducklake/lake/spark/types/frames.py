@@ -231,3 +231,36 @@ def _seconds_and_nanos(text: SparkColumn, *, zoned: bool) -> tuple[SparkColumn, 
     fraction = f.rpad(f.substring(local, 21, 9), 9, "0").try_cast("bigint")
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return (whole - seconds_of_offset(text) if zoned else whole), fraction
+
+
+def has_floats(type_: t.DataType) -> bool:
+    """Return True for a float, and for a struct with one at whatever level."""
+    if isinstance(type_, t.StructType):
+        return any(has_floats(one.dataType) for one in type_)
+    return isinstance(type_, t.FloatType | t.DoubleType)
+
+
+def unbounded(value: SparkColumn, type_: t.DataType) -> SparkColumn:
+    """Return a value whose floats Spark compares itself, and not by bounds and dictionaries of files.
+
+    By these no NaN is greater than a number, and -0.0 is no 0.0.
+    """
+    if isinstance(type_, t.StructType):
+        for one in type_:
+            if has_floats(one.dataType):
+                value = value.withField(quoted(one.name), unbounded(value.getField(one.name), one.dataType))
+        return value
+    return f.nanvl(value, f.lit(float("nan")).cast(type_)) if has_floats(type_) else value
+
+
+def without_bounds(rows: DataFrame) -> DataFrame:
+    """Return rows of files of which Spark leaves none out by the bounds of their floats."""
+    if not any(has_floats(one.dataType) for one in rows.schema):
+        return rows
+    columns = [
+        unbounded(rows[quoted(one.name)], one.dataType).alias(one.name, metadata=one.metadata)
+        if has_floats(one.dataType)
+        else rows[quoted(one.name)]
+        for one in rows.schema
+    ]
+    return rows.select(*columns)

@@ -27,7 +27,7 @@ from .geometries import geometry_stats
 from .modules import READ_AHEAD_BYTES, TAIL_BYTES, check_row_counts, footer_length
 from .opening import open_parquet
 from .readable import unread_by_arrow
-from .reshape import Matcher, by_field_id, field_id
+from .reshape import Matcher, by_field_id, field_id, is_list
 from .scalars import ARROW_SCALARS, Decoder, scaled
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def children_of_field(type_: pa.DataType) -> tuple[pa.Field, ...]:
         return tuple(type_)
     if pa.types.is_map(type_):
         return type_.key_field, type_.item_field
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+    if is_list(type_):
         return (type_.value_field,)
     return ()
 
