@@ -6,6 +6,7 @@ import pytest
 
 from airflow_provider_ducklake.lake.catalog.lake import Lake
 from airflow_provider_ducklake.lake.errors import InvalidInputError, InvalidValueError, SchemaMismatchError
+from airflow_provider_ducklake.lake.storage.parquet.arrow_types import arrow_field
 from tests.reference.duckdb_lake import open_lake
 
 LATIN = "café".encode("latin-1")
@@ -126,3 +127,34 @@ def test_a_default_that_is_no_json_is_refused(sqlite_catalog):
             for text in ("not json", r'"\ud800"'):
                 with pytest.raises(InvalidInputError, match="JSON"), lake.transaction() as transaction:
                     transaction.add_column("t", "j", "json", default=text)
+
+
+_NAN = float("nan")
+_MAPS = {
+    "texts": ("map(varchar, int64)", [("k", 1), ("k", 2)]),
+    "zeros": ("map(float64, int64)", [(0.0, 1), (-0.0, 2)]),
+    "no numbers": ("map(float64, int64)", [(_NAN, 1), (_NAN, 2)]),
+    "structs": ("map(struct(a int64), int64)", [({"a": 1}, 1), ({"a": 1}, 2)]),
+    "in a list": ("map(varchar, int64)[]", [[("a", 1)], [("k", 1), ("k", 2)]]),
+    "in a struct": ("struct(x int64, m map(varchar, int64))", {"x": 1, "m": [("k", 1), ("k", 2)]}),
+    "in a map": ("map(varchar, map(int64, int64))", [("a", [(1, 1), (1, 2)])]),
+}
+
+
+@pytest.mark.parametrize("kind", _MAPS)
+def test_a_map_with_a_key_twice_is_refused_as_duckdb_reads_none(sqlite_catalog, kind):
+    type_, value = _MAPS[kind]
+    with Lake.create(sqlite_catalog.sqlalchemy_url, sqlite_catalog.data_path) as lake:
+        with lake.transaction() as tx:
+            tx.create_table("t", {"v": type_})
+        (column,) = lake.table_snapshot("t").schema.columns
+        target = arrow_field(column, field_ids=False).type
+
+        said = r"column v\S*: .*maps, each of whose keys is another"
+        for count in (1, 200):  # inlined, and in a file
+            with pytest.raises(InvalidValueError, match=said):
+                lake.append_arrow("t", pa.table({"v": pa.array([None, *[value] * count], target)}))
+        once = [value[:1] if isinstance(value, list) else {"x": 1, "m": value["m"][:1]}]
+        if kind != "in a map":
+            lake.append_arrow("t", pa.table({"v": pa.array([None, *once], target).slice(1)}))
+            assert lake.row_count("t") == 1

@@ -3,20 +3,20 @@
 Neither Arrow nor Spark looks at them, and DuckDB refuses all rows of a file with one. So rows are looked at
 before they are written. Integers of 128 bits are ``DOUBLE`` in files: one that this does not hold is refused,
 too. DuckDB writes the nearest, and cannot read it again if that is too large (observed on 1.5.5). So are an
-interval that files do not hold, and a time beyond those that DuckDB has.
+interval that files do not hold, a time beyond those that DuckDB has, and a map with a key twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import InvalidValueError
-from ...spec.types.ducklake_types import TEXTS, TIMES, DuckLakeType, ScalarKind
+from ...spec.types.ducklake_types import TEXTS, TIMES, DuckLakeType, ListType, MapType, ScalarKind, StructType
 from ...spec.types.texts import MOST_LEVELS, is_json, is_too_deep
 from ...spec.types.values import is_infinite, readable_range
 from ...spec.types.variant_bytes import check_variant
@@ -33,6 +33,7 @@ VARIANT = "Parquet variants"
 DOUBLE = "integers that a file's DOUBLE holds exactly"
 INTERVAL = "intervals of whole milliseconds, none negative, as files hold them"
 TIME = "dates and times that DuckDB reads"
+MAP = "maps, each of whose keys is another"
 SHOWN_BYTES = 40
 _WAYS_OUT = {
     UTF8: "Read the source in its own encoding: use the option encoding for csv and json files, and "
@@ -43,6 +44,7 @@ _WAYS_OUT = {
     INTERVAL: "Keep others as bigint, in microseconds, or as a struct of their parts.",
     TIME: "Write NULL or infinity for times before 290309 BC or after 294247 (nanoseconds: 1677 and 2262), "
     "and none of a day before 00:00 or after 24:00.",
+    MAP: "Keep one value of each key, or a list of structs.",
     SHALLOW_JSON: "Keep JSON with more levels in a varchar column.",
 }
 
@@ -83,8 +85,7 @@ def bad_strings(rows: pa.Table | pa.RecordBatch, schema: TableSchema) -> list[Ba
     return [
         one
         for column, values in zip(schema.columns, rows.columns, strict=True)
-        if any(_is_checked(leaf.type) for leaf in column.leaves())
-        for one in _of_column(column, values)
+        for one in (*_of_column(column, values), *_of_maps(column, values))
     ]
 
 
@@ -134,11 +135,45 @@ def bad_bound(bound: bytes, type_: DuckLakeType, where: str) -> BadStrings | Non
 
 
 def _of_column(column: Column, values: pa.Array | pa.ChunkedArray) -> Iterator[BadStrings]:
+    if not any(_is_checked(leaf.type) for leaf in column.leaves()):
+        return
     whole = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
     paths = {path[-1].id: ".".join(one.name for one in path) for path in _paths(column, _is_checked)}
     for leaf, found in values_of_leaves(column, whole):
         for one in _of_leaf(paths[leaf.id], leaf.type, found) if leaf.id in paths else ():
             yield one if leaf is column else replace(one, place=None)
+
+
+def _of_maps(column: Column, values: pa.Array | pa.ChunkedArray, above: str = "") -> Iterator[BadStrings]:
+    """Yield the maps with a key twice at any level; DuckDB reads no row of a file that has one."""
+    if not any(isinstance(one.type, MapType) for one in column.walk()):
+        return
+    path = f"{above}{column.name}"
+    for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+        children = chunk.flatten() if isinstance(column.type, StructType) else [chunk]
+        if isinstance(column.type, ListType):
+            children = [chunk.flatten()]
+        if isinstance(column.type, MapType):
+            keys, items = (pa.ListArray.from_arrays(chunk.offsets, one) for one in (chunk.keys, chunk.items))
+            if twice := _twice(keys):
+                yield BadStrings(path, MAP, len(twice), repr(twice[0])[:SHOWN_BYTES])
+            children = [keys.flatten(), items.flatten()]
+        for child, below in zip(column.children, children, strict=True):
+            yield from _of_maps(child, below, f"{path}.")
+
+
+def _twice(keys: pa.ListArray) -> list[Any]:
+    """Return the keys that a map has more than once."""
+    found = keys.flatten()
+    if pa.types.is_floating(found.type):
+        found = pc.add(found, pa.scalar(0, found.type))  # -0.0 is 0.0
+    try:
+        counts = pa.table({"map": pc.list_parent_indices(keys), "key": found}).group_by(["map", "key"])
+        counted = counts.aggregate([([], "count_all")])
+    except pa.ArrowNotImplementedError:  # a key of several values
+        return [one for some in keys.to_pylist() for one in some or () if some.count(one) > 1]
+    twice: list[Any] = counted.filter(pc.greater(counted["count_all"], 1))["key"].to_pylist()
+    return twice
 
 
 def _of_leaf(path: str, type_: DuckLakeType, values: pa.ChunkedArray) -> Iterator[BadStrings]:
