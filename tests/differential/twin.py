@@ -4,17 +4,19 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 
 from airflow_provider_ducklake.lake.catalog.drafting.transaction import LakeTransaction
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from tests.differential.drawn_changes import Change
 from tests.differential.drawn_lake import ID
 from tests.reference.catalog_dump import Dump, catalog_differences, dump_catalog
 from tests.reference.catalogs import CatalogDatabase
 from tests.reference.duckdb_lake import DuckLakeConnection, open_lake
+
+if TYPE_CHECKING:
+    from tests.differential.drawn_changes import Change
 
 # Columns in which a correct catalog of ours may differ from the reference's: where, and why.
 IGNORED = {
