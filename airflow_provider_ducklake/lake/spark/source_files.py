@@ -54,14 +54,15 @@ def check_links(files: Iterable[str], path: str, name: str) -> None:
     given = without_scheme(path)
     steps = given.split("/")
     kept = [*takewhile(lambda step: not _PATTERN.search(step), steps)]
-    above = "/".join(kept)
+    above, has_pattern = "/".join(kept), len(kept) < len(steps)
+    start = os.path.normpath(above or "/")
+    place = real_path(start)
     for file in files:
         if not is_local(file) or file == given:
             continue
-        folder = with_slash(above if len(kept) == len(steps) else file.rpartition("/")[0])
-        start = os.path.normpath(above or "/")
-        place = os.path.normpath(f"{real_path(start)}/{os.path.relpath(folder, start)}")
-        if (len(kept) < len(steps) and place != real_path(folder)) or not lies_below(file, folder):
+        folder = with_slash(file.rpartition("/")[0] if has_pattern else above)
+        below = f"{place}/{os.path.relpath(folder, start)}"
+        if (has_pattern and os.path.normpath(below) != real_path(folder)) or not lies_below(file, folder):
             raise InvalidInputError(
                 f"{name} cannot be read: {file} is a link, or below one, that leads out of {folder}. Name "
                 "the place that it leads to as a source, or remove the link."
@@ -83,7 +84,7 @@ def folder_values(path: str, columns: Iterable[str]) -> dict[str, str | None]:
     if missing is not None:
         raise InvalidInputError(f"{path} lies in no folder {missing}=. Put it into one, or leave it out.")
     found = {one: texts[fold(one)] for one in columns}
-    return {one: None if text in (HIVE_NULL, "NULL", "null") else text for one, text in found.items()}
+    return {one: None if text == HIVE_NULL or text.upper() == "NULL" else text for one, text in found.items()}
 
 
 def _unescaped(text: str) -> str:

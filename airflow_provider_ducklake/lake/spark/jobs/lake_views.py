@@ -184,7 +184,7 @@ def _problem_of_name(kind: str, part: Any, relations: Collection[str]) -> str | 
 def _has_plain_schema(arguments: Any, place: int) -> bool:  # noqa: ANN401 - likewise
     """Return True if the type among arguments is no JSON, of which Spark runs defaults and loads classes."""
     if arguments.size() <= place:
-        return bool(place > 1)
+        return bool(place > 1)  # that of a variant may be left out
     schema = arguments.apply(place)
     if schema.nodeName() == "UnresolvedFunction":
         return str(schema.productElement(0).mkString(".")).lower() in ("schema_of_csv", "schema_of_json")

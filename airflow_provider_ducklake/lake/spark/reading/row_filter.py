@@ -1,12 +1,10 @@
 """Filters as Spark conditions, compared as DuckDB compares; columns are in the carriers of ``spark_types``.
 
-Spark compares NaN and -0.0 as DuckDB does. Parquet's bounds leave NaN out, though, and Spark would skip what
-they exclude: a condition that NaN meets must not be pushed down to them.
+Spark compares NaN and -0.0 as DuckDB does, where no bounds of files come between: see ``unbounded``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -44,7 +42,6 @@ _COMPARE = {
     Operator.GREATER: SparkColumn.__gt__,
     Operator.AT_LEAST: SparkColumn.__ge__,
 }
-_MET_BY_NAN = (Operator.UNEQUAL, Operator.GREATER, Operator.AT_LEAST)
 
 
 def condition(predicate: Predicate, schema: TableSchema) -> SparkColumn:
@@ -100,14 +97,7 @@ def _compared(value: SparkColumn, operator: Operator, one: Physical, type_: Duck
     if not is_float(type_):
         value, (constant,) = _operands(value, (one,), type_)
         return _COMPARE[operator](value, constant)
-    number = float(one)
-    value = value.cast("double")
-    if math.isnan(number):
-        return _compared_with_nan(value, operator)
-    if not number:  # Parquet's dictionaries and Bloom filters separate 0.0 from -0.0
-        value, number = value + 0.0, 0.0
-    found = _COMPARE[operator](value, number)
-    return f.isnan(value) | found if operator in _MET_BY_NAN else found
+    return _COMPARE[operator](value.cast("double"), float(one))
 
 
 _YEAR_1 = -719_162  # days since 1970
@@ -125,15 +115,3 @@ def _operands(
     if carrier in _EARLIEST and any(int(one) < _EARLIEST[carrier] for one in wanted):
         return number_of(value, carrier), [f.lit(one) for one in wanted]
     return value, [literal(type_, one) for one in wanted]
-
-
-def _compared_with_nan(value: SparkColumn, operator: Operator) -> SparkColumn:
-    match operator:
-        case Operator.EQUAL | Operator.AT_LEAST:
-            return f.isnan(value)
-        case Operator.UNEQUAL | Operator.LESS:
-            return value.isNotNull() & ~f.isnan(value)
-        case Operator.AT_MOST:
-            return value.isNotNull()
-        case Operator.GREATER:
-            return f.lit(False)  # noqa: FBT003 - a value

@@ -8,6 +8,7 @@ interval that files do not hold, a time beyond those that DuckDB has, and a map 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -171,7 +172,8 @@ def _twice(keys: pa.ListArray) -> list[Any]:
         counts = pa.table({"map": pc.list_parent_indices(keys), "key": found}).group_by(["map", "key"])
         counted = counts.aggregate([([], "count_all")])
     except pa.ArrowNotImplementedError:  # a key of several values
-        return [one for some in keys.to_pylist() for one in some or () if some.count(one) > 1]
+        rows = (Counter(map(repr, some)) for some in keys.to_pylist())
+        return [key for row in rows for key, count in row.items() if count > 1]
     twice: list[Any] = counted.filter(pc.greater(counted["count_all"], 1))["key"].to_pylist()
     return twice
 

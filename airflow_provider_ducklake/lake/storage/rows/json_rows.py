@@ -183,10 +183,10 @@ def _has_odd_decimals(block: bytes, schema: pa.Schema) -> bool:
     found = list(_decimals(schema))
     if not found:
         return False
-    if b"\\u" in block:  # digits may be escaped
+    if b"\\u00" in block and _ESCAPED_DIGIT.search(block):
         return True
     names = {name for name, _ in found}
-    is_spelled = all(re.fullmatch(r'[^"\\]+', name) for name in names)
+    is_spelled = b"\\u" not in block and all(re.fullmatch(r'[^"\\]+', name) for name in names)
     before = rf'"(?:{"|".join(map(re.escape, names))})"\s*:' if is_spelled and "" not in names else r"[:,\[]"
     odd = rf'[0-9.]+[eE][-+]?[0-9]+\s*"?\s*[,}}\]]|{too_many_digits(max(scale for _, scale in found))}'
     pattern = rf'{before}\s*"?\s*[-+]?(?:{odd})'
@@ -204,6 +204,7 @@ def _decimals(fields: Iterable[pa.Field]) -> Iterator[tuple[str, int]]:
             yield from _decimals([one.type.value_field.with_name("")])
 
 
+_ESCAPED_DIGIT = re.compile(rb"\\u00(?:2[BbDdEe]|3[0-9]|[46]5)")  # or a sign, a point, an e
 _NULL_RECORD = r"\}\s*null"
 _MOST_LEVELS = 60  # Arrow's streams have 64
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
