@@ -460,6 +460,45 @@ def test_keys_that_are_only_equal_after_a_cast_match(twins, spark):
     assert twins.ours.sql("SELECT id, code FROM t ORDER BY id") == [(1, " 7"), (2, "7")]
 
 
+@pytest.mark.parametrize("inlining_limit", [0, 10], ids=["files", "inlined"])
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("h <= 1.5", [1]),
+        ("h BETWEEN 0.5 AND 1.5", [1]),
+        ("h IN (1.5, 3)", [3]),
+        ("e = 1.00000000001", []),
+        ("e < 1.00000000001", [1]),
+        ("h = price", [4]),
+        ("CASE WHEN h > 1 THEN h ELSE 0.4 END = 0.4", [1]),
+    ],
+)
+def test_no_decimal_is_rounded_where_it_is_compared(tmp_path, spark, inlining_limit, condition, found):
+    """Both sides of a comparison do not always fit into 38 digits; Spark by itself drops the fraction's."""
+    with Twins(tmp_path, inlining_limit) as twins:
+        twins.sql(
+            "CREATE TABLE t (id BIGINT, h HUGEINT, e DECIMAL(38, 10), price DECIMAL(10, 2), n INT)",
+            "INSERT INTO t VALUES (1, 1, 1, 1.4, 0), (2, 2, 2, 2.4, 0), (3, 3, 3, 0, 0), (4, 4, 4, 4, 0)",
+        )
+        twins.change_both(spark, f"UPDATE t SET n = 1 WHERE {condition}", **update(condition, n="1"))
+        assert twins.lake.read_arrow("t", filter="n = 1")["id"].to_pylist() == found
+        rows = twins.lake.read_spark(spark, "t")
+        assert [row.id for row in rows.where(condition).sort("id").collect()] == found
+        source = "SELECT id, price FROM VALUES (1L, 1.4BD), (2L, 2BD), (3L, 3.0BD) AS s (id, price)"
+        merged = merge(source, "target.h = source.price", when_matched=({"delete": True},))
+        twins.change_both(spark, "DELETE FROM t WHERE h IN (2, 3)", **merged)
+
+
+@pytest.mark.parametrize("inlining_limit", [0, 10], ids=["files", "inlined"])
+def test_a_decimal_that_cannot_be_compared_exactly_is_an_error(tmp_path, spark, inlining_limit):
+    with Twins(tmp_path, inlining_limit) as twins:
+        twins.sql("CREATE TABLE t (id BIGINT, h HUGEINT)", f"INSERT INTO t VALUES (1, {10**37}), (2, 1)")
+        for condition in ("h <= id + 0.5", "h > 1.5"):
+            with pytest.raises(DuckLakeError, match=r"cannot be represented as Decimal\(38, 1\)"):
+                twins.change(spark, **delete(condition))
+        assert len(twins.row_ids()) == 2
+
+
 def test_a_name_means_the_same_in_rows_that_are_written_as_in_rows_that_are_checked(twins, spark):
     """The source has columns of the table's names, and one of the table's own name."""
     twins.sql("CREATE TABLE t (id BIGINT, price INT)", "INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)")

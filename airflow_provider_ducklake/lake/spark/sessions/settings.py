@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 
 _SUBSTITUTE = "spark.sql.variable.substitute"
+# Spark 4 rounds 1.5 to 2 where it compares it to a decimal(38, 0). With it what does not fit is an error.
+_KEEP_FRACTIONS = "spark.sql.legacy.decimal.retainFractionDigitsOnTruncate"
 # Without these Spark would store other values or types than the DataFrame has.
 _REQUIRED = {
     _SUBSTITUTE: "false",
+    _KEEP_FRACTIONS: "true",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
@@ -28,6 +31,7 @@ _QUOTED_REGEX = "spark.sql.parser.quotedRegexColumnNames"
 # ... or read other columns, texts or times than the files have, or take names in backticks for patterns.
 _REQUIRED_TO_READ = {
     _SUBSTITUTE: "false",
+    _KEEP_FRACTIONS: "true",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
