@@ -282,13 +282,9 @@ class CommitIdentity:
         yield replace(self, starts_over=starts_over, lake_id=commit[0])
         commits.made.add(commit)
 
-    def keyed_commit(
-        self, lake: Lake, on_clear: OnClear = OnClear.REPLACE, *, makes_snapshot: bool = True
-    ) -> KeyedCommit:
+    def keyed_commit(self, lake: Lake, on_clear: OnClear = OnClear.REPLACE) -> KeyedCommit:
         """Look up what was committed under the key; from now on what is found there is of this run."""
-        keyed = lake.writes.keyed_commit(
-            self.key, on_clear, starts_over=self.starts_over, makes_snapshot=makes_snapshot
-        )
+        keyed = lake.writes.keyed_commit(self.key, on_clear, starts_over=self.starts_over)
         _commits_of(self.try_id).looked_up.add((self.lake_id, self.key.digest))
         return keyed
 

@@ -7,7 +7,6 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,11 +15,9 @@ from sqlalchemy import event
 
 from airflow_provider_ducklake.lake.catalog.committing.commit import ChangeSet, KeyedCommit
 from airflow_provider_ducklake.lake.catalog.lake import Lake
-from airflow_provider_ducklake.lake.catalog.ledger import commit_keys
 from airflow_provider_ducklake.lake.errors import (
     CommitStateUnknownError,
     TransactionConflictError,
-    UntrustedValueError,
     ZombieCommitError,
 )
 from airflow_provider_ducklake.lake.planning.writing.write import (
@@ -777,64 +774,6 @@ def test_a_process_killed_around_its_commit_leaves_a_retry_exactly_one_snapshot(
     assert values(sqlite_catalog) == list(range(20))
 
 
-# --- records that no snapshot confirms ---
-
-
-def forge(lake: Lake, snapshot_id: int, generation: int = 1, names: tuple[str | int, ...] = NAMES) -> None:
-    """Write a record as anybody can who may write the catalog."""
-    row = {
-        "commit_key": CommitKey(names).digest,
-        "generation": generation,
-        "table_id": lake.table_snapshot("t").table_id,
-        "snapshot_id": snapshot_id,
-        "row_id_start": 0,
-        "row_count": 3,
-        "committed_at": datetime.now(UTC),
-    }
-    catalog = lake.opened.catalog
-    commit_keys.COMMITS.ensure(catalog)
-    with catalog.dialect.writing() as connection:
-        connection.execute(commit_keys.COMMITS.of(catalog).insert(), row)
-        connection.commit()
-
-
-@pytest.mark.parametrize("on_clear", OnClear)
-@pytest.mark.parametrize("generation", [-1, 1, 2])
-def test_a_record_that_somebody_made_up_is_refused(catalog, lake, generation, on_clear):
-    others = run(lake, 1, 10).id
-    theirs = lake.append_arrow("t", pa.table({"i": pa.array([7], pa.int64())}), commit_key="theirs")
-    assert theirs is not None
-    before = dump_catalog(catalog)["ducklake_data_file"]
-    snapshots = {
-        others: "does not say",
-        theirs.id: "does not say",
-        99: "was never made",
-        -5: "was never made",
-    }
-    for number, (snapshot_id, problem) in enumerate(snapshots.items()):
-        names = (*NAMES, number)
-        forge(lake, snapshot_id, generation, names)
-
-        for starts_over in (False, True):
-            with pytest.raises(UntrustedValueError, match=f"names 'snapshot {snapshot_id}', which {problem}"):
-                lake.writes.keyed_commit(CommitKey(names), on_clear, starts_over=starts_over)
-
-    assert dump_catalog(catalog)["ducklake_data_file"] == before
-
-
-@pytest.mark.every_catalog
-def test_a_record_that_comes_while_the_job_runs_is_refused_and_nothing_is_committed(catalog, lake):
-    keyed = lake.writes.keyed_commit(key())
-    forge(lake, 1)
-    before = snapshot_count(catalog)
-
-    with pytest.raises(UntrustedValueError, match="A row of airflow_ducklake_commit"):
-        commit(lake, keyed, 10)
-
-    assert snapshot_count(catalog) == before
-    assert values(catalog) == []
-
-
 def test_a_snapshot_says_by_which_key_it_was_made(catalog, lake):
     landed = commit(lake, lake.writes.keyed_commit(key(4)), 10)
 
@@ -845,38 +784,13 @@ def test_a_snapshot_says_by_which_key_it_was_made(catalog, lake):
     assert json.loads(extra) == {"commit_generation": 4, "commit_key": list(NAMES)}
 
 
-AIRFLOW = dict(
-    zip(("namespace", "dag_id", "run_id", "task_id", "map_index", "part"), NAMES, strict=True), generation=1
-)
-
-
-@pytest.mark.parametrize(
-    ("names", "extra"),
-    [
-        (NAMES, {"airflow": AIRFLOW}),
-        ((*NAMES, "inner"), {"airflow": {**AIRFLOW, "operator": "inner"}}),
-        (("stream", "q", 3), {"airflow": AIRFLOW, "stream": {"query_id": "q", "batch_id": 3}}),
-        (("import 17",), {"commit_key": ["import 17"]}),
-    ],
-)
-def test_what_the_first_releases_said_of_a_commit_confirms_its_record(lake, names, extra):
-    with lake.transaction(extra=extra) as tx:
-        tx.append_arrow("t", pa.table({"i": pa.array([1, 2, 3], pa.int64())}))
-    assert tx.committed is not None
-    forge(lake, tx.committed.id, names=names)
-
-    (record,) = lake.writes.keyed_commit(CommitKey(names)).seen.done
-
-    assert (record.snapshot_id, record.is_confirmed) == (tx.committed.id, True)
-
-
 @pytest.mark.every_catalog
-def test_the_record_of_an_expired_snapshot_counts_and_says_that_nothing_confirms_it(lake):
+def test_the_record_of_an_expired_snapshot_counts(lake):
     landed = run(lake, 1, 10)
     lake.append_arrow("t", pa.table({"i": pa.array([4], pa.int64())}))
     lake.expire_snapshots(keep_last=1)
 
     (record,) = lake.writes.keyed_commit(key()).seen.done
 
-    assert (record.snapshot_id, record.is_confirmed) == (landed.id, False)
+    assert record.snapshot_id == landed.id
     assert run(lake, 2, 20).id == landed.id + 2

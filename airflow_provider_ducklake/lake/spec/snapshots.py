@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NewType, TypeAlias
+from typing import TYPE_CHECKING, NewType, TypeAlias
 
 from ..errors import InvalidInputError
 from .names.identifiers import QualifiedName, is_storable
@@ -161,48 +161,18 @@ class CommitKey:
 
     @property
     def extra(self) -> dict[str, JsonValue]:
-        """The part of ``commit_extra_info`` that says which commit a snapshot is; see ``is_claimed_in``."""
+        """The part of ``commit_extra_info`` that says which commit a snapshot is."""
         return {_KEY: list(self.names), _GENERATION: self.generation}
 
 
-def is_claimed_in(extra: str | None, digest: str, generation: int) -> bool:
-    """Return True if ``commit_extra_info`` claims to be the commit of a key in a generation.
-
-    Any client may write anything there. A generation below the first had another number when it committed.
-
-    >>> extra = '{"commit_key": ["a", 1], "commit_generation": 2}'
-    >>> [is_claimed_in(extra, CommitKey(names).digest, 2) for names in (("a", 1), ("b", 1))]
-    [True, False]
-    """
-    try:
-        names, claimed = _claim_of(json.loads(extra or "null"))
-        is_key = CommitKey(tuple(names)).digest == digest
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return False
-    return is_key and (claimed in (None, generation) or generation < FIRST_GENERATION)
-
-
-def _claim_of(extra: Any) -> tuple[list[str | int], int | None]:  # noqa: ANN401 - JSON of any client
-    """Return names and generation, which older commits say in other places."""
-    if _KEY in extra:
-        return extra[_KEY], extra.get(_GENERATION)
-    if "stream" in extra:
-        return ["stream", extra["stream"]["query_id"], extra["stream"]["batch_id"]], None
-    airflow = extra["airflow"]
-    executed = [airflow["operator"]] if "operator" in airflow else []
-    return [*(airflow[name] for name in _AIRFLOW_NAMES), *executed], airflow["generation"]
-
-
 _KEY, _GENERATION = "commit_key", "commit_generation"  # in commit_extra_info
-_AIRFLOW_NAMES = ("namespace", "dag_id", "run_id", "task_id", "map_index", "part")
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
     """What one commit did to one table; ``row_count`` rows got row ids from ``row_id_start`` on.
 
-    ``table_id`` is None for a commit that added no rows. Not ``is_confirmed``: its snapshot has expired, so
-    that only the record says that it was this commit.
+    ``table_id`` is None for a commit that added no rows.
     """
 
     generation: int
@@ -211,7 +181,6 @@ class CommitRecord:
     row_id_start: int
     row_count: int
     committed_at: datetime
-    is_confirmed: bool = field(default=True, compare=False)
 
 
 # Consumers of tables' changes, and what each has consumed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import CommitStateUnknownError, DuckLakeError, TransactionConflictError
@@ -103,17 +103,6 @@ def announce_earlier(records: Sequence[CommitRecord]) -> None:
         records[0].snapshot_id,
         records[0].committed_at.isoformat(timespec="seconds"),
     )
-    _announce_unconfirmed(records)
-
-
-def _announce_unconfirmed(records: Iterable[CommitRecord]) -> None:
-    """Say of which commits no snapshot is left that could confirm them."""
-    expired = sorted({record.snapshot_id for record in records if not record.is_confirmed})
-    if expired:
-        log.warning(
-            "Snapshots %s have expired: only airflow_ducklake_commit says that this task made them.",
-            ", ".join(map(str, expired)),
-        )
 
 
 def _committed_by_another_try(life: JobLife, commit: Commit) -> Sequence[CommitRecord]:
@@ -175,7 +164,6 @@ def announce_replaced(lake: Lake, seen: Replay) -> None:
             record.row_count,
             record.snapshot_id,
         )
-    _announce_unconfirmed(seen.replaced)
     if seen.replaced:
         lake.writes.replaced_rows(seen, lake.current_snapshot().id)
 

@@ -48,8 +48,7 @@ def test_names_that_the_reference_writes_are_none(path):
 @pytest.mark.parametrize(
     ("path", "problem"),
     [
-        ("a/%" + "25" * 9 + "2e./b", "encoded more than 8 times"),
-        ("a/.%" + "25" * 4000, "encoded more than 8 times"),
+        ("a/%" + "25" * 9 + "2e./b", "has a step"),
         ("%" + "25" * 80_000, "longer than 8192 characters"),
         ("a/" * 5000, "longer than 8192 characters"),
     ],

@@ -16,7 +16,7 @@ from airflow_provider_ducklake.lake.errors import (
     InvalidTypeError,
 )
 from airflow_provider_ducklake.lake.spec.schema import Column, TableSchema, assemble
-from airflow_provider_ducklake.lake.spec.snapshots import ColumnId, is_claimed_in
+from airflow_provider_ducklake.lake.spec.snapshots import ColumnId
 from airflow_provider_ducklake.lake.spec.sorting import SortField, parse_sort_by
 from airflow_provider_ducklake.lake.spec.sql.parse import parse_expression
 from airflow_provider_ducklake.lake.spec.sql.printing import columns_of, printed
@@ -251,7 +251,6 @@ DEEP = f"{'[' * 100_000}{']' * 100_000}"
 NOTES = {
     "of a restore": (RestoreNote.of, '{"restored": %s}'),
     "of a frozen lake": (FrozenMark.parse, '{"lake_id": %s}'),
-    "of a commit": (lambda text: is_claimed_in(text, "x", 1) or None, '{"commit_key": %s}'),
     "of geometries": (GeometryStats.of_text, '{"bbox": %s}'),
 }
 

@@ -1,31 +1,20 @@
 """The table of commits with a key, in which a retry finds an earlier try's commit.
 
-One indexed read, at any size. A row counts if its snapshot says the same of itself, or has expired; see
-``docs/adr/0032-rows-are-confirmed.md``.
+One indexed read, at any size. A row counts as it is: who can write one can commit as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Connection, Row, Select, String, bindparam, func, select
+from sqlalchemy import Column, Connection, Row, func, select
 
-from ...errors import UntrustedValueError
-from ...spec.snapshots import (
-    FIRST_GENERATION,
-    CommitKey,
-    CommitRecord,
-    OnClear,
-    SnapshotId,
-    TableId,
-    is_claimed_in,
-)
+from ...spec.snapshots import FIRST_GENERATION, CommitKey, CommitRecord, OnClear, SnapshotId, TableId
 from ...transaction.changes_made import Replay, replay_of
 from ..database.connect import Question
-from ..database.tables import CatalogInteger, CatalogTables, CatalogTimestamp, maybe
+from ..database.tables import CatalogInteger, CatalogTimestamp
 from ..dialects.dialect import Catalog, Effect, in_transaction, insert
 from ..dialects.own_tables import DIGEST, OwnTable
 from . import restores
@@ -55,54 +44,9 @@ def records(connection: Connection, catalog: Catalog, key: CommitKey) -> list[Co
 
 def which_records(catalog: Catalog, key: CommitKey) -> Question[list[CommitRecord]]:
     """Ask for what was committed under the key, of all generations; see ``records``."""
-    query = _records_of_key(catalog.tables)
-    return Question(query, lambda rows: [_confirmed(row) for row in rows], {"digest": key.digest})
-
-
-def records_without_snapshot(connection: Connection, catalog: Catalog, key: CommitKey) -> list[CommitRecord]:
-    """Look up what ``record_without_rows`` recorded under the key: no snapshot can confirm that."""
-    rows = connection.execute(_records_of_key(catalog.tables), {"digest": key.digest})
-    return [_record(row) for row in rows]
-
-
-@lru_cache
-def _records_of_key(tables: CatalogTables) -> Select[Any]:
-    table, snapshot = COMMITS.in_schema(tables.metadata_schema), tables["snapshot"]
-    changes = tables["snapshot_changes"]
-    is_ours = table.c.commit_key == bindparam("digest", type_=String)
-    newest = select(func.max(snapshot.c.snapshot_id)).scalar_subquery()
-    return (
-        select(
-            table,
-            maybe(snapshot.c.snapshot_id).label("found_id"),
-            changes.c.commit_extra_info,
-            newest.label("newest_id"),
-        )
-        .outerjoin(snapshot, snapshot.c.snapshot_id == table.c.snapshot_id)
-        .outerjoin(changes, changes.c.snapshot_id == table.c.snapshot_id)
-        .where(is_ours)
-        .order_by(*table.primary_key)
-    )
-
-
-def _confirmed(row: Row[Any]) -> CommitRecord:
-    """Return a record; one of a snapshot that is there, or was never made, needs that to say the same."""
-    record = _record(row)
-    has_expired = row.found_id is None and 0 < row.snapshot_id < row.newest_id
-    if has_expired or is_claimed_in(row.commit_extra_info, row.commit_key, row.generation):
-        return record
-    problem = (
-        "was never made"
-        if row.found_id is None
-        else "does not say in commit_extra_info that it is this commit"
-    )
-    place = (
-        f"A row of {COMMITS.name} with the commit_key {row.commit_key} and the generation {row.generation}"
-    )
-    raise UntrustedValueError(place, f"snapshot {row.snapshot_id}", f"{problem}; {_WAY_OUT}")
-
-
-_WAY_OUT = "if the lake does not have the rows of the task, delete the row and run the task again"
+    table = COMMITS.of(catalog)
+    query = select(table).where(table.c.commit_key == key.digest).order_by(*table.primary_key)
+    return Question(query, lambda rows: [_record(row) for row in rows])
 
 
 def _record(row: Row[Any]) -> CommitRecord:
@@ -113,7 +57,6 @@ def _record(row: Row[Any]) -> CommitRecord:
         row.row_id_start,
         row.row_count,
         row.committed_at,
-        is_confirmed=row.found_id is not None,
     )
 
 

@@ -29,7 +29,6 @@ from .codec import DocumentError, Json, decode, dumps, encode, loads
 from .documents import (
     StorageOptions,
     check_defaults,
-    check_filter,
     check_once,
     check_own_files,
     check_result,
@@ -215,7 +214,6 @@ def read_row_changes(request: JobRequest, storage_options: StorageOptions = None
         if not isinstance(done, RowChangesDone):
             raise DocumentError("deletes is missing")
         names = checked_names(done.deletes, uri)
-        check_filter(done.matching, request.plans[0].target)
     parts = [_read_part(request.directory + name, job_id, DeletesPart, storage_options) for name in names]
     deletes = tuple(one for part in parts for one in part.deletes)
     inlined = tuple(row_id for part in parts for row_id in part.inlined)

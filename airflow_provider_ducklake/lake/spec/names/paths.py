@@ -34,8 +34,7 @@ _LOCAL_SCHEMES = frozenset({"", "file", "local"})
 _STORES = frozenset({"s3", "gs", "abfs", "hdfs", "http", "https"})
 FORMATS = (".parquet", ".puffin")
 MAX_LENGTH = 8192  # characters: twice what a local file system takes, and more than any store does
-_MAX_DECODINGS = 8  # of a path, by clients and stores on the way to its file
-_MAY_BE_STEP_UP = re.compile(r"[.%][.%0-9A-Fa-f]*")
+_STEP_UP = re.compile(r"(?:\.|%(?:25)*2e){2}", re.IGNORECASE)  # also encoded, however often
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def path_key(path: str) -> str:
     rest = path[match.end() :] if match else path
     if len(rest) > MAX_LENGTH:
         return path
-    rest = _decoded(rest)
+    rest = unquote(rest)
     rest = unicodedata.normalize("NFC", rest.replace("\\", "/")).casefold()
     rest = posixpath.normpath("/" + rest.lstrip("/"))
     return f"{_SAME_STORE.get(scheme, scheme)}:{rest}"
@@ -183,8 +182,7 @@ def hadoop_uri(path: str) -> str:
 def misleading(path: str) -> str | None:
     """Explain why a path may lead elsewhere than it says, to complete "which …"; None: it does not.
 
-    Percent signs are looked through within a step only: ``day=a%2F..`` is the folder of a partition. Other
-    characters than those of an encoded ``..`` remain, however often a step is decoded.
+    Percent signs are looked through within a step only: ``day=a%2F..`` is the folder of a partition.
 
     >>> misleading("main/../x"), misleading("day=..%2F../x"), misleading("a/%2e%2e/b")
     ("has a step '..'", None, "has a step '..'")
@@ -193,23 +191,9 @@ def misleading(path: str) -> str | None:
         return "has a NUL character"
     if len(path) > MAX_LENGTH:
         return f"is longer than {MAX_LENGTH} characters"
-    if ".." in path or "%" in path:
-        steps = filter(_MAY_BE_STEP_UP.fullmatch, re.split(r"[/\\]", path))
-        return next(filter(None, map(_problem_of_step, steps)), None)
-    return None
-
-
-def _problem_of_step(step: str) -> str | None:
-    decoded = _decoded(step)
-    if decoded == "..":
+    if (".." in path or "%" in path) and any(map(_STEP_UP.fullmatch, re.split(r"[/\\]", path))):
         return "has a step '..'"
-    return None if unquote(decoded) == decoded else f"is encoded more than {_MAX_DECODINGS} times"
-
-
-def _decoded(text: str) -> str:
-    for _ in range(_MAX_DECODINGS):
-        text = unquote(text)
-    return text
+    return None
 
 
 def is_local(path: str) -> bool:
